@@ -1,0 +1,264 @@
+"""The words of the house: job, function, worker, peer.
+
+Everything here is plain data that the engine moves about.  Two habits serve speed and memory, and both keep working
+when the modules are compiled: fields that few jobs need are class-level defaults, so a job that never uses them never
+pays for them; and times are whole microseconds since the epoch, so that comparing them is comparing integers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from enum import IntEnum
+from typing import Final
+
+__all__ = [
+    "CANCELLED",
+    "DONE",
+    "EXPIRED",
+    "FAILED",
+    "FINAL_STATES",
+    "HIGH",
+    "LOW",
+    "NORMAL",
+    "PRIORITY_NAMES",
+    "QUEUED_STATES",
+    "READY",
+    "RUNNING",
+    "SCHEDULED",
+    "SECOND_US",
+    "WAITING",
+    "Cause",
+    "Delivery",
+    "Function",
+    "Job",
+    "JobState",
+    "Peer",
+    "Worker",
+]
+
+SECOND_US: Final = 1_000_000
+
+
+class JobState(IntEnum):
+    """Where a job is in its life.  The numbers are stored; never renumber them."""
+
+    WAITING = 0  # for its predecessors
+    SCHEDULED = 1  # for a time
+    READY = 2  # for a worker
+    RUNNING = 3
+    DONE = 4
+    FAILED = 5
+    CANCELLED = 6
+    EXPIRED = 7
+
+
+WAITING: Final = JobState.WAITING
+SCHEDULED: Final = JobState.SCHEDULED
+READY: Final = JobState.READY
+RUNNING: Final = JobState.RUNNING
+DONE: Final = JobState.DONE
+FAILED: Final = JobState.FAILED
+CANCELLED: Final = JobState.CANCELLED
+EXPIRED: Final = JobState.EXPIRED
+
+QUEUED_STATES: Final = frozenset({WAITING, SCHEDULED, READY})
+FINAL_STATES: Final = frozenset({DONE, FAILED, CANCELLED, EXPIRED})
+
+
+class Cause(IntEnum):
+    """Why a job moved.  Each cause leads to exactly one state (`engine.lifecycle`), so a log of causes and times is
+    a log of states.  The numbers are stored; never renumber them."""
+
+    SUBMITTED = 0  # and may run at once
+    SUBMITTED_EARLY = 1  # before its run-at time
+    SUBMITTED_WAITING = 2  # before its predecessors are done
+    RELEASED = 3  # the last predecessor is done
+    RELEASED_EARLY = 4  # the last predecessor is done, its time has not come
+    DUE = 5
+    HELD_BACK = 6  # a predecessor was added
+    TAKEN = 7
+    SUCCEEDED = 8
+    SETTLED = 9  # reported done while no worker held it
+    ENDED_BADLY = 10  # its worker reported failure
+    WORKER_LOST = 11
+    TIMED_OUT = 12
+    GIVEN_BACK = 13  # its worker returned it unharmed; no attempt is spent
+    RETRY_LATER = 14  # its worker asked for another try after a pause
+    EXHAUSTED = 15  # lost or timed out, and no attempt is left: the job is dead
+    CANCELLED = 16
+    ABANDONED = 17  # nobody waits for its result any more
+    EXPIRED = 18
+    RETRIED = 19  # a person or program asked for a finished job to run again
+    SERVER_LOST = 20  # the server stopped while the job was running
+
+
+HIGH: Final = 0
+NORMAL: Final = 1
+LOW: Final = 2
+PRIORITY_NAMES: Final = ("high", "normal", "low")
+
+
+class Delivery(IntEnum):
+    """What the submitter wants of the result.  The numbers are stored."""
+
+    WAIT = 0  # stays connected for it; without a waiting submitter the job is pointless
+    HANDLE = 1  # may ask for it later
+    THROW_AWAY = 2
+
+
+class Peer:
+    """Somebody the engine may have news for: a protocol session, or a recorder in a test.
+
+    The engine calls these while it handles a command; an implementation notes what to send and returns.  It must not
+    call the engine back.
+    """
+
+    def wake(self, worker: Worker) -> None:
+        """There is a job for this sleeping worker; it should ask."""
+
+    def assign(self, worker: Worker, job: Job) -> None:
+        """Here is a job for this worker, which has granted credit for it."""
+
+    def revoke(self, worker: Worker, job: Job) -> None:
+        """The worker's job was cancelled or timed out: no result is expected any more."""
+
+    def job_finished(self, job: Job) -> None:
+        """A job this peer watches has reached a final state."""
+
+    def job_progress(self, job: Job) -> None:
+        """A job this peer watches has new progress figures."""
+
+    def job_data(self, job: Job, data: bytes) -> None:
+        """A job this peer watches has sent part of its result."""
+
+    def job_warning(self, job: Job, data: bytes) -> None:
+        """A job this peer watches has sent a warning."""
+
+
+class Worker:
+    """A set of functions, and a way of asking for jobs."""
+
+    asleep: bool = False
+    credits: int = 0  # how many more jobs may be pushed to it
+    lease_until_us: int = 0  # 0: the connection itself is the sign of life
+    name: bytes = b""
+    alive: bool = True
+
+    def __init__(self, worker_id: int, peer: Peer, protocol: str, since_us: int) -> None:
+        self.id = worker_id
+        self.peer = peer
+        self.protocol = protocol
+        self.since_us = since_us
+        self.order: list[Function] = []  # hand-out order; see engine.dispatch
+        self.timeouts_us: dict[Function, int] = {}  # run time limit by function, 0 for none
+        self.running: dict[int, Job] = {}
+
+    def __repr__(self) -> str:
+        return f"Worker({self.id}, {self.protocol})"
+
+
+class Function:
+    """A named queue: the ready jobs of one name, and the workers that can do them."""
+
+    paused: bool = False
+    total: int = 0  # unfinished jobs in any state
+    ready: int = 0
+    running: int = 0
+    taken_us: int = 0  # when a job was last handed out
+    submitted: int = 0  # these count since the server started
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    requeued: int = 0
+    kept: bool = False  # the store knows this function's settings as they are now
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.queues: tuple[deque[Job], deque[Job], deque[Job]] = (deque(), deque(), deque())
+        self.ghosts = [0, 0, 0]  # entries in each queue whose job has left it; see engine.dispatch
+        self.limits = [0, 0, 0]  # most unfinished jobs at which a submission of each priority is taken; 0: any
+        self.uniques: dict[bytes, Job] = {}
+        self.workers: dict[Worker, None] = {}
+        self.sleepers: OrderedDict[Worker, None] = OrderedDict()
+        self.pushers: OrderedDict[Worker, None] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"Function({self.name!r})"
+
+    def ready_of(self, priority: int) -> int:
+        """Jobs of this priority that wait for a worker."""
+        return len(self.queues[priority]) - self.ghosts[priority]
+
+
+class Job:
+    """One piece of work, from its submission to its end."""
+
+    state: JobState = READY
+    name: bytes = b""
+    reducer: bytes = b""
+    origin: str = ""
+    run_at_us: int = 0
+    expires_us: int = 0
+    timeout_us: int = 0  # longest run of one attempt; 0: the worker's own limit, or none
+    attempts: int = 0
+    attempts_limit: int = 0  # 0: no limit
+    numerator: int = 0
+    denominator: int = 0
+    time_left_s: int = -1  # -1: the worker did not say
+    result_code: int = 0  # 0 is success, 1 to 255 an error
+    result: bytes = b""
+    error: bytes = b""  # what the worker said about a failure or, as a warning, on the way
+    finished_us: int = 0
+    blockers: tuple[int, ...] = ()  # ids of the predecessors that are not done
+    worker: Worker | None = None
+    watchers: list[Peer] | None = None
+    moves: list[int] | None = None  # cause, time, cause, time ...; see `log`
+    ghosts: int = 0  # stale entries of this job in its queue
+    changed: bool = False  # already in the list of changes to be kept
+    kept: bool = False  # the store has it, in some state
+    withdrawn: bool = False  # undone because the store could not keep it
+    revision: int = 0  # grows with every change that is kept; a store never goes back
+
+    def __init__(
+        self,
+        job_id: int,
+        function: Function,
+        unique: bytes,
+        payload: bytes | None,
+        priority: int,
+        delivery: int,
+        created_us: int,
+    ) -> None:
+        self.id = job_id
+        self.function = function
+        self.unique = unique
+        self.payload = payload  # None: only the store has it
+        self.priority = priority
+        self.delivery = delivery
+        self.created_us = created_us
+
+    def __repr__(self) -> str:
+        return f"Job({self.id}, {self.function.name!r}, {self.state.name})"
+
+    @property
+    def log(self) -> list[tuple[Cause, int]]:
+        """Every move with its time in microseconds, the submission first.
+
+        Most jobs are submitted ready, so that first move is not stored but implied.
+        """
+        moves = self.moves or []
+        entries = [(Cause(moves[i]), moves[i + 1]) for i in range(0, len(moves), 2)]
+        if not entries or entries[0][0] not in (Cause.SUBMITTED_EARLY, Cause.SUBMITTED_WAITING):
+            entries.insert(0, (Cause.SUBMITTED, self.created_us))
+        return entries
+
+    @property
+    def durable(self) -> bool:
+        """Whether losing this job would break a promise: somebody left and relies on it."""
+        return self.delivery != Delivery.WAIT
+
+    @property
+    def is_dead(self) -> bool:
+        """Failed because its attempts are spent, not because a worker said so."""
+        return self.state is FAILED and bool(self.moves) and self.log[-1][0] is Cause.EXHAUSTED
