@@ -113,6 +113,11 @@ class Peer:
     call the engine back.
     """
 
+    collects_data: bool = False  # wants the parts of a result put together, having no way to pass them on singly
+
+    def __init__(self) -> None:
+        self.watching: dict[int, Job] = {}  # kept by the engine
+
     def wake(self, worker: Worker) -> None:
         """There is a job for this sleeping worker; it should ask."""
 
@@ -165,6 +170,7 @@ class Function:
     ready: int = 0
     running: int = 0
     taken_us: int = 0  # when a job was last handed out
+    watched: bool = False  # somebody was woken, and it will be checked that somebody came
     submitted: int = 0  # these count since the server started
     done: int = 0
     failed: int = 0
@@ -177,7 +183,11 @@ class Function:
         self.name = name
         self.queues: tuple[deque[Job], deque[Job], deque[Job]] = (deque(), deque(), deque())
         self.ghosts = [0, 0, 0]  # entries in each queue whose job has left it; see engine.dispatch
-        self.limits = [0, 0, 0]  # most unfinished jobs at which a submission of each priority is taken; 0: any
+        self.limits = [
+            0,
+            0,
+            0,
+        ]  # most unfinished jobs at which a submission of each priority is taken; 0: any
         self.uniques: dict[bytes, Job] = {}
         self.workers: dict[Worker, None] = {}
         self.sleepers: OrderedDict[Worker, None] = OrderedDict()
@@ -202,18 +212,23 @@ class Job:
     expires_us: int = 0
     timeout_us: int = 0  # longest run of one attempt; 0: the worker's own limit, or none
     attempts: int = 0
-    attempts_limit: int = 0  # 0: no limit
+    attempts_limit: int = -1  # 0: no limit; -1: the server's setting
     numerator: int = 0
     denominator: int = 0
     time_left_s: int = -1  # -1: the worker did not say
+    progress_text: bytes = b""  # the worker's own words for its progress, for whoever speaks its protocol
     result_code: int = 0  # 0 is success, 1 to 255 an error
     result: bytes = b""
-    error: bytes = b""  # what the worker said about a failure or, as a warning, on the way
+    error: bytes | None = None  # what the worker said about the failure, if it said anything
+    warnings: bytes = b""  # what it said on the way; the end of it, if it was much
+    chunks: list[bytes] | None = None  # parts of the result that came ahead of its end
     finished_us: int = 0
-    blockers: tuple[int, ...] = ()  # ids of the predecessors that are not done
+    predecessors: tuple[int, ...] = ()  # ids of the jobs it was told to wait for, done or not
+    blockers: int = 0  # how many of them are not done
     worker: Worker | None = None
     watchers: list[Peer] | None = None
     moves: list[int] | None = None  # cause, time, cause, time ...; see `log`
+    run_limit: int = 0  # tells the deadline of this attempt from those of earlier ones
     ghosts: int = 0  # stale entries of this job in its queue
     changed: bool = False  # already in the list of changes to be kept
     kept: bool = False  # the store has it, in some state
@@ -252,6 +267,11 @@ class Job:
         if not entries or entries[0][0] not in (Cause.SUBMITTED_EARLY, Cause.SUBMITTED_WAITING):
             entries.insert(0, (Cause.SUBMITTED, self.created_us))
         return entries
+
+    @property
+    def whole_result(self) -> bytes:
+        """The result with the parts that came ahead of its end."""
+        return b"".join((*self.chunks, self.result)) if self.chunks else self.result
 
     @property
     def durable(self) -> bool:

@@ -1,0 +1,174 @@
+"""The `switchgear` command: a group whose sub-commands are imported when they are called.
+
+Importing all of them would make every call wait for the server's modules, the help text included, so their one-line
+descriptions stand here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from enum import IntEnum
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from switchgear.errors import (
+    ConfigError,
+    JobFailed,
+    ServerUnreachable,
+    SwitchgearError,
+)
+from switchgear.version import VERSION
+
+__all__ = ["COMMANDS", "ExitCode", "exit_code_of", "main"]
+
+
+class ExitCode(IntEnum):
+    """What the command's exit status says."""
+
+    SUCCESS = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    TIMED_OUT = 4
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """In words."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.SUCCESS: "success",
+    ExitCode.FAILED: "the job failed, or what was asked for could not be done",
+    ExitCode.USAGE: "wrong usage or configuration",
+    ExitCode.UNREACHABLE: "the server cannot be reached",
+    ExitCode.TIMED_OUT: "timed out waiting",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+# Which error ends in which code; the first that fits decides.
+_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (ConfigError, ExitCode.USAGE),
+    (ServerUnreachable, ExitCode.UNREACHABLE),
+    (JobFailed, ExitCode.FAILED),
+    (SwitchgearError, ExitCode.FAILED),
+    (TimeoutError, ExitCode.TIMED_OUT),
+    (KeyboardInterrupt, ExitCode.INTERRUPTED),
+    (OSError, ExitCode.FAILED),
+)
+
+
+class _Lazy(NamedTuple):
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "serve": _Lazy("switchgear.cli.serve", "serve", "Run the job server."),
+    "gearmand": _Lazy("switchgear.cli.gearmand", "gearmand", "Run the job server with gearmand's own options."),
+    "submit": _Lazy("switchgear.cli.submit", "submit", "Submit a job, and wait for its result unless told not to."),
+    "worker": _Lazy("switchgear.cli.worker", "worker", "Run a command for each job of a function."),
+    "functions": _Lazy("switchgear.cli.functions", "functions", "List functions with their queues and workers."),
+    "workers": _Lazy("switchgear.cli.functions", "workers", "List connected workers."),
+    "jobs": _Lazy("switchgear.cli.functions", "jobs", "List jobs."),
+    "job": _Lazy("switchgear.cli.functions", "job", "Show one job."),
+    "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
+    "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
+    "pause": _Lazy("switchgear.cli.control", "pause", "Stop handing out the jobs of a function."),
+    "resume": _Lazy("switchgear.cli.control", "resume", "Hand out the jobs of a function again."),
+    "config": _Lazy("switchgear.cli.config", "config", "Check or show the server's configuration."),
+}
+
+_EPILOG = """\b
+Examples:
+  switchgear serve
+  switchgear worker reverse --exec rev
+  switchgear submit reverse hello
+
+\b
+Exit codes:
+""" + "".join(f"  {code:>3}  {code.meaning}\n" for code in ExitCode)
+
+
+class _Main(click.Group):
+    """Imports sub-commands when they are needed, and turns our errors into a line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(import_module(lazy.module), lazy.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, lazy.help) for name, lazy in COMMANDS.items()]
+        rows += [(name, command.get_short_help_str(80)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (SwitchgearError, OSError, KeyboardInterrupt, click.Abort) as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # the reader of our output has gone; click ends quietly
+            return ctx.exit(report(error))
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The exit code for an error."""
+    if isinstance(error, click.Abort):
+        return ExitCode.INTERRUPTED
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED)
+
+
+def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
+    """Say on standard error what went wrong, with a traceback for those who look for the cause in the program."""
+    if os.environ.get("SWITCHGEAR_DEBUG", "") not in ("", "0"):
+        traceback.print_exception(error)
+    code = exit_code_of(error)
+    if code is ExitCode.INTERRUPTED:
+        click.echo(err=True)  # the terminal shows ^C at the start of the line
+        return code
+    for line in str(error).splitlines() or [type(error).__name__]:
+        click.echo(f"{prefix}: {line}", err=True)
+    return code
+
+
+@click.group(
+    cls=_Main,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(VERSION, message="%(prog)s %(version)s")
+def main() -> None:
+    """One job server for many protocols: run it, submit jobs to it, work for it, look into it.
+
+    Each command has examples in its own help.
+    """
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+def version(as_json: bool) -> None:
+    """Show the version of this program and of what it runs on."""
+    import platform
+
+    python = platform.python_version()
+    if as_json:
+        import json
+
+        click.echo(json.dumps({"switchgear": VERSION, "python": python, "system": platform.platform()}))
+    else:
+        click.echo(f"switchgear {VERSION} (Python {python}, {sys.platform})")

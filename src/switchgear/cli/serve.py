@@ -1,0 +1,138 @@
+"""`switchgear serve`: build the configuration, run the server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from switchgear.cli.process import raise_file_descriptors
+from switchgear.config import SETTINGS, Config, load_config
+from switchgear.config.values import Choice
+
+__all__ = ["serve"]
+
+_EPILOG = """\b
+Examples:
+  switchgear serve
+  switchgear serve --store memory: --log-level debug
+  switchgear serve --config /etc/switchgear.toml --listen gearman://0.0.0.0:4730 --allow-remote
+  switchgear serve --set limits.packet_bytes=16MiB --set engine.attempts=5
+
+\b
+Signals:
+  TERM, INT  drain: running jobs may finish, up to --drain-timeout; a second one stops at once
+  HUP        read the configuration again and reopen the log file
+  USR1       stop when no job is left
+"""
+
+
+def _words(name: str) -> click.Choice[str]:
+    kind = SETTINGS[name].kind
+    assert isinstance(kind, Choice)
+    return click.Choice(kind.words, case_sensitive=False)
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read settings from this TOML file. Default: SWITCHGEAR_CONFIG, if that is set.",
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="URL",
+    help="Listen there; may be given several times. Default: gearman://127.0.0.1:4730.",
+)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Keep jobs there: sqlite:PATH, or memory: for jobs that may be lost with the process."
+    " Default: switchgear.db in the state directory.",
+)
+@click.option(
+    "--sync",
+    type=_words("storage.sync"),
+    help="What an acknowledgement means for sqlite:. full: the job survives even loss of power; each commit,"
+    " which holds all jobs that arrived meanwhile, waits for one fsync. normal: it survives a crash or kill"
+    " of the server, but what was acknowledged in the last moments before a power failure or kernel crash"
+    " may be lost. Default: full.",
+)
+@click.option(
+    "--drain-timeout",
+    metavar="TIME",
+    help="How long running jobs may take to finish when the server stops, such as 90s or 5m. Default: 30s.",
+)
+@click.option("--log-level", type=_words("log.level"), help="The least important messages to log. Default: info.")
+@click.option("--log-file", metavar="FILE", help="Log to this file. Default: standard error.")
+@click.option("--log-format", type=_words("log.format"), help="For people or for programs. Default: text.")
+@click.option(
+    "--allow-remote",
+    is_flag=True,
+    default=None,
+    help="Permit listening on addresses that other machines can reach. There are no passwords and there is no"
+    " encryption: whoever can connect can run jobs and read payloads.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set anything, by the name it has in the file; `switchgear config show` lists all.",
+)
+@click.option("--demo", is_flag=True, help="Send one job through the server at the start and show its result.")
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    file: Path | None,
+    listen: tuple[str, ...],
+    store: str | None,
+    sync: str | None,
+    drain_timeout: str | None,
+    log_level: str | None,
+    log_file: str | None,
+    log_format: str | None,
+    allow_remote: bool | None,
+    settings: tuple[str, ...],
+    demo: bool,
+) -> None:
+    """Run the job server until it is told to stop.
+
+    Settings come from the command line, then from environment variables (SWITCHGEAR_LISTEN,
+    SWITCHGEAR_LIMITS_PACKET_BYTES, ...), then from the file, then from the defaults.
+    """
+    flags: dict[str, object] = {
+        "listen": listen or None,
+        "store": store,
+        "storage.sync": sync,
+        "drain_timeout_seconds": drain_timeout,
+        "log.level": log_level,
+        "log.file": log_file,
+        "log.format": log_format,
+        "allow_remote": allow_remote,
+    }
+    _add_settings(flags, settings)
+
+    def load() -> Config:
+        return load_config(file, os.environ, flags)
+
+    config = load()
+    raise_file_descriptors(config.limits.connections)
+    from switchgear.net.service import run_server  # after the checks: a mistake is told without delay
+
+    ctx.exit(run_server(config, reload=load, demo=demo))
+
+
+def _add_settings(flags: dict[str, object], settings: tuple[str, ...]) -> None:
+    for text in settings:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE", param_hint="--set")
+        if flags.get(name) is not None:
+            raise click.BadParameter(f"{name} is given twice", param_hint="--set")
+        flags[name] = value

@@ -1,0 +1,43 @@
+"""Configuration: one frozen object, checked once.
+
+`load_config` reads the command line, the environment and a TOML file; below it, values are passed.
+"""
+
+from switchgear.config.listen import SCHEMES, ListenUrl, Scheme
+from switchgear.config.loading import LoadedConfig, default_state_dir, load_config, read_config
+from switchgear.config.settings import (
+    SECTIONS,
+    SETTINGS,
+    Config,
+    EngineConfig,
+    GearmanConfig,
+    LimitsConfig,
+    LogConfig,
+    Setting,
+    StorageConfig,
+    changed_but_not_reloadable,
+)
+from switchgear.config.showing import as_json, as_toml, settings_table
+
+__all__ = [
+    "SCHEMES",
+    "SECTIONS",
+    "SETTINGS",
+    "Config",
+    "EngineConfig",
+    "GearmanConfig",
+    "LimitsConfig",
+    "ListenUrl",
+    "LoadedConfig",
+    "LogConfig",
+    "Scheme",
+    "Setting",
+    "StorageConfig",
+    "as_json",
+    "as_toml",
+    "changed_but_not_reloadable",
+    "default_state_dir",
+    "load_config",
+    "read_config",
+    "settings_table",
+]

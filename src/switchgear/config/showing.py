@@ -1,0 +1,80 @@
+"""The settings for readers: as a TOML file with comments, as JSON, and as the table in the manual."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from switchgear.config.loading import LoadedConfig
+from switchgear.config.settings import SECTIONS, SETTINGS, Setting
+from switchgear.config.values import ListenUrls
+
+__all__ = ["as_json", "as_toml", "settings_table"]
+
+_WIDTH = 100
+
+
+def as_toml(loaded: LoadedConfig) -> str:
+    """Every setting with its value, meaning and source; the text is a configuration file."""
+    blocks = [_toml_block(setting, loaded) for setting in SETTINGS.values() if "." not in setting.name]
+    for section, owner in SECTIONS.items():
+        blocks.append(f"# {owner.__doc__}\n[{section}]")
+        prefix = f"{section}."
+        blocks.extend(_toml_block(setting, loaded) for setting in SETTINGS.values() if setting.name.startswith(prefix))
+    return "\n\n".join(blocks) + "\n"
+
+
+def as_json(loaded: LoadedConfig) -> list[dict[str, object]]:
+    """Every setting as plain data, ready to be written as JSON."""
+    return [
+        {
+            "name": setting.name,
+            "value": _plain(setting, loaded),
+            "source": loaded.sources[setting.name],
+            "default": setting.default_text,
+            "environment": setting.environment,
+            "flag": setting.flag or None,
+            "reloadable": setting.reloadable,
+            "help": setting.help,
+            "reason": setting.reason,
+        }
+        for setting in SETTINGS.values()
+    ]
+
+
+def settings_table() -> str:
+    """Every setting as a row of a Markdown table."""
+    rows = ["| setting | default | what it does, and why that default |", "|---|---|---|"]
+    for setting in SETTINGS.values():
+        default = setting.default_note or f"`{setting.default_text}`"
+        reload = " ↻" if setting.reloadable else ""
+        rows.append(f"| `{setting.name}`{reload} | {default} | {setting.help} *{setting.reason}* |")
+    return "\n".join(rows)
+
+
+def _toml_block(setting: Setting, loaded: LoadedConfig) -> str:
+    value = setting.value_in(loaded.config)
+    source = loaded.sources[setting.name]
+    notes = [setting.help, f"Why: {setting.reason}", f"From: {source}."]
+    if source != "default":
+        notes[-1] += f" Default: {setting.default_text}."
+    elif setting.name == "store":
+        notes[-1] += f" In effect: {loaded.config.store_url}"
+    if setting.reloadable:
+        notes[-1] += " Taken up on SIGHUP."
+    key = setting.name.rpartition(".")[2]
+    return "\n".join([*_comments(notes), f"{key} = {setting.kind.toml(value)}"])
+
+
+def _comments(notes: Iterable[str]) -> Iterable[str]:
+    for note in notes:
+        # A path in a note may hold anything; a comment ends with its line.
+        safe = "".join(letter if letter.isprintable() else "?" for letter in note)
+        yield from textwrap.wrap(safe, _WIDTH, initial_indent="# ", subsequent_indent="#   ")
+
+
+def _plain(setting: Setting, loaded: LoadedConfig) -> object:
+    value = setting.value_in(loaded.config)
+    if isinstance(setting.kind, ListenUrls):
+        return [str(url) for url in value]
+    return value if isinstance(value, bool | int | float) else str(value)

@@ -1,0 +1,119 @@
+"""What all parts of the engine share: its tables, its settings, and the one way a job changes state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from switchgear.engine.deadlines import Deadlines
+from switchgear.engine.lifecycle import next_state
+from switchgear.errors import Refused
+from switchgear.model import SECOND_US, Cause, Function, Job, JobState, Worker
+
+__all__ = ["Core", "EngineSettings", "Observer"]
+
+# Why a command was refused; protocols map these to their own words.
+REFUSED_FULL: Final = "full"
+REFUSED_DRAINING: Final = "draining"
+REFUSED_STORAGE: Final = "storage"
+REFUSED_LIMIT: Final = "limit"
+REFUSED_CONFLICT: Final = "conflict"
+
+FUNCTION_ORDERS: Final = ("fair", "registration", "round-robin")
+
+
+@dataclass(slots=True)
+class EngineSettings:
+    """What an operator may choose; zero means no limit."""
+
+    attempts: int = 3  # how often a job is started before a loss makes it dead
+    wakeups: int = 1  # sleeping workers woken for one job; 0: all
+    function_order: str = "fair"
+    functions: int = 10_000  # names cost memory for ever, so strangers cannot make up any number of them
+    jobs: int = 0
+    jobs_per_function: int = 0
+    jobs_per_worker: int = 10_000  # one worker that takes and takes cannot hold up the whole queue
+    neglect_us: int = SECOND_US  # a woken worker that has not come by then gets company
+    warning_bytes: int = 65_536  # kept of what a job says on the way
+    collected_bytes: int = 64 * 1024 * 1024  # kept of the parts of one result
+
+
+class Observer:
+    """Hears of what an operator may want to know.  Does nothing unless overridden."""
+
+    def job_requeued(self, job: Job, cause: Cause) -> None:
+        """A running job went back to its queue."""
+
+    def job_died(self, job: Job) -> None:
+        """A job failed because its attempts are spent."""
+
+    def job_expired(self, job: Job) -> None:
+        """A job was not started in time."""
+
+    def worker_expired(self, worker: Worker) -> None:
+        """A worker gave no sign of life within its lease."""
+
+    def function_created(self, function: Function) -> None:
+        """A name was used for the first time."""
+
+
+class Core:
+    """The tables of the engine."""
+
+    def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
+        self.settings = settings or EngineSettings()
+        self.observer = observer or Observer()
+        self.keeps = False  # whether changes of unfinished jobs are to be reported for keeping
+        self.now_us = 0
+        self.next_job_id = 1
+        self.jobs: dict[int, Job] = {}  # unfinished ones only
+        self.names: dict[bytes, Job] = {}
+        self.functions: dict[bytes, Function] = {}
+        self.workers: dict[int, Worker] = {}
+        self.deadlines = Deadlines()
+        self.changed: list[Job] = []  # since the owner last took them, each once, final states always
+        self.changed_functions: list[Function] = []
+        self.refusal: Refused | None = None  # set while no submission can be taken
+        self.handing_out = True
+
+    def function_named(self, name: bytes) -> Function:
+        """The function of that name, made if it is new."""
+        function = self.functions.get(name)
+        if function is None:
+            limit = self.settings.functions
+            if limit and len(self.functions) >= limit:
+                raise Refused(REFUSED_LIMIT, f"there are {limit} functions already")
+            function = self.functions[name] = Function(name)
+            if self.settings.jobs_per_function:
+                function.limits = [self.settings.jobs_per_function] * 3
+            self.observer.function_created(function)
+        return function
+
+    def take_changes(self) -> tuple[list[Job], list[Function]]:
+        """What changed since the last call and has to be kept."""
+        changes = self.changed, self.changed_functions
+        for job in self.changed:
+            job.changed = False
+        self.changed = []
+        self.changed_functions = []
+        return changes
+
+    def _move(self, job: Job, cause: Cause) -> JobState:
+        """Change a job's state, for a cause that its life knows."""
+        state = next_state(job, cause)
+        job.state = state
+        if job.moves is None:
+            job.moves = [cause, self.now_us]
+        else:
+            job.moves += (cause, self.now_us)
+        return state
+
+    def _note(self, job: Job) -> None:
+        """This job must be kept as it will be at the end of the turn."""
+        if not job.changed:
+            job.changed = True
+            self.changed.append(job)
+
+    def _note_function(self, function: Function) -> None:
+        if function not in self.changed_functions:
+            self.changed_functions.append(function)

@@ -1,0 +1,400 @@
+"""Who gets which job: ready queues, and workers that pull, sleep or are pushed to.
+
+Ready queues.  Each function has one deque per priority.  A job that leaves the queue from its middle (cancelled,
+expired, held back) leaves its entry behind as a ghost, counted on the job and on the queue, and the entry is skipped when
+it surfaces.  So leaving costs nothing that grows with the queue.  A queue that is mostly ghosts is swept.
+
+Order of functions.  A worker that can do several is served by `function_order`:
+  fair          the best priority over all its functions; among equals the function served longest ago
+  registration  the function registered last, until it has nothing, then the one before it
+  round-robin   like registration, but a function that was served goes to the end
+
+Waking.  A sleeping worker is woken once and then has to ask.  For each job that becomes ready `wakeups` of the workers
+asleep longest are woken.  One that was woken and does not come would leave its job lying although others could do it; so
+each function that woke somebody is looked at again a moment later, and if nothing was taken from it everybody is woken.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from typing import Final
+
+from switchgear.engine.core import Core, EngineSettings, Observer
+from switchgear.engine.deadlines import Kind
+from switchgear.engine.lifecycle import NEXT_STATE
+from switchgear.model import RUNNING, Cause, Delivery, Function, Job, Peer, Worker
+
+__all__ = ["Dispatch"]
+
+# Sweeping a short queue is not worth the trouble.
+LEAST_GHOSTS_FOR_SWEEP: Final = 256
+
+LOSS_TEXTS: Final = {
+    Cause.WORKER_LOST: b"worker lost",
+    Cause.SERVER_LOST: b"server stopped",
+    Cause.TIMED_OUT: b"timed out",
+}
+
+
+class Dispatch(Core):
+    """The part of the engine that brings jobs and workers together."""
+
+    def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
+        super().__init__(settings, observer)
+        self._last_worker_id = 0
+        self._last_run_limit = 0
+
+    # --- workers come, say what they can do, and go ---
+
+    def add_worker(self, peer: Peer, protocol: str, name: bytes = b"") -> Worker:
+        """A worker that can do nothing yet."""
+        self._last_worker_id += 1
+        worker = Worker(self._last_worker_id, peer, protocol, self.now_us)
+        if name:
+            worker.name = name
+        self.workers[worker.id] = worker
+        return worker
+
+    def can_do(self, worker: Worker, function: Function, timeout_us: int = 0) -> None:
+        """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""
+        if function not in worker.timeouts_us:
+            worker.order.append(function)
+            function.workers[worker] = None
+        worker.timeouts_us[function] = timeout_us
+        if worker.asleep and not self.sleep(worker):
+            worker.peer.wake(worker)
+        elif worker.credits:
+            self._fill(worker)
+
+    def cannot_do(self, worker: Worker, function: Function) -> None:
+        """The worker takes no more jobs of this function.  One that it is running stays with it."""
+        if worker.timeouts_us.pop(function, None) is None:
+            return
+        worker.order.remove(function)
+        del function.workers[worker]
+        function.sleepers.pop(worker, None)
+        function.pushers.pop(worker, None)
+
+    def forget_functions(self, worker: Worker) -> None:
+        """The worker takes no more jobs of any function."""
+        for function in list(worker.order):
+            self.cannot_do(worker, function)
+
+    def remove_worker(self, worker: Worker, cause: Cause = Cause.WORKER_LOST) -> None:
+        """The worker is gone; what it held goes back."""
+        if not worker.alive:
+            return
+        worker.alive = False
+        worker.asleep = False
+        worker.credits = 0
+        served = list(worker.order)
+        self.forget_functions(worker)
+        del self.workers[worker.id]
+        for job in list(worker.running.values()):
+            if job.worker is worker:
+                self._leave_worker(job)
+                self._requeue(job, cause)
+        worker.running.clear()
+        # It may have been woken for a job that somebody else should get now.
+        for function in served:
+            if function.ready and function.sleepers:
+                self._wake(function)
+
+    def renew_lease(self, worker: Worker, lease_us: int) -> None:
+        """The worker is alive and will say so again within `lease_us`."""
+        if not worker.lease_until_us:
+            self.deadlines.add(self.now_us + lease_us, Kind.LEASE, worker)
+        worker.lease_until_us = self.now_us + lease_us
+
+    # --- the three ways to ask ---
+
+    def take(self, worker: Worker) -> Job | None:
+        """Pull: a job for this worker now, or None."""
+        if worker.asleep:
+            self._rouse(worker)
+        if len(worker.running) >= self.settings.jobs_per_worker:
+            return None
+        job = self._choose(worker)
+        if job is not None:
+            self._start(job, worker)
+        return job
+
+    def sleep(self, worker: Worker) -> bool:
+        """Sleep and be woken: False if there is a job already, so the worker should ask at once."""
+        if self.handing_out:
+            for function in worker.order:
+                if function.ready and not function.paused:
+                    if worker.asleep:
+                        self._rouse(worker)
+                    return False
+        worker.asleep = True
+        for function in worker.order:
+            function.sleepers[worker] = None
+        return True
+
+    def grant(self, worker: Worker, credit: int) -> None:
+        """Be pushed to: the worker takes up to `credit` more jobs without asking for each."""
+        worker.credits += credit
+        self._fill(worker)
+
+    def withdraw_credit(self, worker: Worker) -> None:
+        """The worker takes back the credit it has not used."""
+        worker.credits = 0
+        for function in worker.order:
+            function.pushers.pop(worker, None)
+
+    # --- operators ---
+
+    def pause(self, function: Function) -> None:
+        """Hand out nothing of this function until it is resumed."""
+        if not function.paused:
+            function.paused = True
+            self._note_function(function)
+
+    def resume(self, function: Function) -> None:
+        """Hand out jobs of this function again."""
+        if function.paused:
+            function.paused = False
+            self._note_function(function)
+            self._offer(function)
+
+    def set_limits(self, function: Function, high: int, normal: int, low: int) -> None:
+        """Take submissions only while the function has fewer unfinished jobs than this; 0: always."""
+        function.limits = [high, normal, low]
+        self._note_function(function)
+
+    def stop_handing_out(self) -> None:
+        """Running jobs may finish, no other is started."""
+        self.handing_out = False
+
+    def start_handing_out(self) -> None:
+        self.handing_out = True
+        for function in self.functions.values():
+            self._offer(function)
+
+    # --- inside ---
+
+    def _choose(self, worker: Worker) -> Job | None:
+        """Take the job that this worker should have off its queue."""
+        if not self.handing_out:
+            return None
+        order = worker.order
+        if len(order) == 1:
+            function = order[0]
+            return self._pop(function) if function.ready and not function.paused else None
+        setting = self.settings.function_order
+        if setting == "fair":
+            return self._choose_fairly(order)
+        for function in reversed(order):
+            if function.ready and not function.paused:
+                if setting == "round-robin":
+                    order.remove(function)
+                    order.insert(0, function)
+                return self._pop(function)
+        return None
+
+    def _choose_fairly(self, order: list[Function]) -> Job | None:
+        best: Function | None = None
+        best_priority = 3
+        for function in order:
+            if not function.ready or function.paused:
+                continue
+            for priority in range(best_priority):
+                if function.ready_of(priority):
+                    best, best_priority = function, priority
+                    break
+            if best_priority == 0:
+                break
+        if best is None:
+            return None
+        order.remove(best)
+        order.append(best)
+        return self._pop(best)
+
+    def _pop(self, function: Function) -> Job | None:
+        """The first job of the best priority."""
+        priority = 0
+        for queue in function.queues:
+            while queue:
+                job = queue.popleft()
+                if not job.ghosts:
+                    function.ready -= 1
+                    return job
+                job.ghosts -= 1
+                function.ghosts[priority] -= 1
+            priority += 1
+        return None
+
+    def _start(self, job: Job, worker: Worker) -> None:
+        """READY to RUNNING.  Written out, not through _move, because every job passes here."""
+        now_us = self.now_us
+        state = NEXT_STATE[Cause.TAKEN][job.state]
+        assert state is RUNNING
+        job.state = state
+        if job.moves is None:
+            job.moves = [Cause.TAKEN, now_us]
+        else:
+            job.moves += (Cause.TAKEN, now_us)
+        job.attempts += 1
+        job.worker = worker
+        worker.running[job.id] = job
+        function = job.function
+        function.running += 1
+        function.taken_us = now_us
+        timeout_us = job.timeout_us or worker.timeouts_us.get(function, 0)
+        if timeout_us:
+            self._last_run_limit += 1
+            job.run_limit = self._last_run_limit
+            self.deadlines.add(now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
+        if self.keeps and job.delivery:
+            self._note(job)
+
+    def _enqueue(self, job: Job) -> None:
+        """A job has become ready."""
+        function = job.function
+        function.queues[job.priority].append(job)
+        function.ready += 1
+        if function.pushers:
+            self._push(function)
+        elif function.sleepers:
+            self._wake(function)
+
+    def _dequeue(self, job: Job) -> None:
+        """A ready job leaves its queue from wherever it is."""
+        function = job.function
+        priority = job.priority
+        function.ready -= 1
+        job.ghosts += 1
+        function.ghosts[priority] += 1
+        queue = function.queues[priority]
+        if function.ghosts[priority] > LEAST_GHOSTS_FOR_SWEEP and function.ghosts[priority] * 2 > len(queue):
+            self._sweep(function, priority)
+
+    def _sweep(self, function: Function, priority: int) -> None:
+        """Rebuild a queue without its ghosts."""
+        kept: deque[Job] = deque()
+        for job in function.queues[priority]:
+            if job.ghosts:
+                job.ghosts -= 1
+            else:
+                kept.append(job)
+        queues = list(function.queues)
+        queues[priority] = kept
+        function.queues = (queues[0], queues[1], queues[2])
+        function.ghosts[priority] = 0
+
+    def _leave_worker(self, job: Job) -> None:
+        """A running job is not its worker's any more."""
+        worker = job.worker
+        if worker is not None:
+            worker.running.pop(job.id, None)
+            job.worker = None
+        job.function.running -= 1
+        if job.run_limit:
+            job.run_limit = 0
+            self.deadlines.stale += 1
+
+    def _requeue(self, job: Job, cause: Cause) -> None:
+        """A running job that its worker no longer holds: back to the queue, unless that makes no sense."""
+        if job.delivery == Delivery.WAIT and not job.watchers:
+            self._finish(job, Cause.ABANDONED)
+            return
+        limit = job.attempts_limit if job.attempts_limit >= 0 else self.settings.attempts
+        if limit and job.attempts >= limit and cause is not Cause.GIVEN_BACK:
+            job.result_code = 255
+            job.error = b"%s, attempt %d of %d" % (LOSS_TEXTS[cause], job.attempts, limit)
+            self._finish(job, Cause.EXHAUSTED)
+            self.observer.job_died(job)
+            return
+        if cause is Cause.GIVEN_BACK:
+            job.attempts -= 1
+        job.numerator = job.denominator = 0
+        job.time_left_s = -1
+        job.chunks = None
+        job.function.requeued += 1
+        self._move(job, cause)
+        if self.keeps and job.delivery:
+            self._note(job)
+        self._enqueue(job)
+        self.observer.job_requeued(job, cause)
+
+    @abstractmethod
+    def _finish(self, job: Job, cause: Cause) -> None:
+        """The end of a job's life; the engine proper knows how."""
+
+    def _rouse(self, worker: Worker) -> None:
+        worker.asleep = False
+        for function in worker.order:
+            function.sleepers.pop(worker, None)
+
+    def _wake(self, function: Function) -> None:
+        """Wake as many sleepers as one job is worth."""
+        if function.paused or not self.handing_out:
+            return
+        if not function.watched:
+            self._watch(function)
+        count = self.settings.wakeups or len(function.sleepers)
+        while count and function.sleepers:
+            worker = next(iter(function.sleepers))
+            self._rouse(worker)
+            worker.peer.wake(worker)
+            count -= 1
+
+    def _watch(self, function: Function) -> None:
+        function.watched = True
+        self.deadlines.add(self.now_us + self.settings.neglect_us, Kind.NEGLECT, function)
+
+    def _look_after(self, function: Function) -> None:
+        """Some time after a wake-up: has anybody come?"""
+        function.watched = False
+        if not (function.ready and function.sleepers) or function.paused or not self.handing_out:
+            return
+        if function.taken_us + self.settings.neglect_us > self.now_us:
+            self._watch(function)
+            return
+        for worker in list(function.sleepers):
+            self._rouse(worker)
+            worker.peer.wake(worker)
+
+    def _offer(self, function: Function) -> None:
+        """A function that was held up may be handed out again."""
+        while function.ready and function.pushers and not function.paused and self.handing_out:
+            self._push(function)
+        for _ in range(min(function.ready, len(function.sleepers))):
+            self._wake(function)
+
+    def _push(self, function: Function) -> None:
+        """Give the best ready job to the worker that has waited longest with credit."""
+        if function.paused or not self.handing_out:
+            return
+        worker = next(iter(function.pushers))
+        job = self._pop(function)
+        if job is None:
+            return
+        worker.credits -= 1
+        for other in worker.order:
+            if worker.credits:
+                other.pushers.move_to_end(worker)
+            else:
+                other.pushers.pop(worker, None)
+        self._start(job, worker)
+        worker.peer.assign(worker, job)
+
+    def _fill(self, worker: Worker) -> None:
+        """Use a worker's credit for what is ready; what is left lets jobs be pushed later."""
+        while worker.credits:
+            job = self._choose(worker)
+            if job is None:
+                for function in worker.order:
+                    function.pushers[worker] = None
+                return
+            worker.credits -= 1
+            self._start(job, worker)
+            worker.peer.assign(worker, job)
+        for function in worker.order:
+            function.pushers.pop(worker, None)
+
+    def is_ready_for(self, worker: Worker) -> bool:
+        """Whether an ask by this worker would be answered with a job."""
+        return self.handing_out and any(f.ready and not f.paused for f in worker.order)

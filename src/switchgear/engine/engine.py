@@ -1,0 +1,576 @@
+"""The scheduling engine: commands and the time go in, news come out.
+
+It is pure.  It opens nothing, reads no clock, draws no lots and writes no log; it only moves jobs about.  The owner tells it the
+time with `advance`, gives commands by calling methods, and hears back in three ways: by what a method returns, by calls on
+the peers concerned (`model.Peer`), and by the list of changed jobs that have to be kept (`take_changes`).  The same commands at
+the same times give the same results, which is what makes the deterministic simulation in the tests possible.
+
+No operation does work that grows with the number of jobs queued, except those that are about many jobs by nature (a
+cascading cancel, a restart).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from switchgear.engine.core import (
+    REFUSED_CONFLICT,
+    REFUSED_DRAINING,
+    REFUSED_FULL,
+    EngineSettings,
+    Observer,
+)
+from switchgear.engine.deadlines import Deadline, Kind
+from switchgear.engine.dispatch import Dispatch
+from switchgear.engine.graph import Graph
+from switchgear.errors import Refused
+from switchgear.model import (
+    DONE,
+    FINAL_STATES,
+    QUEUED_STATES,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    WAITING,
+    Cause,
+    Delivery,
+    Function,
+    Job,
+    JobState,
+    Peer,
+    Worker,
+)
+
+__all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """What most submissions do without."""
+
+    run_at_us: int = 0  # not before this moment
+    expires_us: int = 0  # not started by this moment: not wanted any more
+    timeout_us: int = 0  # longest run of one attempt
+    attempts_limit: int = -1  # 0: no limit; -1: the server's setting
+    predecessors: tuple[int, ...] = ()  # wait until these are done
+    name: bytes = b""  # a name of its own among all unfinished jobs
+    reducer: bytes = b""
+    origin: str = ""
+
+
+class Engine(Dispatch):
+    """All jobs of a server, and what may happen to them."""
+
+    def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
+        super().__init__(settings, observer)
+        self.graph = Graph()
+
+    # --- time ---
+
+    def advance(self, now_us: int) -> None:
+        """It is now this late: let everything happen that was to happen by itself until now."""
+        if now_us > self.now_us:
+            self.now_us = now_us
+        next_us = self.deadlines.next_us
+        if next_us is not None and next_us <= self.now_us:
+            self._meet_deadlines()
+
+    @property
+    def next_deadline_us(self) -> int | None:
+        """When `advance` next has something to do, or None."""
+        return self.deadlines.next_us
+
+    def clock_moved(self, delta_us: int) -> None:
+        """The wall clock was set forward (or back) by this much; spans that are being measured do not change."""
+        self.now_us += delta_us
+        for worker in self.workers.values():
+            if worker.lease_until_us:
+                worker.lease_until_us += delta_us
+        for function in self.functions.values():
+            if function.taken_us:
+                function.taken_us += delta_us
+        self.deadlines.shift_spans(delta_us)
+
+    def _meet_deadlines(self) -> None:
+        while (deadline := self.deadlines.pop_due(self.now_us)) is not None:
+            if not self._is_live(deadline):
+                self.deadlines.stale = max(0, self.deadlines.stale - 1)
+                continue
+            _, _, kind, subject, _ = deadline
+            if isinstance(subject, Job):
+                self._meet_job_deadline(subject, kind)
+            elif isinstance(subject, Worker):
+                self._meet_lease(subject)
+            else:
+                self._look_after(subject)
+        self.deadlines.forget_stale(self._is_live)
+
+    def _is_live(self, deadline: Deadline) -> bool:
+        """Whether an entry of the heap still means something."""
+        at_us, _, kind, subject, token = deadline
+        if isinstance(subject, Job):
+            if kind is Kind.RUN_LIMIT:
+                return subject.run_limit == token
+            if kind is Kind.DUE:
+                return subject.state is SCHEDULED and subject.run_at_us == at_us
+            return subject.state in QUEUED_STATES and subject.expires_us == at_us
+        return not isinstance(subject, Worker) or subject.alive
+
+    def _meet_job_deadline(self, job: Job, kind: Kind) -> None:
+        if kind is Kind.DUE:
+            self._make_ready(job, Cause.DUE)
+        elif kind is Kind.EXPIRY:
+            self._leave_queue(job)
+            self._finish(job, Cause.EXPIRED)
+            self.observer.job_expired(job)
+        else:
+            worker = job.worker
+            job.run_limit = 0  # this entry is used up, not stale
+            self._leave_worker(job)
+            if worker is not None:
+                worker.peer.revoke(worker, job)
+            self._requeue(job, Cause.TIMED_OUT)
+
+    def _meet_lease(self, worker: Worker) -> None:
+        if worker.lease_until_us > self.now_us:  # renewed meanwhile
+            self.deadlines.add(worker.lease_until_us, Kind.LEASE, worker)
+            return
+        self.remove_worker(worker)
+        self.observer.worker_expired(worker)
+
+    # --- submitting ---
+
+    def submit(
+        self,
+        function_name: bytes,
+        unique: bytes,
+        payload: bytes,
+        priority: int,
+        delivery: int,
+        watcher: Peer | None = None,
+        options: SubmitOptions | None = None,
+    ) -> Job:
+        """Take a job, or join the unfinished one with the same unique key; raises Refused."""
+        if self.refusal is not None:
+            raise Refused(self.refusal.reason, str(self.refusal))
+        function = self.functions.get(function_name)
+        if function is None:
+            function = self.function_named(function_name)
+        if unique:
+            twin = function.uniques.get(unique)
+            if twin is not None:
+                self._join(twin, delivery, watcher)
+                return twin
+        limit = function.limits[priority]
+        if (limit and function.total >= limit) or (self.settings.jobs and len(self.jobs) >= self.settings.jobs):
+            raise Refused(REFUSED_FULL, "Job queue is full")
+        job_id = self.next_job_id
+        job = Job(job_id, function, unique, payload, priority, delivery, self.now_us)
+        if options is not None:
+            self._apply(job, options)
+        self.next_job_id = job_id + 1
+        self.jobs[job_id] = job
+        if unique:
+            function.uniques[unique] = job
+        function.total += 1
+        function.submitted += 1
+        if watcher is not None:
+            job.watchers = [watcher]
+            watcher.watching[job_id] = job
+        if delivery and self.keeps:
+            self._note(job)
+        if job.state is READY:
+            self._enqueue(job)
+        return job
+
+    def _apply(self, job: Job, options: SubmitOptions) -> None:
+        """Set the rarer properties of a new job, and its first state.  Raises before anything is changed."""
+        if options.name and options.name in self.names:
+            raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
+        job.run_at_us = options.run_at_us
+        job.expires_us = options.expires_us
+        job.timeout_us = options.timeout_us
+        job.attempts_limit = options.attempts_limit
+        job.reducer = options.reducer
+        job.origin = options.origin
+        job.predecessors = tuple(dict.fromkeys(options.predecessors))
+        if options.name:
+            job.name = options.name
+            self.names[options.name] = job
+        blockers = self.graph.blockers_among(job.predecessors, self.jobs)
+        if blockers:
+            self.graph.add(job, blockers)
+            self._born(job, Cause.SUBMITTED_WAITING, WAITING)
+        elif job.run_at_us > self.now_us:
+            self._born(job, Cause.SUBMITTED_EARLY, SCHEDULED)
+            self.deadlines.add(job.run_at_us, Kind.DUE, job)
+        if job.expires_us:
+            self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
+
+    def _born(self, job: Job, cause: Cause, state: JobState) -> None:
+        job.state = state
+        job.moves = [cause, self.now_us]
+
+    def _join(self, job: Job, delivery: int, watcher: Peer | None) -> None:
+        """A second submission of an unfinished job."""
+        if watcher is not None:
+            self.watch(job, watcher)
+        if delivery and not job.delivery:
+            # Somebody leaves who relies on it: from now on it is worth keeping.
+            job.delivery = delivery
+            if self.keeps:
+                self._note(job)
+
+    def withdraw(self, job: Job) -> bool:
+        """Undo a submission that the store could not keep, as if it had never been made.
+
+        Not possible once a worker has the job.
+        """
+        if job.state not in QUEUED_STATES or job.kept or job.id not in self.jobs:
+            return False
+        self._leave_queue(job)
+        self._unlist(job)
+        self._drop_watchers(job)
+        job.function.submitted -= 1
+        job.withdrawn = True
+        return True
+
+    # --- watching ---
+
+    def watch(self, job: Job, watcher: Peer) -> None:
+        """Let this peer hear of the job."""
+        if job.watchers is None:
+            job.watchers = []
+        job.watchers.append(watcher)
+        watcher.watching[job.id] = job
+
+    def unwatch(self, watcher: Peer) -> None:
+        """This peer is gone.  A job that was only for it is cancelled, unless it is running already."""
+        watched = list(watcher.watching.values())
+        watcher.watching.clear()
+        for job in watched:
+            if job.watchers is not None:
+                job.watchers = [other for other in job.watchers if other is not watcher] or None
+            if job.delivery == Delivery.WAIT and job.watchers is None and job.state in QUEUED_STATES:
+                self._leave_queue(job)
+                self._finish(job, Cause.ABANDONED)
+
+    def _drop_watchers(self, job: Job) -> None:
+        for watcher in job.watchers or ():
+            watcher.watching.pop(job.id, None)
+        job.watchers = None
+
+    # --- what workers report; each returns None if the worker does not hold the job ---
+
+    def complete(self, worker: Worker, job_id: int, result: bytes) -> Job | None:
+        """The job is done."""
+        job = worker.running.get(job_id)
+        if job is None:
+            return None
+        if job.worker is not worker:  # cancelled while it ran; the report only frees the worker
+            del worker.running[job_id]
+            return job
+        job.result = result
+        self._leave_worker(job)
+        self._finish(job, Cause.SUCCEEDED)
+        return job
+
+    def fail(
+        self, worker: Worker, job_id: int, code: int = 1, error: bytes | None = None, result: bytes = b""
+    ) -> Job | None:
+        """The job failed, for good."""
+        job = worker.running.get(job_id)
+        if job is None:
+            return None
+        if job.worker is not worker:
+            del worker.running[job_id]
+            return job
+        job.result_code = code
+        job.error = error
+        job.result = result
+        self._leave_worker(job)
+        self._finish(job, Cause.ENDED_BADLY)
+        return job
+
+    def retry_later(self, worker: Worker, job_id: int, delay_us: int, error: bytes | None = None) -> Job | None:
+        """The job failed, but should be tried again after a pause, if it has attempts left."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return self.fail(worker, job_id)
+        limit = job.attempts_limit if job.attempts_limit >= 0 else self.settings.attempts
+        if limit and job.attempts >= limit:
+            return self.fail(worker, job_id, 1, error)
+        job.error = error
+        self._leave_worker(job)
+        job.run_at_us = self.now_us + max(1, delay_us)
+        self._move(job, Cause.RETRY_LATER)
+        self.deadlines.add(job.run_at_us, Kind.DUE, job)
+        if self.keeps and job.delivery:
+            self._note(job)
+        return job
+
+    def hand_back(self, worker: Worker, job_id: int) -> Job | None:
+        """The worker returns the job untouched; no attempt is spent."""
+        job = worker.running.get(job_id)
+        if job is None:
+            return None
+        if job.worker is not worker:
+            del worker.running[job_id]
+            return job
+        self._leave_worker(job)
+        self._requeue(job, Cause.GIVEN_BACK)
+        return job
+
+    def progress(
+        self,
+        worker: Worker,
+        job_id: int,
+        numerator: int,
+        denominator: int,
+        time_left_s: int = -1,
+        text: bytes = b"",
+    ) -> Job | None:
+        """The job is so far along."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return job
+        job.numerator = numerator
+        job.denominator = denominator
+        job.time_left_s = time_left_s
+        job.progress_text = text
+        for watcher in job.watchers or ():
+            watcher.job_progress(job)
+        return job
+
+    def data(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
+        """Part of the result, ahead of its end."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return job
+        collect = bool(job.delivery)
+        for watcher in job.watchers or ():
+            collect = collect or watcher.collects_data
+            watcher.job_data(job, data)
+        if collect:
+            chunks = job.chunks = job.chunks or []
+            if sum(map(len, chunks)) + len(data) <= self.settings.collected_bytes:
+                chunks.append(data)
+        return job
+
+    def warning(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
+        """Something to be said on the way."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return job
+        job.warnings = (job.warnings + data)[-self.settings.warning_bytes :]
+        for watcher in job.watchers or ():
+            watcher.job_warning(job, data)
+        return job
+
+    def settle(self, job: Job) -> bool:
+        """A ready job is reported done by somebody who was not given it."""
+        if job.state is not READY:
+            return False
+        self._leave_queue(job)
+        self._finish(job, Cause.SETTLED)
+        return True
+
+    # --- what submitters and operators ask for ---
+
+    def cancel(self, job: Job, *, cascade: bool = False) -> list[Job]:
+        """End an unfinished job, and with `cascade` all that wait for it; returns those that were ended."""
+        ended: list[Job] = []
+        pending = [job]
+        while pending:
+            current = pending.pop()
+            if cascade:
+                pending.extend(self.graph.successors.get(current.id, ()))
+            if current.state in FINAL_STATES or current.id not in self.jobs:
+                continue
+            if current.state is RUNNING:
+                self._cut_off(current)
+            else:
+                self._leave_queue(current)
+            self._finish(current, Cause.CANCELLED)
+            ended.append(current)
+        return ended
+
+    def _cut_off(self, job: Job) -> None:
+        """Tell the worker of a cancelled job.  It stays in the worker's list until it reports, so that the report is
+        not taken for a lie."""
+        worker = job.worker
+        self._leave_worker(job)
+        if worker is not None:
+            worker.running[job.id] = job
+            worker.peer.revoke(worker, job)
+
+    def add_predecessors(self, job: Job, job_ids: tuple[int, ...]) -> None:
+        """Let an unfinished job wait for more; raises CycleRefused if it would wait for itself."""
+        new = tuple(job_id for job_id in dict.fromkeys(job_ids) if job_id not in job.predecessors)
+        blockers = self.graph.blockers_among(new, self.jobs)
+        self.graph.refuse_cycle(job, blockers)
+        job.predecessors += new
+        if blockers:
+            self.graph.add(job, blockers)
+            if job.state is not WAITING:
+                self._hold_back(job)
+        if self.keeps and job.delivery:
+            self._note(job)
+
+    def _hold_back(self, job: Job) -> None:
+        if job.state is RUNNING:
+            self._leave_worker(job)
+        elif job.state is READY:
+            self._dequeue(job)
+        else:
+            self.deadlines.stale += 1
+        self._move(job, Cause.HELD_BACK)
+
+    def retry(self, job: Job) -> None:
+        """Run a job again that ended without success, with all its attempts; raises Refused."""
+        if self.refusal is not None:
+            raise Refused(self.refusal.reason, str(self.refusal))
+        if job.state not in FINAL_STATES or job.state is DONE:
+            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {job.state.name.lower()}")
+        function = job.function
+        if (job.unique and job.unique in function.uniques) or (job.name and job.name in self.names):
+            raise Refused(REFUSED_CONFLICT, f"another unfinished job has the unique key or name of job {job.id}")
+        self.graph.unsuccessful.pop(job.id, None)
+        job.attempts = 0
+        job.result_code = 0
+        job.error = None
+        job.finished_us = job.expires_us = job.run_at_us = 0
+        job.numerator = job.denominator = 0
+        job.delivery = job.delivery or Delivery.HANDLE  # whoever waited is gone
+        self._move(job, Cause.RETRIED)
+        self._list(job)
+        function.submitted += 1
+        if self.keeps:
+            self._note(job)
+        self._enqueue(job)
+
+    def drain(self) -> None:
+        """Finish what runs; start and take nothing more."""
+        self.refusal = Refused(REFUSED_DRAINING, "server is shutting down")
+        self.stop_handing_out()
+
+    def drop_function(self, function: Function) -> bool:
+        """Forget a function that nobody uses."""
+        if function.total or function.workers:
+            return False
+        del self.functions[function.name]
+        return True
+
+    def running_jobs(self) -> int:
+        return sum(function.running for function in self.functions.values())
+
+    # --- after a restart ---
+
+    def restore(self, jobs: list[Job], unsuccessful: dict[int, JobState], next_job_id: int) -> None:
+        """Go on with what a store has kept; `jobs` are the unfinished ones by id."""
+        self.next_job_id = max(self.next_job_id, next_job_id)
+        self.graph.unsuccessful.update(unsuccessful)
+        for job in jobs:
+            self._list(job)
+        for job in jobs:
+            if job.expires_us:
+                self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
+            if job.state is RUNNING:
+                job.function.running += 1
+                self._leave_worker(job)
+                self._requeue(job, Cause.SERVER_LOST)
+            elif job.state is READY:
+                self._enqueue(job)
+            elif job.state is SCHEDULED:
+                self.deadlines.add(job.run_at_us, Kind.DUE, job)
+            else:
+                self._restore_waiting(job)
+
+    def _restore_waiting(self, job: Job) -> None:
+        job.blockers = 0
+        blockers = self.graph.blockers_among(job.predecessors, self.jobs)
+        if blockers:
+            self.graph.add(job, blockers)
+        else:
+            self._release(job)
+
+    # --- inside ---
+
+    def _list(self, job: Job) -> None:
+        """Enter a job that is not new into the tables."""
+        self.jobs[job.id] = job
+        job.function.total += 1
+        if job.unique:
+            job.function.uniques[job.unique] = job
+        if job.name:
+            self.names[job.name] = job
+
+    def _unlist(self, job: Job) -> None:
+        """Take a job that ended out of the tables."""
+        del self.jobs[job.id]
+        function = job.function
+        function.total -= 1
+        if job.unique and function.uniques.get(job.unique) is job:
+            del function.uniques[job.unique]
+        if job.name and self.names.get(job.name) is job:
+            del self.names[job.name]
+        if job.expires_us:
+            self.deadlines.stale += 1
+
+    def _leave_queue(self, job: Job) -> None:
+        """A job that is not running stops waiting for whatever it waits for."""
+        if job.state is READY:
+            self._dequeue(job)
+        elif job.state is WAITING:
+            self.graph.remove(job)
+        else:
+            self.deadlines.stale += 1
+
+    def _make_ready(self, job: Job, cause: Cause) -> None:
+        self._move(job, cause)
+        if self.keeps and job.delivery:
+            self._note(job)
+        self._enqueue(job)
+
+    def _release(self, job: Job) -> None:
+        """A waiting job has nothing more to wait for but, perhaps, its time."""
+        if job.run_at_us > self.now_us:
+            self._move(job, Cause.RELEASED_EARLY)
+            self.deadlines.add(job.run_at_us, Kind.DUE, job)
+            if self.keeps and job.delivery:
+                self._note(job)
+        else:
+            self._make_ready(job, Cause.RELEASED)
+
+    def _finish(self, job: Job, cause: Cause) -> None:
+        """The end: the job is in nobody's hands and no queue, and leaves the tables."""
+        state = self._move(job, cause)
+        job.finished_us = self.now_us
+        self._unlist(job)
+        function = job.function
+        if state is DONE:
+            function.done += 1
+            if self.graph.successors:
+                for successor in self.graph.release(job.id):
+                    self._release(successor)
+        else:
+            self._count_unsuccessful(function, state)
+            self.graph.unsuccessful[job.id] = state
+        watchers = job.watchers
+        if watchers is not None:
+            for watcher in watchers:
+                watcher.watching.pop(job.id, None)
+                watcher.job_finished(job)
+            job.watchers = None
+        if job.chunks:
+            job.result = job.whole_result
+            job.chunks = None
+        self._note(job)
+
+    def _count_unsuccessful(self, function: Function, state: JobState) -> None:
+        if state is JobState.FAILED:
+            function.failed += 1
+        elif state is JobState.CANCELLED:
+            function.cancelled += 1
+        else:
+            function.expired += 1

@@ -1,0 +1,88 @@
+"""Which jobs wait for which: edges, and the search for circles.
+
+Edges are kept by the id of the predecessor, not on its job, so that they outlive it: a predecessor that failed is no
+longer in the engine's table, but its successors still wait, and go on if it is retried and done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from switchgear.errors import CycleRefused
+from switchgear.model import Job, JobState
+
+__all__ = ["Graph"]
+
+
+class Graph:
+    """Edges from unfinished or unsuccessful predecessors to waiting jobs."""
+
+    def __init__(self) -> None:
+        self.successors: dict[int, list[Job]] = {}
+        self.unsuccessful: dict[int, JobState] = {}  # finished jobs that were not done, as long as it may matter
+
+    def blockers_among(self, job_ids: Iterable[int], unfinished: dict[int, Job]) -> tuple[int, ...]:
+        """Those that are not done.  An id that nobody knows is taken for done: it was once, and is forgotten."""
+        wanted = dict.fromkeys(job_ids)
+        return tuple(job_id for job_id in wanted if job_id in unfinished or job_id in self.unsuccessful)
+
+    def add(self, job: Job, blockers: tuple[int, ...]) -> None:
+        """Let the job wait for these."""
+        job.blockers += len(blockers)
+        for job_id in blockers:
+            self.successors.setdefault(job_id, []).append(job)
+
+    def release(self, job_id: int) -> list[Job]:
+        """This job is done: those that now wait for nothing more."""
+        released = []
+        for job in self.successors.pop(job_id, ()):
+            job.blockers -= 1
+            if not job.blockers:
+                released.append(job)
+        return released
+
+    def remove(self, job: Job) -> None:
+        """The job waits for nothing any more, because it ended itself."""
+        for job_id in job.predecessors:
+            waiting = self.successors.get(job_id)
+            if waiting is not None and job in waiting:
+                waiting.remove(job)
+                if not waiting:
+                    del self.successors[job_id]
+        job.blockers = 0
+
+    def refuse_cycle(self, job: Job, blockers: tuple[int, ...]) -> None:
+        """Raise CycleRefused if waiting for these would make the job wait for itself.
+
+        Only a job that others already wait for can close a circle, so the usual case, a new job, costs nothing.
+        """
+        if job.id in blockers:
+            raise CycleRefused([label(job), label(job)])
+        if job.id not in self.successors:
+            return
+        targets = set(blockers)
+        came_from: dict[int, Job] = {}
+        pending = [job]
+        while pending:
+            current = pending.pop()
+            for successor in self.successors.get(current.id, ()):
+                if successor.id in came_from:
+                    continue
+                came_from[successor.id] = current
+                if successor.id in targets:
+                    raise CycleRefused(trace(successor, job, came_from))
+                pending.append(successor)
+
+
+def label(job: Job) -> str:
+    return job.name.decode("utf-8", "replace") if job.name else f"job {job.id}"
+
+
+def trace(last: Job, first: Job, came_from: dict[int, Job]) -> list[str]:
+    """The circle in words, in the order of waiting: first waits for last, which waits for … first."""
+    path = [label(first), label(last)]
+    current = last
+    while current is not first:
+        current = came_from[current.id]
+        path.append(label(current))
+    return path

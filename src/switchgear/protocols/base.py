@@ -1,0 +1,109 @@
+"""What every protocol's session shares: it turns bytes into engine calls and news into bytes, and touches no wire.
+
+A session collects what it wants to send in `out`.  Its owner (the hub) sends all of it once per turn of the event loop.
+
+Promises.  An answer that tells somebody "this is kept" must not leave before it is true.  A session that writes such an
+answer calls `pledge`, and the hub holds the session's output until the store has committed.  For submissions the session also
+notes which piece of output is the answer (`pledge_job`), so that it can be exchanged for a refusal should the store fail.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from switchgear.engine.engine import Engine
+from switchgear.errors import Refused
+from switchgear.model import Job, Peer
+
+__all__ = ["Context", "Session", "Wire"]
+
+
+class Wire(ABC):
+    """The connection as far as a session may know it."""
+
+    host: str = ""
+    port: int = 0
+    descriptor: int = -1
+    is_loopback: bool = True
+
+
+class Context(ABC):
+    """What a session may ask of the house."""
+
+    engine: Engine
+    keeps: bool  # whether promises have to wait for a store
+    marked: list[Session]  # sessions with output in this turn
+
+    @abstractmethod
+    def payload(self, job: Job) -> bytes:
+        """The job's payload, from memory or from the store."""
+
+    @abstractmethod
+    def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
+        """Do what an operator asks for; see net.operations.  Raises Refused or LookupError."""
+
+    @abstractmethod
+    def count_bad_input(self, session: Session, code: str, text: str) -> None:
+        """A peer broke its protocol."""
+
+    @abstractmethod
+    def request_stop(self, *, graceful: bool) -> None:
+        """Somebody who may do so asked the server to stop."""
+
+
+class Session(Peer):
+    """One conversation with one peer."""
+
+    protocol: str = ""
+
+    def __init__(self, context: Context, wire: Wire) -> None:
+        super().__init__()
+        self.context = context
+        self.engine = context.engine
+        self.wire = wire
+        self.out: list[bytes] = []
+        self.pledges = 0
+        self.pledged_jobs: list[tuple[int, Job]] = []  # index in `out`, job
+        self.marked = False
+        self.closing = False
+
+    @abstractmethod
+    def receive(self, data: bytes) -> None:
+        """The peer sent this; may be any slice of its conversation."""
+
+    @abstractmethod
+    def closed(self) -> None:
+        """The peer is gone."""
+
+    @abstractmethod
+    def refusal(self, refused: Refused) -> bytes:
+        """How this protocol says that a submission was not taken."""
+
+    def eof(self) -> None:
+        """The peer will send no more, but may still read."""
+        self.closing = True
+        self.mark()
+
+    def mark(self) -> None:
+        """Have `out` sent at the end of the turn."""
+        if not self.marked:
+            self.marked = True
+            self.context.marked.append(self)
+
+    def send(self, packet: bytes) -> None:
+        self.out.append(packet)
+        if not self.marked:
+            self.marked = True
+            self.context.marked.append(self)
+
+    def pledge(self) -> None:
+        """What is written next (or was written last) tells of something that has to be kept first."""
+        if self.context.keeps:
+            self.pledges += 1
+
+    def pledge_job(self, job: Job) -> None:
+        """The piece of output written last promises this job."""
+        if self.context.keeps and job.delivery:
+            self.pledges += 1
+            self.pledged_jobs.append((len(self.out) - 1, job))

@@ -1,0 +1,166 @@
+"""The text protocol: one line in, some lines out, as gearmand formats them.
+
+Line ends differ between the answers, because they do in gearmand and clients have come to rely on it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from switchgear.model import Function
+from switchgear.protocols.gearman.session import GearmanSession, leading_number, shown_unique
+
+__all__ = ["ON_COMMAND", "on_line"]
+
+MOST_WORDS: Final = 5
+END: Final = b".\n"
+OK: Final = b"OK\r\n"
+
+Words = list[bytes]
+
+
+def on_line(session: GearmanSession, line: bytes) -> None:
+    """Answer one line."""
+    words = line.split()
+    if len(words) > MOST_WORDS:
+        session.context.count_bad_input(session, "TOO_MANY_WORDS", f"text command of {len(words)} words")
+        session.closing = True
+        session.mark()
+        return
+    command = ON_COMMAND.get(words[0].lower()) if words else None
+    if command is None:
+        word = words[0] if words else b""
+        session.context.count_bad_input(session, "UNKNOWN_COMMAND", "unknown text command")
+        session.send(b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % word)
+        return
+    session.send(command(session, words[1:]))
+
+
+def incomplete(command: bytes) -> bytes:
+    return b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+this+command+%b\r\n" % command
+
+
+def on_version(session: GearmanSession, words: Words) -> bytes:
+    return b"OK %b\n" % session.setup.version.encode()
+
+
+def on_getpid(session: GearmanSession, words: Words) -> bytes:
+    return b"OK %d\n" % os.getpid()
+
+
+def on_verbose(session: GearmanSession, words: Words) -> bytes:
+    return b"OK %b\n" % session.setup.log_level.encode()
+
+
+def on_status(session: GearmanSession, words: Words) -> bytes:
+    lines = [
+        b"%b\t%d\t%d\t%d\n" % (f.name, f.total, f.running, len(f.workers)) for f in session.engine.functions.values()
+    ]
+    return b"".join(lines) + END
+
+
+def on_priority_status(session: GearmanSession, words: Words) -> bytes:
+    lines = [
+        b"%b\t%d\t%d\t%d\t%d\n" % (f.name, f.ready_of(0), f.ready_of(1), f.ready_of(2), len(f.workers))
+        for f in session.engine.functions.values()
+    ]
+    return b"".join(lines) + END
+
+
+def on_workers(session: GearmanSession, words: Words) -> bytes:
+    """One line per connection, whatever it does; the function registered last comes first."""
+    lines = []
+    for other in session.setup.sessions:
+        functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
+        names = b"".join(b" " + function.name for function in functions)
+        lines.append(b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), other.client_id, names))
+    return b"".join(lines) + END
+
+
+def on_show(session: GearmanSession, words: Words) -> bytes:
+    what = [word.lower() for word in words]
+    jobs = session.engine.jobs.values()
+    if what == [b"jobs"]:
+        lines = [
+            b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.kept)
+            for job in jobs
+        ]
+    elif what == [b"unique", b"jobs"]:
+        lines = [b"%b\n" % shown_unique(job) for job in jobs]
+    else:
+        return b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
+    return b"".join(lines) + END
+
+
+def on_cancel(session: GearmanSession, words: Words) -> bytes:
+    if len(words) != 2 or words[0].lower() != b"job":
+        return b"ERR UNKNOWN_CANCEL_ARGUMENTS\r\n" if len(words) == 2 else incomplete(b"cancel")
+    job = session.engine.jobs.get(session.job_id(words[1]))
+    if job is None:
+        return b"ERR UNKNOWN_JOB\r\n"
+    session.engine.cancel(job)
+    session.pledge()
+    return OK
+
+
+def on_maxqueue(session: GearmanSession, words: Words) -> bytes:
+    if not words:
+        return incomplete(b"maxqueue")
+    function = session.engine.function_named(session.name_of(words[0]))
+    numbers = [limit(word) for word in words[1:4]] or [0]
+    high, normal, low = numbers if len(numbers) == 3 else [numbers[0]] * 3
+    session.engine.set_limits(function, high, normal, low)
+    session.pledge()
+    return OK
+
+
+def limit(word: bytes) -> int:
+    """A queue limit; nothing, nonsense and negative numbers mean none."""
+    return leading_number(word)
+
+
+def on_create(session: GearmanSession, words: Words) -> bytes:
+    if len(words) != 2 or words[0].lower() != b"function":
+        return incomplete(b"create")
+    session.engine.function_named(session.name_of(words[1]))
+    return OK
+
+
+def on_drop(session: GearmanSession, words: Words) -> bytes:
+    if len(words) != 2 or words[0].lower() != b"function":
+        return incomplete(b"drop")
+    function: Function | None = session.engine.functions.get(words[1])
+    if function is None:
+        return b"ERR function not found\r\n"
+    if not session.engine.drop_function(function):
+        return b"ERR there are still connected workers or executing clients\r\n"
+    return OK
+
+
+def on_shutdown(session: GearmanSession, words: Words) -> bytes:
+    allowed = session.setup.shutdown
+    if allowed == "never" or (allowed == "loopback" and not session.wire.is_loopback):
+        return b"ERR NOT_ALLOWED shutdown+is+not+allowed+from+here\r\n"
+    graceful = [word.lower() for word in words]
+    if graceful not in ([], [b"graceful"]):
+        return b"ERR UNKNOWN_SHUTDOWN_ARGUMENTS\r\n"
+    session.context.request_stop(graceful=bool(graceful))
+    return OK
+
+
+ON_COMMAND: Final[dict[bytes, Callable[[GearmanSession, Words], bytes]]] = {
+    b"version": on_version,
+    b"getpid": on_getpid,
+    b"verbose": on_verbose,
+    b"status": on_status,
+    b"prioritystatus": on_priority_status,
+    b"workers": on_workers,
+    b"show": on_show,
+    b"cancel": on_cancel,
+    b"maxqueue": on_maxqueue,
+    b"create": on_create,
+    b"drop": on_drop,
+    b"shutdown": on_shutdown,
+}

@@ -1,0 +1,142 @@
+"""Bytes to packets and back.
+
+A stream may mix binary packets, which start with a NUL byte, and lines of the text protocol, which do not; each message is
+told apart by its first byte.  The same decoder serves both ends of a connection: `magic` says which direction it reads.
+
+Memory: nothing is reserved because a header announces it.  The pieces of an unfinished packet are kept as they arrived and
+joined once, when the last one is there.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from switchgear.errors import PeerError
+
+__all__ = ["FOREIGN_MAGIC", "REQUEST", "RESPONSE", "TEXT", "Decoder", "request", "response"]
+
+HEADER: Final = Struct(">III")
+HEADER_BYTES: Final = 12
+REQUEST: Final = 0x00524551  # \0REQ
+RESPONSE: Final = 0x00524553  # \0RES
+
+TEXT: Final = -1  # in place of a packet type: a line of the text protocol
+FOREIGN_MAGIC: Final = -2  # in place of a packet type: a packet that goes the other way
+
+Message = tuple[int, bytes]
+"""A packet type and its body, or TEXT and a line without its end."""
+
+
+def request(kind: int, *arguments: bytes) -> bytes:
+    """A packet to a server."""
+    body = b"\0".join(arguments)
+    return HEADER.pack(REQUEST, kind, len(body)) + body
+
+
+def response(kind: int, *arguments: bytes) -> bytes:
+    """A packet from a server."""
+    body = b"\0".join(arguments)
+    return HEADER.pack(RESPONSE, kind, len(body)) + body
+
+
+class Decoder:
+    """Cuts a stream into messages, however it was sliced on the way."""
+
+    def __init__(self, magic: int, packet_bytes: int, line_bytes: int = 8192) -> None:
+        self.magic = magic
+        self.packet_bytes = packet_bytes
+        self.line_bytes = line_bytes
+        self.failure: PeerError | None = None  # framing is lost; what came before it was still decoded
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = 1  # bytes before another look is worth while
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What an unfinished message makes us hold."""
+        return self._have
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that are complete now.  After `failure` is set nothing more is understood."""
+        if self._have:
+            self._pieces.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return []
+            data = b"".join(self._pieces)
+            self._pieces = []
+            self._have = 0
+        messages: list[Message] = []
+        position = 0
+        end = len(data)
+        magic_expected = self.magic
+        limit = self.packet_bytes
+        unpack_from = HEADER.unpack_from
+        while end - position >= HEADER_BYTES:
+            magic, kind, size = unpack_from(data, position)
+            if magic == magic_expected:
+                start = position + HEADER_BYTES
+                position = start + size
+                if position > end or size > limit:
+                    position = start - HEADER_BYTES
+                    break
+                messages.append((kind, data[start:position]))
+            else:
+                after = self._odd(data, position, magic, size, messages)
+                if after == position:
+                    break
+                position = after
+        if position < end and self.failure is None:
+            self._keep(data, position, messages)
+        return messages
+
+    def _odd(self, data: bytes, position: int, magic: int, size: int, messages: list[Message]) -> int:
+        """A message that is not a packet in the expected direction; returns where the next one starts."""
+        if data[position]:
+            return self._line(data, position, messages)
+        if magic not in (REQUEST, RESPONSE):
+            self.failure = PeerError("unknown magic bytes", code="INVALID_MAGIC", framing_lost=True)
+            return position
+        after = position + HEADER_BYTES + size
+        if after > len(data) or size > self.packet_bytes:
+            return position
+        messages.append((FOREIGN_MAGIC, b""))
+        return after
+
+    def _line(self, data: bytes, position: int, messages: list[Message]) -> int:
+        stop = data.find(b"\n", position, position + self.line_bytes)
+        if stop < 0:
+            if len(data) - position >= self.line_bytes:
+                text = f"no end of line within {self.line_bytes} bytes"
+                self.failure = PeerError(text, code="LINE_TOO_LONG", framing_lost=True)
+            return position
+        messages.append((TEXT, data[position:stop].removesuffix(b"\r")))
+        return stop + 1
+
+    def _keep(self, data: bytes, position: int, messages: list[Message]) -> None:
+        """Hold the beginning of an unfinished message, if it may ever be finished."""
+        while position < len(data) and data[position]:
+            after = self._line(data, position, messages)
+            if after == position:
+                break
+            position = after
+        if self.failure is not None or position == len(data):
+            return
+        rest = data[position:]
+        if rest[0]:
+            self._need = 1
+        elif len(rest) < HEADER_BYTES:
+            self._need = HEADER_BYTES
+            if rest[:4] not in (b"\0REQ"[: len(rest)], b"\0RES"[: len(rest)]):
+                self.failure = PeerError("unknown magic bytes", code="INVALID_MAGIC", framing_lost=True)
+                return
+        else:
+            size = HEADER.unpack_from(rest)[2]
+            if size > self.packet_bytes:
+                text = f"packet of {size} bytes, at most {self.packet_bytes} are taken"
+                self.failure = PeerError(text, code="ARGUMENT_TOO_LARGE", framing_lost=True)
+                return
+            self._need = HEADER_BYTES + size
+        self._pieces = [rest]
+        self._have = len(rest)

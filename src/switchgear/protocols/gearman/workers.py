@@ -1,0 +1,164 @@
+"""What workers say: what they can do, that they want a job, how it goes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from switchgear.errors import PeerError
+from switchgear.model import Function, Worker
+from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
+from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.session import NOOP, GearmanSession, leading_number, shown_unique, split
+
+HANDLE_BYTES: Final = 64  # gearmand's room for a handle, its end included
+CLIENT_ID_BYTES: Final = 127
+LEAST_TIMEOUT_MS: Final = 1000  # gearmand raises shorter limits to this, and clients rely on it
+
+NO_JOB: Final = response(Packet.NO_JOB)
+
+
+def worker_of(session: GearmanSession) -> Worker:
+    """This connection as a worker, from the first time it acts like one."""
+    worker = session.worker
+    if worker is None:
+        worker = session.worker = session.engine.add_worker(session, session.protocol, session.client_id)
+    return worker
+
+
+def on_set_client_id(session: GearmanSession, body: bytes) -> None:
+    session.client_id = body[:CLIENT_ID_BYTES]
+    if session.worker is not None:
+        session.worker.name = session.client_id
+
+
+def on_can_do(session: GearmanSession, body: bytes) -> None:
+    function = session.engine.function_named(session.name_of(body))
+    session.engine.can_do(worker_of(session), function)
+
+
+def on_can_do_timeout(session: GearmanSession, body: bytes) -> None:
+    name, text = split(body, Packet.CAN_DO_TIMEOUT)
+    timeout_ms = leading_number(text)
+    if timeout_ms:
+        timeout_ms = max(timeout_ms, LEAST_TIMEOUT_MS)
+    function = session.engine.function_named(session.name_of(name))
+    session.engine.can_do(worker_of(session), function, timeout_ms * 1000)
+
+
+def on_cant_do(session: GearmanSession, body: bytes) -> None:
+    function: Function | None = session.engine.functions.get(body)
+    if function is not None and session.worker is not None:
+        session.engine.cannot_do(session.worker, function)
+
+
+def on_reset_abilities(session: GearmanSession, body: bytes) -> None:
+    if session.worker is not None:
+        session.engine.forget_functions(session.worker)
+
+
+def on_pre_sleep(session: GearmanSession, body: bytes) -> None:
+    if not session.engine.sleep(session.worker or worker_of(session)):
+        session.out.append(NOOP)
+
+
+def on_grab_job(session: GearmanSession, body: bytes) -> None:
+    job = session.engine.take(session.worker or worker_of(session))
+    if job is None:
+        session.out.append(NO_JOB)
+        return
+    payload = job.payload
+    if payload is None:
+        payload = session.context.payload(job)
+    handle = b"%b%d" % (session.prefix, job.id)
+    name = job.function.name
+    header = HEADER.pack(RESPONSE, Packet.JOB_ASSIGN, len(handle) + len(name) + len(payload) + 2)
+    session.out.append(b"%b%b\0%b\0%b" % (header, handle, name, payload))
+
+
+def on_grab_job_uniq(session: GearmanSession, body: bytes) -> None:
+    job = session.engine.take(session.worker or worker_of(session))
+    if job is None:
+        session.out.append(NO_JOB)
+        return
+    fields = (session.handle(job), job.function.name, shown_unique(job), session.context.payload(job))
+    session.out.append(response(Packet.JOB_ASSIGN_UNIQ, *fields))
+
+
+def on_grab_job_all(session: GearmanSession, body: bytes) -> None:
+    job = session.engine.take(session.worker or worker_of(session))
+    if job is None:
+        session.out.append(NO_JOB)
+        return
+    fields = [session.handle(job), job.function.name, shown_unique(job)]
+    kind = Packet.JOB_ASSIGN_UNIQ
+    if job.reducer:
+        fields.append(job.reducer)
+        kind = Packet.JOB_ASSIGN_ALL
+    session.out.append(response(kind, *fields, session.context.payload(job)))
+
+
+def on_work_complete(session: GearmanSession, body: bytes) -> None:
+    handle, separator, result = body.partition(b"\0")
+    if not separator:
+        split(body, Packet.WORK_COMPLETE)
+    worker = session.worker
+    job = session.engine.complete(worker, session.job_id(handle), result) if worker is not None else None
+    if job is None:
+        session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
+    elif job.delivery:
+        session.pledge()
+
+
+def on_work_fail(session: GearmanSession, body: bytes) -> None:
+    if len(body) >= HANDLE_BYTES:
+        text = "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf"
+        raise PeerError(text, code="ARGUMENT_TOO_LARGE")
+    job_id = session.job_id(body)
+    worker = session.worker
+    job = session.engine.fail(worker, job_id) if worker is not None else None
+    if job is not None:
+        if job.delivery:
+            session.pledge()
+    elif job_id and job_id == session.threw:
+        session.threw = 0  # some workers say both; the exception has ended the job already
+    else:
+        session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
+
+
+def on_work_exception(session: GearmanSession, body: bytes) -> None:
+    handle, error = split(body, Packet.WORK_EXCEPTION)
+    job_id = session.job_id(handle)
+    worker = session.worker
+    job = session.engine.fail(worker, job_id, 1, error) if worker is not None else None
+    if job is None:
+        session.send_error("JOB_NOT_FOUND", "An exception was received for a job that does not exist")
+        return
+    session.threw = job_id
+    if job.delivery:
+        session.pledge()
+
+
+def on_work_status(session: GearmanSession, body: bytes) -> None:
+    handle, numerator, denominator = split(body, Packet.WORK_STATUS)
+    worker = session.worker
+    job = None
+    if worker is not None:
+        figures = leading_number(numerator[:10]), leading_number(denominator[:10])
+        words = numerator + b"\0" + denominator
+        job = session.engine.progress(worker, session.job_id(handle), *figures, text=words)
+    if job is None:
+        session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
+
+
+def on_work_data(session: GearmanSession, body: bytes) -> None:
+    handle, data = split(body, Packet.WORK_DATA)
+    worker = session.worker
+    if worker is None or session.engine.data(worker, session.job_id(handle), data) is None:
+        session.send_error("JOB_NOT_FOUND", "Job does not exist on server")
+
+
+def on_work_warning(session: GearmanSession, body: bytes) -> None:
+    handle, data = split(body, Packet.WORK_WARNING)
+    worker = session.worker
+    if worker is None or session.engine.warning(worker, session.job_id(handle), data) is None:
+        session.send_error("JOB_NOT_FOUND", "Job does not exist on server")

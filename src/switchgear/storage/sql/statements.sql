@@ -1,0 +1,102 @@
+-- Every statement but those of the migrations, each under its name.  `$columns` stands for the columns of a job's row
+-- without its payload, `$rows` for as many rows of placeholders as a batch has, `$where` for the conditions of a search.
+
+-- name: put_jobs
+-- What a job was submitted with never changes, so an update leaves those columns alone, and above all the payload.
+INSERT INTO jobs ($columns, payload) VALUES $rows
+ON CONFLICT (id) DO UPDATE SET
+    state = excluded.state,
+    priority = excluded.priority,
+    delivery = excluded.delivery,
+    run_at_us = excluded.run_at_us,
+    finished_us = excluded.finished_us,
+    attempts = excluded.attempts,
+    result_code = excluded.result_code,
+    revision = excluded.revision,
+    unique_key = excluded.unique_key,
+    extra = excluded.extra,
+    moves = excluded.moves,
+    result = excluded.result,
+    error = excluded.error
+WHERE excluded.revision > jobs.revision
+
+-- name: put_payload
+INSERT OR IGNORE INTO payloads (id, payload) VALUES (?, ?)
+
+-- name: put_function
+INSERT INTO functions (id, name, paused, limit_high, limit_normal, limit_low) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    paused = excluded.paused,
+    limit_high = excluded.limit_high,
+    limit_normal = excluded.limit_normal,
+    limit_low = excluded.limit_low
+
+-- name: put_next_job_id
+INSERT INTO meta (key, value) VALUES ('next_job_id', ?)
+ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)
+
+-- name: revisions
+SELECT id, revision FROM jobs WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: functions
+SELECT id, name, paused, limit_high, limit_normal, limit_low FROM functions
+
+-- name: next_job_id
+SELECT max(
+    coalesce((SELECT value FROM meta WHERE key = 'next_job_id'), 1),
+    coalesce((SELECT max(id) FROM jobs), 0) + 1
+)
+
+-- name: unfinished_with_payloads
+SELECT $columns, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'')
+FROM jobs INDEXED BY jobs_unfinished
+WHERE state < 4
+ORDER BY id
+
+-- name: unfinished_after
+SELECT $columns, NULL
+FROM jobs INDEXED BY jobs_unfinished
+WHERE state < 4 AND id > ?
+ORDER BY id
+
+-- name: unsuccessful
+SELECT id, state
+FROM jobs INDEXED BY jobs_unsuccessful
+WHERE state > 4
+ORDER BY id DESC
+LIMIT ?
+
+-- name: payloads
+SELECT id, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'')
+FROM jobs
+WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: job
+SELECT $columns, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'')
+FROM jobs
+WHERE id = ?
+
+-- name: find
+SELECT $columns, NULL FROM jobs $where ORDER BY id DESC LIMIT ?
+
+-- name: newest_to_drop
+-- The job log is to keep as many as the parameter says; this is the first one beyond.
+SELECT finished_us, id
+FROM jobs INDEXED BY jobs_finished
+WHERE state >= 4
+ORDER BY finished_us DESC, id DESC
+LIMIT 1 OFFSET ?
+
+-- name: drop_payloads
+DELETE FROM payloads WHERE id IN (
+    SELECT id FROM jobs INDEXED BY jobs_finished
+    WHERE state >= 4 AND (finished_us, id) < (?, ?)
+    ORDER BY finished_us, id LIMIT ?
+)
+
+-- name: drop_jobs
+DELETE FROM jobs WHERE id IN (
+    SELECT id FROM jobs INDEXED BY jobs_finished
+    WHERE state >= 4 AND (finished_us, id) < (?, ?)
+    ORDER BY finished_us, id LIMIT ?
+)

@@ -1,0 +1,1 @@
+"""Switchgear judged by programs that do not know it."""

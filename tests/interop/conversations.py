@@ -1,0 +1,248 @@
+"""All conversations, and the places where we differ from gearmand on purpose.
+
+A difference is named by its conversation and the note on its step, and says what each side answers: when either
+side changes its mind a test fails, so the table cannot rot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.interop.conversation import Conversation
+from tests.interop.scripts import admin, jobs, malformed, workers
+from tests.support.wire import CLOSED, Line, Message, Packet
+from tests.support.wire import Type as T
+
+CONVERSATIONS: tuple[Conversation, ...] = (
+    *malformed.CONVERSATIONS,
+    *jobs.CONVERSATIONS,
+    *workers.CONVERSATIONS,
+    *admin.CONVERSATIONS,
+)
+
+_names = [talk.name for talk in CONVERSATIONS]
+assert len(_names) == len(set(_names)), "two conversations have the same name"
+
+
+@dataclass(frozen=True)
+class Difference:
+    reason: str
+    gearmand: tuple[Message, ...]
+    switchgear: tuple[Message, ...]
+    # `switchgear gearmand` has gearmand's defaults, `switchgear serve` has its own.
+    only_with_own_defaults: bool = False
+
+
+Place = tuple[str, str]  # the conversation's name, the step's note
+
+
+def _lines(*texts: str) -> tuple[Message, ...]:
+    return tuple(Line(text.encode() + b"\n") for text in texts)
+
+
+def _packet(kind: T, *args: str | bytes) -> tuple[Message, ...]:
+    encoded = (arg.encode() if isinstance(arg, str) else arg for arg in args)
+    return (Packet(kind, b"\0".join(encoded)),)
+
+
+def _error(code: str, text: str) -> tuple[Message, ...]:
+    return _packet(T.ERROR, code, text)
+
+
+NOTHING: tuple[Message, ...] = ()
+HUNG_UP: tuple[Message, ...] = (CLOSED,)
+_NOT_FOUND = _error("JOB_NOT_FOUND", "Job given in work result not found")
+
+
+def _each(places: Iterable[Place], difference: Difference) -> dict[Place, Difference]:
+    return dict.fromkeys(places, difference)
+
+
+# --- what is no packet ----------------------------------------------------------------------------------------
+
+_MALFORMED = {
+    **_each(
+        ((f"an unknown packet type: {kind}", "the answer") for kind in malformed.UNKNOWN_TYPES),
+        Difference(
+            "the length of an unknown packet is known, so it can be skipped and the peer told",
+            HUNG_UP,
+            _error("INVALID_COMMAND", "Command not expected"),
+        ),
+    ),
+    **_each(
+        ((f"too few arguments: {kind.name}", "the answer") for kind in malformed.TOO_FEW),
+        Difference(
+            "gearmand swallows the next packet as the missing argument and then hangs up",
+            HUNG_UP,
+            _error("INVALID_PACKET", "Too few arguments"),
+        ),
+    ),
+    ("a time that is no 64-bit number", "the answer"): Difference(
+        "gearmand gives no answer and drops the connection later",
+        HUNG_UP,
+        _error("INVALID_PACKET", "Epoch is not a 64-bit number"),
+    ),
+}
+
+# --- names and numbers ----------------------------------------------------------------------------------------
+
+_KEY_64 = b"k" * 64
+
+_NAMES = {
+    ("a key of exactly 64 bytes", "the key of 64 bytes"): Difference(
+        "gearmand cuts the key to 63 bytes and puts one NUL too many before the payload",
+        _packet(T.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64[:63], "", "payload"),
+        _packet(T.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64, "payload"),
+    ),
+    ("a reduce job with a long key", "a long key"): Difference(
+        "gearmand checks the reducer twice and the key never, and sends the worker bytes of its memory",
+        _packet(T.JOB_CREATED, "H1"),
+        _error("ARGUMENT_TOO_LARGE", "Unique value too large"),
+    ),
+    ("creating a function with a bare newline", "the name"): Difference(
+        "gearmand counts the line end as two bytes and cuts off a letter",
+        _lines("resiz\t0\t0\t0", "."),
+        _lines("resize\t0\t0\t0", "."),
+    ),
+}
+
+# --- workers --------------------------------------------------------------------------------------------------
+
+_TAKEN_BACK = ("a function taken back while its job runs", "all functions taken back while a job runs")
+
+_WORKERS = {
+    ("a function named twice", "how many workers"): Difference(
+        "one connection is one worker", _lines("f\t0\t0\t2", "."), _lines("f\t0\t0\t1", ".")
+    ),
+    ("a function named twice", "its functions"): Difference(
+        "one connection is one worker",
+        _lines("FD 127.0.0.1 - : f f", "FD 127.0.0.1 - :", "."),
+        _lines("FD 127.0.0.1 - : f", "FD 127.0.0.1 - :", "."),
+    ),
+    **_each(
+        ((name, "the job") for name in _TAKEN_BACK),
+        Difference(
+            "clients that forget their functions for a graceful stop would lose the last result",
+            _packet(T.STATUS_RES, "H1", "1", "0", "0", "0"),
+            _packet(T.STATUS_RES, "H1", "1", "1", "0", "0"),
+        ),
+    ),
+    **_each(
+        ((name, "the result") for name in _TAKEN_BACK),
+        Difference("the job is still the worker's", _NOT_FOUND, NOTHING),
+    ),
+    **_each(
+        ((name, "the client") for name in _TAKEN_BACK),
+        Difference("the job is still the worker's", NOTHING, _packet(T.WORK_COMPLETE, "H1", "done")),
+    ),
+    **_each(
+        (("a job comes, and three sleep", f"the {name} sleeper") for name in ("second", "third")),
+        Difference(
+            "one job is work for one worker; waking all costs a NOOP and a NO_JOB for each of the others",
+            _packet(T.NOOP),
+            NOTHING,
+            only_with_own_defaults=True,
+        ),
+    ),
+    ("a sleeper learns a function that has work", "the new function"): Difference(
+        "otherwise the jobs wait until somebody submits another", NOTHING, _packet(T.NOOP)
+    ),
+    **_each(
+        (("a job that loses every worker", f"attempt {n}") for n in (4, 5)),
+        Difference(
+            "a job that kills its workers should not kill all of them: three attempts",
+            _packet(T.JOB_ASSIGN, "H1", "f", "x"),
+            _packet(T.NO_JOB),
+            only_with_own_defaults=True,
+        ),
+    ),
+    ("a job that loses every worker", "what is left"): Difference(
+        "the job is given up after three attempts",
+        _lines("H1\t5\t0\t0", "."),
+        _lines("."),
+        only_with_own_defaults=True,
+    ),
+    ("a job that loses every worker", "the client"): Difference(
+        "the job is given up after three attempts",
+        NOTHING,
+        _packet(T.WORK_FAIL, "H1"),
+        only_with_own_defaults=True,
+    ),
+}
+
+# --- jobs that end, and clients that leave --------------------------------------------------------------------
+
+_ENDINGS = {
+    (
+        "an exception goes to clients that asked for it and is a failure for the others",
+        "who did not ask hears a failure",
+    ): Difference(
+        "gearmand puts a stray NUL after the handle",
+        _packet(T.WORK_FAIL, "H1", ""),
+        _packet(T.WORK_FAIL, "H1"),
+    ),
+    ("a failure after an exception", "the worker's own failure after its exception"): Difference(
+        "the Perl worker sends exactly this pair and dies of the error", _NOT_FOUND, NOTHING
+    ),
+    ("the only client of a queued job leaves", "the job in the listing"): Difference(
+        "nobody waits for the job: it is gone at once, not when it reaches the head of the queue",
+        _lines("f\t1\t0\t0", "."),
+        _lines("f\t0\t0\t0", "."),
+    ),
+    ("the only client of a queued job leaves", "the job by its handle"): Difference(
+        "nobody waits for the job: it is gone at once, not when it reaches the head of the queue",
+        _packet(T.STATUS_RES, "H1", "1", "0", "0", "0"),
+        _packet(T.STATUS_RES, "H1", "0", "0", "0", "0"),
+    ),
+    ("a foreground client joins a background job and leaves", "the background job"): Difference(
+        "gearmand loses the background job", _packet(T.NO_JOB), _packet(T.JOB_ASSIGN, "H1", "f", "x")
+    ),
+    ("a time in the future and a job of lower priority", "the job of lower priority"): Difference(
+        "gearmand looks only at the first priority that has any job, runnable or not",
+        _packet(T.NO_JOB),
+        _packet(T.JOB_ASSIGN, "H2", "f", "now"),
+    ),
+}
+
+# --- text commands --------------------------------------------------------------------------------------------
+
+_CANCEL = "a cancelled job is gone at once, not when it reaches the head of the queue"
+_CANCEL_RUNNING = "a cancelled job is over for its clients; its worker may finish in peace"
+
+_ADMIN = {
+    ("cancelling a queued job", "the job by its handle"): Difference(
+        _CANCEL,
+        _packet(T.STATUS_RES, "H1", "1", "0", "0", "0"),
+        _packet(T.STATUS_RES, "H1", "0", "0", "0", "0"),
+    ),
+    ("cancelling a queued job", "the job in the counts"): Difference(
+        _CANCEL, _lines("f\t1\t0\t0", "."), _lines("f\t0\t0\t0", ".")
+    ),
+    ("cancelling a queued job", "the job in the listing"): Difference(
+        _CANCEL, _lines("H1\t0\t1\t0", "."), _lines(".")
+    ),
+    ("cancelling a running job", "the client after the result"): Difference(
+        _CANCEL_RUNNING,
+        (*_packet(T.WORK_DATA, "H1", "data"), *_packet(T.WORK_COMPLETE, "H1", "result")),
+        NOTHING,
+    ),
+    ("a limit for a function that nobody knows", "one more than the limit"): Difference(
+        "who sets limits before the first job comes means them",
+        _packet(T.JOB_CREATED, "H2"),
+        _error("QUEUE_ERROR", "Job queue is full"),
+    ),
+    ("dropping a function that has a job", "the answer"): Difference(
+        "gearmand leaves the job with a pointer to freed memory",
+        (Line(b"OK\r\n"),),
+        (Line(b"ERR there are still connected workers or executing clients\r\n"),),
+    ),
+}
+
+DELIBERATE_DIFFERENCES: dict[Place, Difference] = {
+    **_MALFORMED,
+    **_NAMES,
+    **_WORKERS,
+    **_ENDINGS,
+    **_ADMIN,
+}
