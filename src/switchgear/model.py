@@ -232,6 +232,7 @@ class Job:
     ghosts: int = 0  # stale entries of this job in its queue
     changed: bool = False  # already in the list of changes to be kept
     kept: bool = False  # the store has it, in some state
+    resident: bool = False  # its payload counts towards the memory set aside for payloads
     withdrawn: bool = False  # undone because the store could not keep it
     revision: int = 0  # grows with every change that is kept; a store never goes back
 

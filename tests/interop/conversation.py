@@ -126,9 +126,7 @@ def insist(peer: str, kind: int, *args: Argument, answer: Packet) -> Insist:
     return Insist(peer, Frame(kind, args), answer)
 
 
-def conversation(
-    name: str, *steps: Step | Iterable[Step], spoils_the_server: bool = False
-) -> Conversation:
+def conversation(name: str, *steps: Step | Iterable[Step], spoils_the_server: bool = False) -> Conversation:
     flat: list[Step] = []
     for step in steps:
         flat.extend([step] if isinstance(step, Say | Leave | Insist) else step)

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.interop.conversation import Conversation
-from tests.interop.scripts import admin, jobs, malformed, workers
-from tests.support.wire import CLOSED, Line, Message, Packet
-from tests.support.wire import Type as T
+from tests.interop.scripts import admin, jobs, malformed, uniques, workers
+from tests.support.wire import CLOSED, Kind, Line, Message, Packet
 
 CONVERSATIONS: tuple[Conversation, ...] = (
     *malformed.CONVERSATIONS,
     *jobs.CONVERSATIONS,
+    *uniques.CONVERSATIONS,
     *workers.CONVERSATIONS,
     *admin.CONVERSATIONS,
 )
@@ -41,13 +41,13 @@ def _lines(*texts: str) -> tuple[Message, ...]:
     return tuple(Line(text.encode() + b"\n") for text in texts)
 
 
-def _packet(kind: T, *args: str | bytes) -> tuple[Message, ...]:
+def _packet(kind: Kind, *args: str | bytes) -> tuple[Message, ...]:
     encoded = (arg.encode() if isinstance(arg, str) else arg for arg in args)
     return (Packet(kind, b"\0".join(encoded)),)
 
 
 def _error(code: str, text: str) -> tuple[Message, ...]:
-    return _packet(T.ERROR, code, text)
+    return _packet(Kind.ERROR, code, text)
 
 
 NOTHING: tuple[Message, ...] = ()
@@ -92,12 +92,12 @@ _KEY_64 = b"k" * 64
 _NAMES = {
     ("a key of exactly 64 bytes", "the key of 64 bytes"): Difference(
         "gearmand cuts the key to 63 bytes and puts one NUL too many before the payload",
-        _packet(T.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64[:63], "", "payload"),
-        _packet(T.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64, "payload"),
+        _packet(Kind.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64[:63], "", "payload"),
+        _packet(Kind.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64, "payload"),
     ),
     ("a reduce job with a long key", "a long key"): Difference(
         "gearmand checks the reducer twice and the key never, and sends the worker bytes of its memory",
-        _packet(T.JOB_CREATED, "H1"),
+        _packet(Kind.JOB_CREATED, "H1"),
         _error("ARGUMENT_TOO_LARGE", "Unique value too large"),
     ),
     ("creating a function with a bare newline", "the name"): Difference(
@@ -124,8 +124,8 @@ _WORKERS = {
         ((name, "the job") for name in _TAKEN_BACK),
         Difference(
             "clients that forget their functions for a graceful stop would lose the last result",
-            _packet(T.STATUS_RES, "H1", "1", "0", "0", "0"),
-            _packet(T.STATUS_RES, "H1", "1", "1", "0", "0"),
+            _packet(Kind.STATUS_RES, "H1", "1", "0", "0", "0"),
+            _packet(Kind.STATUS_RES, "H1", "1", "1", "0", "0"),
         ),
     ),
     **_each(
@@ -134,26 +134,26 @@ _WORKERS = {
     ),
     **_each(
         ((name, "the client") for name in _TAKEN_BACK),
-        Difference("the job is still the worker's", NOTHING, _packet(T.WORK_COMPLETE, "H1", "done")),
+        Difference("the job is still the worker's", NOTHING, _packet(Kind.WORK_COMPLETE, "H1", "done")),
     ),
     **_each(
         (("a job comes, and three sleep", f"the {name} sleeper") for name in ("second", "third")),
         Difference(
             "one job is work for one worker; waking all costs a NOOP and a NO_JOB for each of the others",
-            _packet(T.NOOP),
+            _packet(Kind.NOOP),
             NOTHING,
             only_with_own_defaults=True,
         ),
     ),
     ("a sleeper learns a function that has work", "the new function"): Difference(
-        "otherwise the jobs wait until somebody submits another", NOTHING, _packet(T.NOOP)
+        "otherwise the jobs wait until somebody submits another", NOTHING, _packet(Kind.NOOP)
     ),
     **_each(
         (("a job that loses every worker", f"attempt {n}") for n in (4, 5)),
         Difference(
             "a job that kills its workers should not kill all of them: three attempts",
-            _packet(T.JOB_ASSIGN, "H1", "f", "x"),
-            _packet(T.NO_JOB),
+            _packet(Kind.JOB_ASSIGN, "H1", "f", "x"),
+            _packet(Kind.NO_JOB),
             only_with_own_defaults=True,
         ),
     ),
@@ -166,7 +166,7 @@ _WORKERS = {
     ("a job that loses every worker", "the client"): Difference(
         "the job is given up after three attempts",
         NOTHING,
-        _packet(T.WORK_FAIL, "H1"),
+        _packet(Kind.WORK_FAIL, "H1"),
         only_with_own_defaults=True,
     ),
 }
@@ -179,8 +179,8 @@ _ENDINGS = {
         "who did not ask hears a failure",
     ): Difference(
         "gearmand puts a stray NUL after the handle",
-        _packet(T.WORK_FAIL, "H1", ""),
-        _packet(T.WORK_FAIL, "H1"),
+        _packet(Kind.WORK_FAIL, "H1", ""),
+        _packet(Kind.WORK_FAIL, "H1"),
     ),
     ("a failure after an exception", "the worker's own failure after its exception"): Difference(
         "the Perl worker sends exactly this pair and dies of the error", _NOT_FOUND, NOTHING
@@ -192,16 +192,16 @@ _ENDINGS = {
     ),
     ("the only client of a queued job leaves", "the job by its handle"): Difference(
         "nobody waits for the job: it is gone at once, not when it reaches the head of the queue",
-        _packet(T.STATUS_RES, "H1", "1", "0", "0", "0"),
-        _packet(T.STATUS_RES, "H1", "0", "0", "0", "0"),
+        _packet(Kind.STATUS_RES, "H1", "1", "0", "0", "0"),
+        _packet(Kind.STATUS_RES, "H1", "0", "0", "0", "0"),
     ),
     ("a foreground client joins a background job and leaves", "the background job"): Difference(
-        "gearmand loses the background job", _packet(T.NO_JOB), _packet(T.JOB_ASSIGN, "H1", "f", "x")
+        "gearmand loses the background job", _packet(Kind.NO_JOB), _packet(Kind.JOB_ASSIGN, "H1", "f", "x")
     ),
     ("a time in the future and a job of lower priority", "the job of lower priority"): Difference(
         "gearmand looks only at the first priority that has any job, runnable or not",
-        _packet(T.NO_JOB),
-        _packet(T.JOB_ASSIGN, "H2", "f", "now"),
+        _packet(Kind.NO_JOB),
+        _packet(Kind.JOB_ASSIGN, "H2", "f", "now"),
     ),
 }
 
@@ -213,23 +213,21 @@ _CANCEL_RUNNING = "a cancelled job is over for its clients; its worker may finis
 _ADMIN = {
     ("cancelling a queued job", "the job by its handle"): Difference(
         _CANCEL,
-        _packet(T.STATUS_RES, "H1", "1", "0", "0", "0"),
-        _packet(T.STATUS_RES, "H1", "0", "0", "0", "0"),
+        _packet(Kind.STATUS_RES, "H1", "1", "0", "0", "0"),
+        _packet(Kind.STATUS_RES, "H1", "0", "0", "0", "0"),
     ),
     ("cancelling a queued job", "the job in the counts"): Difference(
         _CANCEL, _lines("f\t1\t0\t0", "."), _lines("f\t0\t0\t0", ".")
     ),
-    ("cancelling a queued job", "the job in the listing"): Difference(
-        _CANCEL, _lines("H1\t0\t1\t0", "."), _lines(".")
-    ),
+    ("cancelling a queued job", "the job in the listing"): Difference(_CANCEL, _lines("H1\t0\t1\t0", "."), _lines(".")),
     ("cancelling a running job", "the client after the result"): Difference(
         _CANCEL_RUNNING,
-        (*_packet(T.WORK_DATA, "H1", "data"), *_packet(T.WORK_COMPLETE, "H1", "result")),
+        (*_packet(Kind.WORK_DATA, "H1", "data"), *_packet(Kind.WORK_COMPLETE, "H1", "result")),
         NOTHING,
     ),
     ("a limit for a function that nobody knows", "one more than the limit"): Difference(
         "who sets limits before the first job comes means them",
-        _packet(T.JOB_CREATED, "H2"),
+        _packet(Kind.JOB_CREATED, "H2"),
         _error("QUEUE_ERROR", "Job queue is full"),
     ),
     ("dropping a function that has a job", "the answer"): Difference(

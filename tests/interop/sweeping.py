@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from tests.support.servers import Server
-from tests.support.wire import Packet, Type, Wire
+from tests.support.wire import Kind, Packet, Wire
 
 StartServer = Callable[[], AbstractContextManager[Server]]
 
@@ -29,12 +29,19 @@ class Reused:
             self._server = self._house.enter_context(self._start())
         server, self._server = self._server, None
         yield server
-        # Not reached when the test failed: then the next one gets a new process.
-        if not spoilt and server.is_running() and sweep(server):
+        # Inside a test this is not reached when the test fails: then the next one gets a new process.
+        if not spoilt and server.is_running() and _is_clean_after_sweeping(server):
             self._server = server
 
     def close(self) -> None:
         self._house.close()
+
+
+def _is_clean_after_sweeping(server: Server) -> bool:
+    try:
+        return sweep(server)
+    except (AssertionError, OSError):
+        return False  # it hung or died of the test, which has said so itself
 
 
 def sweep(server: Server) -> bool:
@@ -42,9 +49,9 @@ def sweep(server: Server) -> bool:
     with Wire(server.address) as broom:
         for line in broom.ask("status")[:-1]:
             function = line.split(b"\t")[0]
-            broom.send(Type.CAN_DO, function)
+            broom.send(Kind.CAN_DO, function)
             _end_all_jobs(broom)
-            broom.send(Type.CANT_DO, function)
+            broom.send(Kind.CANT_DO, function)
             broom.send_bytes(b"drop function " + function + b"\r\n")
             broom.receive()
         return broom.ask("status") == broom.ask("show jobs") == [b".\n"]
@@ -52,8 +59,8 @@ def sweep(server: Server) -> bool:
 
 def _end_all_jobs(broom: Wire) -> None:
     while True:
-        broom.send(Type.GRAB_JOB)
+        broom.send(Kind.GRAB_JOB)
         answer = broom.receive()
-        if answer == Packet(Type.NO_JOB, b"") or not isinstance(answer, Packet):
+        if answer == Packet(Kind.NO_JOB, b"") or not isinstance(answer, Packet):
             return
-        broom.send(Type.WORK_FAIL, answer.body.split(b"\0")[0])
+        broom.send(Kind.WORK_FAIL, answer.body.split(b"\0")[0])

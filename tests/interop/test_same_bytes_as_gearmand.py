@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.interop.conversation import Conversation, Frame, Heard, Insist, Leave, Saying, Step, Words, hold
 from tests.interop.conversations import CONVERSATIONS, DELIBERATE_DIFFERENCES, Difference, Place
 from tests.interop.scripts.flags import WITH_FLAGS
 from tests.interop.sweeping import Reused, StartServer
 from tests.support.servers import running_gearmand, running_switchgear, running_switchgear_as_gearmand
-from tests.support.wire import Type
+from tests.support.wire import Kind
 
 pytestmark = pytest.mark.interop
 
@@ -84,9 +83,7 @@ def test_the_same_flags(flags: tuple[str, ...], talk: Conversation) -> None:
 
 
 @pytest.mark.parametrize("place", DELIBERATE_DIFFERENCES, ids=": ".join)
-def test_gearmand_still_differs_as_listed(
-    place: Place, gearmand_says: Callable[[Conversation], Transcript]
-) -> None:
+def test_gearmand_still_differs_as_listed(place: Place, gearmand_says: Callable[[Conversation], Transcript]) -> None:
     name, note = place
     difference = DELIBERATE_DIFFERENCES[place]
     [talk] = [talk for talk in CONVERSATIONS if talk.name == name]
@@ -134,7 +131,7 @@ def _readable_saying(step: Step) -> str:
 def _one_saying(saying: Saying) -> str:
     match saying:
         case Frame(kind, args):
-            name = Type(kind).name if kind in set(Type) else str(kind)
+            name = Kind(kind).name if kind in set(Kind) else str(kind)
             return " ".join([name, *map(_shortened, args)])
         case Words(words):
             return " ".join(map(_shortened, words))
@@ -148,5 +145,3 @@ def _shortened(value: object, limit: int = 200) -> str:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"{text[:limit]}... ({len(text)} characters, {digest})"
-
-

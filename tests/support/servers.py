@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.support.peers import require_program
@@ -145,7 +146,7 @@ def _start(command_for: Callable[[int], list[str]], place: Path) -> Server:
             )
         server = Server(tuple(command), port, process, log)
         try:
-            eventually(lambda: _is_ready_or_gone(server), f"{' '.join(command)} answers or ends")
+            eventually(partial(_is_ready_or_gone, server), f"{' '.join(command)} answers or ends")
         except BaseException:
             _stop(server)
             raise

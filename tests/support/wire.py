@@ -26,7 +26,7 @@ RES = b"\0RES"
 _HEADER = struct.Struct(">4sII")
 
 
-class Type(IntEnum):
+class Kind(IntEnum):
     """The packets of gearmand 1.1.20."""
 
     CAN_DO = 1
@@ -80,7 +80,7 @@ class Packet(NamedTuple):
     body: bytes
 
     def __repr__(self) -> str:
-        name = Type(self.type).name if self.type in set(Type) else str(self.type)
+        name = Kind(self.type).name if self.type in set(Kind) else str(self.type)
         return f"<{name} {self.body!r}>"
 
 
@@ -197,12 +197,12 @@ class Wire:
     def receive_until_fence(self, within_seconds: float | None = None) -> list[Message]:
         """All that the server has to say to this connection now; ends with CLOSED if it has hung up."""
         token = _fence_token()
-        self.send(Type.ECHO_REQ, token)
+        self.send(Kind.ECHO_REQ, token)
         messages: list[Message] = []
         try:
             while True:
                 message = self.receive(within_seconds)
-                if message == Packet(Type.ECHO_RES, token):
+                if message == Packet(Kind.ECHO_RES, token):
                     return messages
                 messages.append(message)
                 if message is CLOSED:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from enum import IntEnum
 from importlib import import_module
 from typing import NamedTuple
@@ -136,6 +135,8 @@ def exit_code_of(error: BaseException) -> ExitCode:
 def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
     """Say on standard error what went wrong, with a traceback for those who look for the cause in the program."""
     if os.environ.get("SWITCHGEAR_DEBUG", "") not in ("", "0"):
+        import traceback
+
         traceback.print_exception(error)
     code = exit_code_of(error)
     if code is ExitCode.INTERRUPTED:

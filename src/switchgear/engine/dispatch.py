@@ -300,10 +300,9 @@ class Dispatch(Core):
         if job.delivery == Delivery.WAIT and not job.watchers:
             self._finish(job, Cause.ABANDONED)
             return
-        limit = job.attempts_limit if job.attempts_limit >= 0 else self.settings.attempts
-        if limit and job.attempts >= limit and cause is not Cause.GIVEN_BACK:
+        if cause is not Cause.GIVEN_BACK and self.is_last_attempt(job):
             job.result_code = 255
-            job.error = b"%s, attempt %d of %d" % (LOSS_TEXTS[cause], job.attempts, limit)
+            job.error = b"%s in attempt %d, the last one" % (LOSS_TEXTS[cause], job.attempts)
             self._finish(job, Cause.EXHAUSTED)
             self.observer.job_died(job)
             return
@@ -395,6 +394,7 @@ class Dispatch(Core):
         for function in worker.order:
             function.pushers.pop(worker, None)
 
-    def is_ready_for(self, worker: Worker) -> bool:
-        """Whether an ask by this worker would be answered with a job."""
-        return self.handing_out and any(f.ready and not f.paused for f in worker.order)
+    def is_last_attempt(self, job: Job) -> bool:
+        """Whether the attempt that is being made spends the job's last one."""
+        limit = job.attempts_limit if job.attempts_limit >= 0 else self.settings.attempts
+        return 0 < limit <= job.attempts

@@ -297,8 +297,7 @@ class Engine(Dispatch):
         job = worker.running.get(job_id)
         if job is None or job.worker is not worker:
             return self.fail(worker, job_id)
-        limit = job.attempts_limit if job.attempts_limit >= 0 else self.settings.attempts
-        if limit and job.attempts >= limit:
+        if self.is_last_attempt(job):
             return self.fail(worker, job_id, 1, error)
         job.error = error
         self._leave_worker(job)

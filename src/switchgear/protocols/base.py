@@ -20,12 +20,20 @@ __all__ = ["Context", "Session", "Wire"]
 
 
 class Wire(ABC):
-    """The connection as far as a session may know it."""
+    """The connection behind a session.  Sessions read what it is; only the hub writes to it."""
 
     host: str = ""
     port: int = 0
     descriptor: int = -1
     is_loopback: bool = True
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Send this."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Hang up, once everything written has been sent."""
 
 
 class Context(ABC):
@@ -65,8 +73,13 @@ class Session(Peer):
         self.out: list[bytes] = []
         self.pledges = 0
         self.pledged_jobs: list[tuple[int, Job]] = []  # index in `out`, job
+        self.held: list[bytes] | None = None  # output that the commit under way allows to be sent
+        self.held_pledges = 0
+        self.held_jobs: list[tuple[int, Job]] = []
+        self.waiting = False  # for the next commit
         self.marked = False
-        self.closing = False
+        self.closing = False  # hang up when everything is sent
+        self.half_closed = False  # the peer will send no more
 
     @abstractmethod
     def receive(self, data: bytes) -> None:
@@ -80,9 +93,14 @@ class Session(Peer):
     def refusal(self, refused: Refused) -> bytes:
         """How this protocol says that a submission was not taken."""
 
+    @property
+    def buffered_bytes(self) -> int:
+        """How much of an unfinished message is being held."""
+        return 0
+
     def eof(self) -> None:
-        """The peer will send no more, but may still read."""
-        self.closing = True
+        """The peer will send no more, but may still read what it has asked for."""
+        self.half_closed = True
         self.mark()
 
     def mark(self) -> None:
@@ -107,3 +125,38 @@ class Session(Peer):
         if self.context.keeps and job.delivery:
             self.pledges += 1
             self.pledged_jobs.append((len(self.out) - 1, job))
+
+    # --- the hub's side of promises ---
+
+    def hold(self) -> None:
+        """A commit begins that keeps what was promised so far."""
+        self.held, self.out = self.out, []
+        self.held_pledges, self.pledges = self.pledges, 0
+        self.held_jobs, self.pledged_jobs = self.pledged_jobs, []
+        self.waiting = False
+
+    def release(self) -> list[bytes]:
+        """The commit is done: this may be sent now."""
+        held, self.held = self.held or [], None
+        self.held_pledges = 0
+        self.held_jobs = []
+        return held
+
+    def unhold(self) -> None:
+        """The commit failed: what was held waits again, ahead of what came since."""
+        held = self.held or []
+        self.pledged_jobs = self.held_jobs + [(index + len(held), job) for index, job in self.pledged_jobs]
+        self.pledges += self.held_pledges
+        self.out = held + self.out
+        self.release()
+
+    def refuse_withdrawn(self, refused: Refused) -> None:
+        """Exchange the promises of jobs that were withdrawn for refusals."""
+        still_promised = []
+        for index, job in self.pledged_jobs:
+            if job.withdrawn:
+                self.out[index] = self.refusal(refused)
+                self.pledges -= 1
+            else:
+                still_promised.append((index, job))
+        self.pledged_jobs = still_promised

@@ -41,9 +41,7 @@ class Snapshot:
 
     next_job_id: int = 1
     jobs: list[Job] = field(default_factory=list)  # unfinished, by id
-    unsuccessful: dict[int, JobState] = field(
-        default_factory=dict
-    )  # finished but not done, by id, oldest first
+    unsuccessful: dict[int, JobState] = field(default_factory=dict)  # finished but not done, by id, oldest first
 
 
 class Store(ABC):
@@ -89,9 +87,7 @@ class Store(ABC):
         """Kept jobs that match, newest first, without their payloads."""
 
     @abstractmethod
-    async def drop_finished(
-        self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()
-    ) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`; returns how many.
 
         Those in `spare` stay: other jobs wait for them, and a restart must still know that they were not done.

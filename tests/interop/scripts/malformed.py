@@ -5,38 +5,37 @@ from __future__ import annotations
 import struct
 
 from tests.interop.conversation import Conversation, conversation, frame, pour, say, tell
-from tests.support.wire import REQ, RES
-from tests.support.wire import Type as T
+from tests.support.wire import REQ, RES, Kind
 
 # Packets that only a server sends, or that nobody ever implemented, with as many arguments as they have.
-NOT_FOR_SERVERS: dict[T, tuple[str, ...]] = {
-    T.UNUSED: (),
-    T.NOOP: (),
-    T.JOB_CREATED: ("handle",),
-    T.NO_JOB: (),
-    T.JOB_ASSIGN: ("handle", "f", "x"),
-    T.ECHO_RES: ("x",),
-    T.ERROR: ("code", "text"),
-    T.STATUS_RES: ("handle", "1", "1", "0", "0"),
-    T.ALL_YOURS: (),
-    T.OPTION_RES: ("exceptions",),
-    T.JOB_ASSIGN_UNIQ: ("handle", "f", "key", "x"),
-    T.SUBMIT_JOB_SCHED: ("f", "key", "0", "0", "1", "1", "*", "x"),
-    T.JOB_ASSIGN_ALL: ("handle", "f", "key", "sum", "x"),
-    T.STATUS_RES_UNIQUE: ("key", "1", "1", "0", "0", "0"),
+NOT_FOR_SERVERS: dict[Kind, tuple[str, ...]] = {
+    Kind.UNUSED: (),
+    Kind.NOOP: (),
+    Kind.JOB_CREATED: ("handle",),
+    Kind.NO_JOB: (),
+    Kind.JOB_ASSIGN: ("handle", "f", "x"),
+    Kind.ECHO_RES: ("x",),
+    Kind.ERROR: ("code", "text"),
+    Kind.STATUS_RES: ("handle", "1", "1", "0", "0"),
+    Kind.ALL_YOURS: (),
+    Kind.OPTION_RES: ("exceptions",),
+    Kind.JOB_ASSIGN_UNIQ: ("handle", "f", "key", "x"),
+    Kind.SUBMIT_JOB_SCHED: ("f", "key", "0", "0", "1", "1", "*", "x"),
+    Kind.JOB_ASSIGN_ALL: ("handle", "f", "key", "sum", "x"),
+    Kind.STATUS_RES_UNIQUE: ("key", "1", "1", "0", "0", "0"),
 }
 
 UNKNOWN_TYPES = (0, 43, 999)  # never one with the top bit set: 12 such bytes kill gearmand
 
 # Too few arguments: what is missing is one NUL and all that should follow it.  Only packets with a payload:
 # with the others gearmand waits in silence, which cannot be seen without waiting too.
-TOO_FEW: dict[T, tuple[str, ...]] = {
-    T.SUBMIT_JOB: ("f", "key"),
-    T.SUBMIT_JOB_LOW_BG: ("f",),
-    T.SUBMIT_JOB_EPOCH: ("f", "key", "0"),
-    T.SUBMIT_REDUCE_JOB: ("f", "key", "sum", "x"),
-    T.WORK_COMPLETE: ("handle",),
-    T.WORK_DATA: ("handle",),
+TOO_FEW: dict[Kind, tuple[str, ...]] = {
+    Kind.SUBMIT_JOB: ("f", "key"),
+    Kind.SUBMIT_JOB_LOW_BG: ("f",),
+    Kind.SUBMIT_JOB_EPOCH: ("f", "key", "0"),
+    Kind.SUBMIT_REDUCE_JOB: ("f", "key", "sum", "x"),
+    Kind.WORK_COMPLETE: ("handle",),
+    Kind.WORK_DATA: ("handle",),
 }
 
 
@@ -47,7 +46,7 @@ def _unknown_type(kind: int) -> Conversation:
     )
 
 
-def _too_few(kind: T) -> Conversation:
+def _too_few(kind: Kind) -> Conversation:
     return conversation(
         f"too few arguments: {kind.name}",
         pour("client", frame(kind, *TOO_FEW[kind]), note="the answer"),
@@ -61,20 +60,20 @@ def header(magic: bytes, kind: int, size: int) -> bytes:
 CONVERSATIONS = (
     conversation(
         "echo",
-        say("client", T.ECHO_REQ, "hello"),
-        say("client", T.ECHO_REQ, ""),
-        say("client", T.ECHO_REQ, b"with\0NULs\0\0and\nlines"),
-        say("client", T.ECHO_REQ, "x" * 100_000),
+        say("client", Kind.ECHO_REQ, "hello"),
+        say("client", Kind.ECHO_REQ, ""),
+        say("client", Kind.ECHO_REQ, b"with\0NULs\0\0and\nlines"),
+        say("client", Kind.ECHO_REQ, "x" * 100_000),
     ),
     conversation(
         "options",
-        say("client", T.OPTION_REQ, "exceptions"),
-        say("client", T.OPTION_REQ, "EXCEPTIONS"),
-        say("client", T.OPTION_REQ, "Exceptions"),
-        say("client", T.OPTION_REQ, "exception"),
-        say("client", T.OPTION_REQ, "exceptionsandmore"),
-        say("client", T.OPTION_REQ, "streaming"),
-        say("client", T.OPTION_REQ, ""),
+        say("client", Kind.OPTION_REQ, "exceptions"),
+        say("client", Kind.OPTION_REQ, "EXCEPTIONS"),
+        say("client", Kind.OPTION_REQ, "Exceptions"),
+        say("client", Kind.OPTION_REQ, "exception"),
+        say("client", Kind.OPTION_REQ, "exceptionsandmore"),
+        say("client", Kind.OPTION_REQ, "streaming"),
+        say("client", Kind.OPTION_REQ, ""),
     ),
     conversation(
         "packets that are not for servers",
@@ -85,52 +84,52 @@ CONVERSATIONS = (
         [
             pour("client", frame(kind, *args, magic=RES))
             for kind, args in (
-                (T.ECHO_REQ, ("x",)),
-                (T.SUBMIT_JOB, ("f", "", "x")),
-                (T.GRAB_JOB, ()),
-                (T.NOOP, ()),
-                (T.JOB_CREATED, ("handle",)),
+                (Kind.ECHO_REQ, ("x",)),
+                (Kind.SUBMIT_JOB, ("f", "", "x")),
+                (Kind.GRAB_JOB, ()),
+                (Kind.NOOP, ()),
+                (Kind.JOB_CREATED, ("handle",)),
             )
         ],
     ),
     conversation(
         "a body where none belongs is skipped",
-        say("client", T.SUBMIT_JOB_BG, "f", "", "1"),
-        say("client", T.SUBMIT_JOB_BG, "f", "", "2"),
-        say("client", T.SUBMIT_JOB_BG, "f", "", "3"),
-        say("worker", T.CAN_DO, "g"),
-        say("worker", T.RESET_ABILITIES, "body"),
-        say("worker", T.CAN_DO, "f"),
-        say("worker", T.GRAB_JOB, "body"),
-        say("worker", T.GRAB_JOB_UNIQ, "body"),
-        say("worker", T.GRAB_JOB_ALL, b"body\0with NUL"),
-        say("worker", T.PRE_SLEEP, "body"),
+        say("client", Kind.SUBMIT_JOB_BG, "f", "", "1"),
+        say("client", Kind.SUBMIT_JOB_BG, "f", "", "2"),
+        say("client", Kind.SUBMIT_JOB_BG, "f", "", "3"),
+        say("worker", Kind.CAN_DO, "g"),
+        say("worker", Kind.RESET_ABILITIES, "body"),
+        say("worker", Kind.CAN_DO, "f"),
+        say("worker", Kind.GRAB_JOB, "body"),
+        say("worker", Kind.GRAB_JOB_UNIQ, "body"),
+        say("worker", Kind.GRAB_JOB_ALL, b"body\0with NUL"),
+        say("worker", Kind.PRE_SLEEP, "body"),
         tell("admin", "workers"),
     ),
     conversation(
         "a NUL in the last argument belongs to it",
-        say("worker", T.CAN_DO, b"f\0g"),
-        say("client", T.GET_STATUS, b"handle\0more"),
-        say("client", T.GET_STATUS_UNIQUE, b"key\0more"),
-        say("client", T.OPTION_REQ, b"exceptions\0more"),
+        say("worker", Kind.CAN_DO, b"f\0g"),
+        say("client", Kind.GET_STATUS, b"handle\0more"),
+        say("client", Kind.GET_STATUS_UNIQUE, b"key\0more"),
+        say("client", Kind.OPTION_REQ, b"exceptions\0more"),
     ),
     conversation(
         "handles and option names at their limits",
-        say("client", T.GET_STATUS, "h" * 63),
-        say("client", T.GET_STATUS_UNIQUE, "k" * 63),
-        say("client", T.OPTION_REQ, "o" * 63),
-        say("client", T.OPTION_REQ, "o" * 200),
-        say("client", T.WORK_FAIL, "h" * 63),
-        say("client", T.WORK_FAIL, "h" * 64),
-        say("client", T.WORK_FAIL, "h" * 100),
-        say("client", T.WORK_COMPLETE, "h" * 100, "x"),
-        say("client", T.WORK_DATA, "h" * 100, "x"),
-        say("client", T.WORK_STATUS, "h" * 100, "1", "2"),
-        say("client", T.WORK_EXCEPTION, "h" * 100, "x"),
+        say("client", Kind.GET_STATUS, "h" * 63),
+        say("client", Kind.GET_STATUS_UNIQUE, "k" * 63),
+        say("client", Kind.OPTION_REQ, "o" * 63),
+        say("client", Kind.OPTION_REQ, "o" * 200),
+        say("client", Kind.WORK_FAIL, "h" * 63),
+        say("client", Kind.WORK_FAIL, "h" * 64),
+        say("client", Kind.WORK_FAIL, "h" * 100),
+        say("client", Kind.WORK_COMPLETE, "h" * 100, "x"),
+        say("client", Kind.WORK_DATA, "h" * 100, "x"),
+        say("client", Kind.WORK_STATUS, "h" * 100, "1", "2"),
+        say("client", Kind.WORK_EXCEPTION, "h" * 100, "x"),
     ),
     conversation(
         "status of a key of 64 bytes",
-        say("client", T.GET_STATUS_UNIQUE, "k" * 64, note="the answer"),
+        say("client", Kind.GET_STATUS_UNIQUE, "k" * 64, note="the answer"),
     ),
     conversation(
         "a browser knocks",
@@ -140,16 +139,16 @@ CONVERSATIONS = (
     conversation("a line of 8000 bytes", pour("client", b"x" * 8000 + b"\n")),
     conversation(
         "a function name of 8000 bytes",
-        say("client", T.SUBMIT_JOB_BG, "n" * 8000, "", "x", note="the answer"),
+        say("client", Kind.SUBMIT_JOB_BG, "n" * 8000, "", "x", note="the answer"),
     ),
     conversation(
         "a function name of 9000 bytes",
-        say("client", T.SUBMIT_JOB_BG, "n" * 9000, "", "x", note="the answer"),
+        say("client", Kind.SUBMIT_JOB_BG, "n" * 9000, "", "x", note="the answer"),
     ),
-    conversation("wrong magic", pour("client", header(b"\0XXX", T.ECHO_REQ, 0), note="the answer")),
+    conversation("wrong magic", pour("client", header(b"\0XXX", Kind.ECHO_REQ, 0), note="the answer")),
     conversation(
         "a length that ends in the middle of the arguments",
-        pour("client", header(REQ, T.SUBMIT_JOB, 3) + b"f\0key\0x", note="the answer"),
+        pour("client", header(REQ, Kind.SUBMIT_JOB, 3) + b"f\0key\0x", note="the answer"),
     ),
     *(_unknown_type(kind) for kind in UNKNOWN_TYPES),
     *(_too_few(kind) for kind in TOO_FEW),

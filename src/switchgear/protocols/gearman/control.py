@@ -8,7 +8,7 @@ A server that does not know them answers with an error or hangs up, so a client 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,7 +22,8 @@ from switchgear.protocols.gearman.session import GearmanSession, split
 
 __all__ = ["JobOptions", "on_control", "on_submit_options"]
 
-YEAR_SECONDS = 366 * 24 * 3600
+YEAR_SECONDS: Final = 366 * 24 * 3600
+CHANGING_VERBS: Final = frozenset({b"cancel", b"retry", b"pause", b"resume"})
 
 
 class JobOptions(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -96,5 +97,6 @@ def on_control(session: GearmanSession, body: bytes) -> None:
         return
     except (TypeError, ValueError) as error:
         raise PeerError(str(error), code="INVALID_ARGUMENT") from error
-    session.pledge()
+    if verb in CHANGING_VERBS:
+        session.pledge()
     session.send(response(Packet.CONTROL_RES, msgspec.json.encode(answer)))

@@ -82,6 +82,10 @@ class GearmanSession(Session):
         if failure is not None and not self.closing:
             self._lose_framing(failure)
 
+    @property
+    def buffered_bytes(self) -> int:
+        return self.decoder.buffered_bytes
+
     def closed(self) -> None:
         self.setup.sessions.pop(self, None)
         if self.worker is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.errors import PeerError
-from switchgear.model import Function, Worker
+from switchgear.errors import PeerError, Refused
+from switchgear.model import Function, Job, Worker
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import NOOP, GearmanSession, leading_number, shown_unique, split
@@ -61,40 +61,63 @@ def on_pre_sleep(session: GearmanSession, body: bytes) -> None:
         session.out.append(NOOP)
 
 
-def on_grab_job(session: GearmanSession, body: bytes) -> None:
-    job = session.engine.take(session.worker or worker_of(session))
+def grab(session: GearmanSession) -> Job | None:
+    """A job for this worker, its payload at hand."""
+    worker = session.worker or worker_of(session)
+    job = session.engine.take(worker)
     if job is None:
         session.out.append(NO_JOB)
+        return None
+    if job.payload is None and not fetch_payload(session, worker, job):
+        session.out.append(NO_JOB)
+        return None
+    if session.context.keeps and job.delivery and session.engine.is_last_attempt(job):
+        # Should the server die now, it must remember that this attempt was made.
+        session.pledge()
+    return job
+
+
+def fetch_payload(session: GearmanSession, worker: Worker, job: Job) -> bool:
+    """Get a payload that only the store has; if it cannot give it, the worker does not get the job."""
+    try:
+        session.context.payload(job)
+    except Refused:
+        session.engine.hand_back(worker, job.id)
+        return False
+    except LookupError as error:
+        session.engine.fail(worker, job.id, 255, str(error.args[0]).encode())
+        return False
+    return True
+
+
+def on_grab_job(session: GearmanSession, body: bytes) -> None:
+    job = grab(session)
+    if job is None:
         return
-    payload = job.payload
-    if payload is None:
-        payload = session.context.payload(job)
     handle = b"%b%d" % (session.prefix, job.id)
     name = job.function.name
+    payload = job.payload or b""
     header = HEADER.pack(RESPONSE, Packet.JOB_ASSIGN, len(handle) + len(name) + len(payload) + 2)
     session.out.append(b"%b%b\0%b\0%b" % (header, handle, name, payload))
 
 
 def on_grab_job_uniq(session: GearmanSession, body: bytes) -> None:
-    job = session.engine.take(session.worker or worker_of(session))
-    if job is None:
-        session.out.append(NO_JOB)
-        return
-    fields = (session.handle(job), job.function.name, shown_unique(job), session.context.payload(job))
-    session.out.append(response(Packet.JOB_ASSIGN_UNIQ, *fields))
+    job = grab(session)
+    if job is not None:
+        fields = (session.handle(job), job.function.name, shown_unique(job), job.payload or b"")
+        session.out.append(response(Packet.JOB_ASSIGN_UNIQ, *fields))
 
 
 def on_grab_job_all(session: GearmanSession, body: bytes) -> None:
-    job = session.engine.take(session.worker or worker_of(session))
+    job = grab(session)
     if job is None:
-        session.out.append(NO_JOB)
         return
     fields = [session.handle(job), job.function.name, shown_unique(job)]
     kind = Packet.JOB_ASSIGN_UNIQ
     if job.reducer:
         fields.append(job.reducer)
         kind = Packet.JOB_ASSIGN_ALL
-    session.out.append(response(kind, *fields, session.context.payload(job)))
+    session.out.append(response(kind, *fields, job.payload or b""))
 
 
 def on_work_complete(session: GearmanSession, body: bytes) -> None:

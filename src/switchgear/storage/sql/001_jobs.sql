@@ -10,14 +10,14 @@ CREATE TABLE meta (
 CREATE TABLE functions (
     id INTEGER PRIMARY KEY,
     name BLOB NOT NULL UNIQUE,
-    paused INTEGER NOT NULL,
-    limit_high INTEGER NOT NULL,
-    limit_normal INTEGER NOT NULL,
-    limit_low INTEGER NOT NULL
+    paused INTEGER,                   -- these four are NULL until somebody sets one of them:
+    limit_high INTEGER,               -- until then the server's configuration holds
+    limit_normal INTEGER,
+    limit_low INTEGER
 );
 
 -- Numbers first and the long columns last: reading a row's head then never touches the pages its tail spills to.
--- An absent value is 0 or an empty blob, not NULL: Python's sqlite3 binds None ten times slower than either.
+-- Where it can be, an absent value is 0 or an empty blob and not NULL, which Python's sqlite3 is slow to bind.
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY,
     function_id INTEGER NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE jobs (
     extra BLOB NOT NULL,              -- the rarer fields as a msgpack array, empty when all are default
     moves BLOB NOT NULL,              -- a msgpack array: cause, time, cause, time ...
     result BLOB NOT NULL,
-    error BLOB NOT NULL,
+    error BLOB,                       -- NULL: nothing was said, which is not the same as nothing said
     payload BLOB                      -- NULL: long, and therefore in `payloads`
 );
 

@@ -26,10 +26,10 @@ INSERT OR IGNORE INTO payloads (id, payload) VALUES (?, ?)
 -- name: put_function
 INSERT INTO functions (id, name, paused, limit_high, limit_normal, limit_low) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-    paused = excluded.paused,
-    limit_high = excluded.limit_high,
-    limit_normal = excluded.limit_normal,
-    limit_low = excluded.limit_low
+    paused = coalesce(excluded.paused, paused),
+    limit_high = coalesce(excluded.limit_high, limit_high),
+    limit_normal = coalesce(excluded.limit_normal, limit_normal),
+    limit_low = coalesce(excluded.limit_low, limit_low)
 
 -- name: put_next_job_id
 INSERT INTO meta (key, value) VALUES ('next_job_id', ?)
@@ -66,6 +66,12 @@ WHERE state > 4
 ORDER BY id DESC
 LIMIT ?
 
+-- name: unsuccessful_among
+SELECT id, state
+FROM jobs
+WHERE state > 4 AND id IN (SELECT value FROM json_each(?))
+ORDER BY id
+
 -- name: payloads
 SELECT id, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'')
 FROM jobs
@@ -90,13 +96,13 @@ LIMIT 1 OFFSET ?
 -- name: drop_payloads
 DELETE FROM payloads WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_finished
-    WHERE state >= 4 AND (finished_us, id) < (?, ?)
+    WHERE state >= 4 AND (finished_us, id) < (?, ?) AND id NOT IN (SELECT value FROM json_each(?))
     ORDER BY finished_us, id LIMIT ?
 )
 
 -- name: drop_jobs
 DELETE FROM jobs WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_finished
-    WHERE state >= 4 AND (finished_us, id) < (?, ?)
+    WHERE state >= 4 AND (finished_us, id) < (?, ?) AND id NOT IN (SELECT value FROM json_each(?))
     ORDER BY finished_us, id LIMIT ?
 )

@@ -1,0 +1,277 @@
+"""`switchgear gearmand`: gearmand's options with gearmand's meaning, so that only the program's name changes.
+
+Where an option has a default that others can see on the wire (how many workers are woken, how often a job is tried,
+in which order functions are served), gearmand's is kept.  Three things differ on purpose: without `--listen` only this
+machine can connect, TCP keepalive is always on, and there is no pid file unless one is named.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+
+import click
+
+from switchgear.cli.gearmand_flags import FLAGS, Flag, parse_file, parse_words, rows
+from switchgear.cli.main import ExitCode, report
+from switchgear.cli.process import ProcessOptions, raise_file_descriptors, run_process
+from switchgear.config import SETTINGS, Config, ListenUrl, load_config
+from switchgear.errors import ConfigError
+from switchgear.version import VERSION
+
+__all__ = ["Order", "gearmand", "translate"]
+
+# As Debian's gearmand has them.
+DEFAULT_CONFIG_FILE = Path("/etc/gearmand.conf")
+DEFAULT_LOG_FILE = "/var/log/gearmand.log"
+DEFAULT_PORT = "4730"
+GEARMAND_VERSION = "1.1.20"
+
+_LEVELS = {
+    "FATAL": "critical",
+    "ALERT": "critical",
+    "CRITICAL": "critical",
+    "ERROR": "error",
+    "WARNING": "warning",
+    "NOTICE": "info",  # there is no level between; rather too much than too little
+    "INFO": "info",
+    "DEBUG": "debug",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What gearmand's options come to."""
+
+    flags: Mapping[str, object]  # by setting
+    defaults: Mapping[str, object]  # by setting; environment and TOML file go before them
+    process: ProcessOptions
+    warnings: list[str] = field(default_factory=list)
+
+    def load(self, environ: Mapping[str, str]) -> Config:
+        """The configuration.  What gearmand has no option for may come from the environment as usual."""
+        return load_config(None, environ, self.flags, defaults=self.defaults)
+
+
+class _RawCommand(click.Command):
+    """Leaves the words of the command line alone: gearmand's options are parsed in gearmand's way."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.params["words"] = tuple(args)
+        return []
+
+
+@click.command(cls=_RawCommand, add_help_option=False)
+@click.pass_context
+def gearmand(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Run the job server with gearmand's own options."""
+    try:
+        given = parse_words(words)
+        if "help" in given:
+            click.echo(_help(ctx))
+        elif "version" in given:
+            click.echo(f"\nswitchgear {VERSION}, in place of gearmand {GEARMAND_VERSION}")
+        else:
+            ctx.exit(_run(given))
+    except ConfigError as error:
+        report(error, "switchgear gearmand")
+        ctx.exit(ExitCode.FAILED)  # not 2: gearmand's only code for failure, and harnesses may compare
+
+
+def _run(given: Mapping[str, str]) -> int:
+    order = _order(given)
+    config = order.load(os.environ)
+    if not order.flags.get("allow_remote") and all(url.is_loopback for url in config.listen):
+        order.warnings.append("only this machine can connect; --listen=0.0.0.0 would be gearmand's default")
+    for warning in order.warnings:
+        _warn(warning)
+    if "check-args" in given:
+        return ExitCode.SUCCESS
+    if not order.process.file_descriptors:
+        raise_file_descriptors(config.limits.connections)
+
+    def serve(on_listening: Callable[[], None]) -> int:
+        from switchgear.net.service import run_server
+
+        return run_server(
+            _with_usable_log(config),
+            reload=lambda: _with_usable_log(_order(given).load(os.environ)),
+            on_listening=on_listening,
+        )
+
+    return run_process(order.process, serve)
+
+
+def _order(given: Mapping[str, str]) -> Order:
+    """Add what the configuration file says, and translate."""
+    warnings: list[str] = []
+    file = Path(given.get("config-file", DEFAULT_CONFIG_FILE))
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        if "config-file" in given:
+            raise ConfigError(f"cannot read the configuration file {file}: {error.strerror}") from None
+        text = ""
+    in_file = parse_file(text, lambda word: warnings.append(f"{file}: '{word}' is not an option and is left out"))
+    order = translate({**in_file, **given}, os.environ)
+    return replace(order, warnings=warnings + order.warnings)
+
+
+def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> Order:
+    """From options by name to settings, to what the process should be like, and to warnings."""
+    for name in given:
+        if FLAGS[name].fate == "refused":
+            raise ConfigError(f"--{name}: {FLAGS[name].help}")
+    warnings = [f"--{name} has no effect: {FLAGS[name].help}" for name in given if FLAGS[name].fate == "ignored"]
+    flags: dict[str, object] = {}
+    for name, argument in given.items():
+        setting = FLAGS[name].setting
+        if setting and not (name.startswith("keepalive-") and argument == "-1"):  # -1: leave it to the server
+            flags[setting] = _read(name, argument, setting)
+    if "job-retries" in given:
+        # gearmand 2 writes "no limit" as -1, which 1.1 takes for 255 attempts; nobody asks for that.
+        argument = given["job-retries"]
+        flags["engine.attempts"] = 0 if argument == "-1" else _read("job-retries", argument, "engine.attempts")
+    if "exceptions" in given:
+        flags["gearman.exceptions"] = True
+    if "round-robin" in given:
+        flags["engine.function_order"] = "round-robin"
+    _listen(given, environ, flags)
+    _store(given, flags, warnings)
+    _log(given, flags, warnings)
+    defaults = {
+        "engine.attempts": 0,
+        "engine.wakeups": 0,
+        "engine.function_order": "registration",
+        "store": "memory:",
+        "log.level": "error",
+        "log.file": DEFAULT_LOG_FILE,
+    }
+    return Order(flags, defaults, _process(given), warnings)
+
+
+def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object]) -> None:
+    host = given.get("listen")
+    port = given.get("port") or environ.get("GEARMAND_PORT")
+    if host is None and port is None:
+        return
+    if host is not None:
+        flags["allow_remote"] = True  # whoever names an address has decided
+    bare = (host or "127.0.0.1").removeprefix("[").removesuffix("]")
+    written = f"[{bare}]" if ":" in bare else bare
+    try:
+        flags["listen"] = (ListenUrl.parse(f"gearman://{written}:{_port(port or DEFAULT_PORT)}"),)
+    except ValueError as error:
+        raise ConfigError(f"--listen: {error}") from None
+
+
+def _port(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return socket.getservbyname(text, "tcp")
+    except OSError:
+        raise ConfigError(f"--port: '{text}' is neither a number nor the name of a service") from None
+
+
+def _store(given: Mapping[str, str], flags: dict[str, object], warnings: list[str]) -> None:
+    queue = given.get("queue-type", "").lower()
+    database = given.get("libsqlite3-db")
+    if queue == "libsqlite3":
+        if database is None:
+            raise ConfigError("--queue-type=libsqlite3 needs --libsqlite3-db=FILE")
+        flags["store"] = f"sqlite:{database}"
+        return
+    if queue not in ("", "builtin"):
+        # Going on without it would lose, in a crash, jobs that somebody relies on being kept.
+        raise ConfigError(
+            f"--queue-type={given['queue-type']} does not exist here; to keep jobs in a file, use"
+            " --queue-type=libsqlite3 --libsqlite3-db=FILE"
+        )
+    if queue:
+        flags["store"] = "memory:"
+    if database is not None:
+        warnings.append("--libsqlite3-db has no effect: jobs are kept there only with --queue-type=libsqlite3")
+
+
+def _log(given: Mapping[str, str], flags: dict[str, object], warnings: list[str]) -> None:
+    file = given.get("log-file")
+    if file is not None:
+        flags["log.file"] = {"stderr": "", "none": os.devnull}.get(file, file)
+    if file == "stderr" and "daemon" in given and "syslog" not in given:
+        warnings.append("--log-file=stderr with --daemon: there is no log once the server is in the background")
+    if "verbose" in given:
+        level = _LEVELS.get(given["verbose"].upper())
+        if level is None:
+            raise ConfigError(f"--verbose: '{given['verbose']}' is none of {', '.join(_LEVELS)}")
+        flags["log.level"] = level
+
+
+def _process(given: Mapping[str, str]) -> ProcessOptions:
+    descriptors = given.get("file-descriptors", "0")
+    if not (descriptors.isascii() and descriptors.isdigit()):
+        raise ConfigError(f"the argument ('{descriptors}') for option '--file-descriptors' is invalid")
+    return ProcessOptions(
+        pid_file=given.get("pid-file", ""),
+        user=given.get("user", ""),
+        daemonize="daemon" in given,
+        file_descriptors=int(descriptors),
+        syslog="syslog" in given,
+    )
+
+
+def _read(name: str, argument: str, setting: str) -> object:
+    kind = SETTINGS[setting].kind
+    try:
+        return kind.read_text(argument)
+    except ValueError:
+        raise ConfigError(
+            f"the argument ('{argument}') for option '--{name}' is invalid: expected {kind.expected}"
+        ) from None
+
+
+def _with_usable_log(config: Config) -> Config:
+    """As gearmand: a log file that cannot be opened is no reason not to serve."""
+    if not config.log.file:
+        return config
+    try:
+        with open(config.log.file, "a", encoding="utf-8"):
+            return config
+    except OSError as error:
+        _warn(f"cannot write the log file {config.log.file} ({error.strerror}); logging to standard error")
+        return replace(config, log=replace(config.log, file=""))
+
+
+def _warn(text: str) -> None:
+    click.echo(f"switchgear gearmand: warning: {text}", err=True)
+
+
+def _help(ctx: click.Context) -> str:
+    formatter = ctx.make_formatter()
+    formatter.write_usage(ctx.command_path, "[OPTIONS]")
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(
+            f"Run the job server with the options of gearmand {GEARMAND_VERSION} and with their meaning, so that in"
+            " a service file only the program's name changes. An ignored option is accepted with a warning; a"
+            " refused one ends the command, because it would be unsafe to go on without it."
+        )
+    for group, entries in groupby(rows(), lambda row: row[1]):
+        with formatter.section(group):
+            formatter.write_dl([_help_row(flags, fate, text) for flags, _, fate, text in entries])
+    with formatter.section("Examples"):
+        formatter.write_text(f"{ctx.command_path} --listen=localhost --port=4730 --log-file=stderr")
+        formatter.write_text(f"{ctx.command_path} -d -L 0.0.0.0 -P /run/gearman/gearmand.pid -u gearman")
+        formatter.write_text(f"{ctx.command_path} -q libsqlite3 --libsqlite3-db=/var/lib/gearman/jobs.db")
+    return formatter.getvalue().rstrip()
+
+
+def _help_row(flags: list[Flag], fate: str, text: str) -> tuple[str, str]:
+    if len(flags) == 1:
+        return flags[0].usage, text if fate == "effect" else f"({fate}) {text}"
+    first, *others = (f"--{flag.name}" for flag in flags)
+    return f"{first} ...", f"({fate}; also {', '.join(others)}) {text}"

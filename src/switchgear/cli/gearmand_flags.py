@@ -1,0 +1,277 @@
+"""gearmand's options: the table of them, and a parser with gearmand's manners.
+
+The table is that of gearmand 1.1.20 with all its queue plug-ins.  Each option has one of three fates here: it has its
+effect; it is ignored, with a warning, because nothing here depends on it; or it is refused, because a server that went
+on without it would do harm.
+
+gearmand's manners are: `--port=4730`, `--port 4730`, `-p 4730` and `-p4730` are the same, switches may be joined
+(`-dR`), no option may be given twice, and the command line wins over the configuration file.  Long options are
+spelled out on the command line; in the file, the beginning is enough if it is unambiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal, NoReturn
+
+from switchgear.errors import ConfigError
+
+__all__ = ["FLAGS", "Flag", "flags_table", "parse_file", "parse_words", "rows"]
+
+Fate = Literal["effect", "ignored", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One option of gearmand."""
+
+    group: str
+    name: str
+    short: str
+    argument: str  # what to call it in the help; empty: a switch
+    fate: Fate
+    help: str  # what it does here; for the other fates, why it does nothing or cannot be had
+    setting: str = ""  # the setting that takes the argument as it is
+
+    @property
+    def usage(self) -> str:
+        """As in a help text."""
+        short = f"-{self.short}, " if self.short else ""
+        return f"{short}--{self.name}" + (f" {self.argument}" if self.argument else "")
+
+
+_NO_TLS = "there is no TLS here yet, and going on without it would send in the clear what was meant to be secret."
+_NO_QUEUE = "this queue plug-in does not exist here; see --queue-type."
+
+
+def _plugin(group: str, *names: str) -> list[Flag]:
+    return [Flag(group, name, "", "ARG", "ignored", _NO_QUEUE) for name in names]
+
+
+_TABLE: list[Flag] = [
+    Flag("General", "backlog", "b", "N", "effect", "Connections the system keeps waiting.", "limits.backlog"),
+    Flag("General", "check-args", "", "", "effect", "Check the options and exit: 0 if they are good, else 1."),
+    Flag("General", "config-file", "", "FILE", "effect", "More options, as on the command line. Also: @FILE."),
+    Flag("General", "coredump", "", "", "ignored", "the server runs in Python; `ulimit -c` decides about core dumps."),
+    Flag("General", "daemon", "d", "", "effect", "Go into the background once the server listens."),
+    Flag("General", "exceptions", "", "", "effect", "Send WORK_EXCEPTION to every client."),
+    Flag("General", "file-descriptors", "f", "N", "effect", "Limit of open files. Default: what connections need."),
+    Flag("General", "hashtable-buckets", "", "N", "ignored", "the tables of jobs here grow by themselves."),
+    Flag("General", "help", "h", "", "effect", "Show this text and exit."),
+    Flag(
+        "General",
+        "job-handle-prefix",
+        "",
+        "TEXT",
+        "effect",
+        "What job handles begin with. Default: H: and the host's name.",
+        "gearman.handle_prefix",
+    ),
+    Flag("General", "job-retries", "j", "N", "effect", "Attempts before a job is given up; 0 (default): no limit."),
+    Flag("General", "keepalive", "", "", "effect", "TCP keepalive. Here it is always on."),
+    Flag(
+        "General",
+        "keepalive-count",
+        "",
+        "N",
+        "effect",
+        "Unanswered probes before a peer is lost; -1: 4.",
+        "limits.keepalive_count",
+    ),
+    Flag(
+        "General",
+        "keepalive-idle",
+        "",
+        "SECONDS",
+        "effect",
+        "Silence before the first probe; -1: 60.",
+        "limits.keepalive_idle_seconds",
+    ),
+    Flag(
+        "General",
+        "keepalive-interval",
+        "",
+        "SECONDS",
+        "effect",
+        "Pause between probes; -1: 15.",
+        "limits.keepalive_interval_seconds",
+    ),
+    Flag("General", "listen", "L", "ADDRESS", "effect", "Where to listen. Default: this machine only (127.0.0.1)."),
+    Flag(
+        "General",
+        "log-file",
+        "l",
+        "FILE",
+        "effect",
+        "Log there; stderr and none are special. Default: /var/log/gearmand.log, or stderr if that cannot be written.",
+    ),
+    Flag("General", "pid-file", "P", "FILE", "effect", "Write the process id there while the server listens."),
+    Flag(
+        "General",
+        "protocol",
+        "r",
+        "NAME",
+        "refused",
+        "protocol modules do not exist here, and clients of one would find a closed port.",
+    ),
+    Flag("General", "queue-type", "q", "NAME", "effect", "Keep jobs in memory (builtin, the default) or in a file (libsqlite3)."),
+    Flag("General", "round-robin", "R", "", "effect", "Functions of a worker take turns. Default: newest first."),
+    Flag("General", "syslog", "", "", "effect", "Log to the system's log as well."),
+    Flag("General", "threads", "t", "N", "ignored", "the server needs no I/O threads."),
+    Flag("General", "user", "u", "NAME", "effect", "Become this user before anything is opened."),
+    Flag("General", "verbose", "", "LEVEL", "effect", "FATAL, ALERT, CRITICAL, ERROR (default) ... DEBUG."),
+    Flag("General", "version", "V", "", "effect", "Show the version and exit."),
+    Flag(
+        "General",
+        "worker-wakeup",
+        "w",
+        "N",
+        "effect",
+        "Sleeping workers woken for a new job; 0 (default): all.",
+        "engine.wakeups",
+    ),
+    Flag("HTTP", "http-port", "", "PORT", "ignored", "nothing listens there without the protocol module http."),
+    Flag("Gear", "port", "p", "PORT", "effect", "Port to listen on. Default: GEARMAND_PORT, else 4730."),
+    Flag("Gear", "ssl", "", "", "refused", _NO_TLS),
+    Flag("Gear", "ssl-ca-file", "", "FILE", "refused", _NO_TLS),
+    Flag("Gear", "ssl-certificate", "", "FILE", "refused", _NO_TLS),
+    Flag("Gear", "ssl-key", "", "FILE", "refused", _NO_TLS),
+    Flag("libsqlite3", "libsqlite3-db", "", "FILE", "effect", "The file of --queue-type=libsqlite3."),
+    Flag("libsqlite3", "libsqlite3-table", "", "NAME", "ignored", "the store names its tables itself."),
+    Flag(
+        "libsqlite3",
+        "store-queue-on-shutdown",
+        "",
+        "",
+        "ignored",
+        "with libsqlite3 every job is kept as it arrives, not only at the end.",
+    ),
+    *_plugin("libmemcached", "libmemcached-servers", "libmemcached-prefix"),
+    *_plugin("Postgres", "libpq-conninfo", "libpq-table"),
+    *_plugin("redis", "redis-server", "redis-port", "redis-password", "redis-prefix"),
+    *_plugin("MySQL", "mysql-host", "mysql-port", "mysql-user", "mysql-password", "mysql-db", "mysql-table"),
+    *_plugin("tokyocabinet", "libtokyocabinet-file"),
+    Flag("tokyocabinet", "libtokyocabinet-optimize", "", "", "ignored", _NO_QUEUE),
+    *_plugin("drizzle", "libdrizzle-host", "libdrizzle-port", "libdrizzle-uds", "libdrizzle-user"),
+    *_plugin("drizzle", "libdrizzle-password", "libdrizzle-db", "libdrizzle-table", "libdrizzle-mysql"),
+]
+
+FLAGS: Mapping[str, Flag] = {flag.name: flag for flag in _TABLE}
+_SHORTS: Mapping[str, Flag] = {flag.short: flag for flag in _TABLE if flag.short}
+
+
+def rows() -> Iterator[tuple[list[Flag], str, Fate, str]]:
+    """The table for readers, row by row: options, their group, fate, and help.  Neighbours that share their fate for
+    one reason share a row."""
+    for (group, fate, help), flags in groupby(_TABLE, lambda flag: (flag.group, flag.fate, flag.help)):
+        yield list(flags), group, fate, help
+
+
+def flags_table() -> str:
+    """Every option, in a Markdown table."""
+    lines = ["| option | here | |", "|---|---|---|"]
+    for flags, _, fate, help in rows():
+        names = ", ".join(f"`{flag.usage}`" for flag in flags)
+        lines.append(f"| {names} | {fate} | {help[0].upper()}{help[1:]} |")
+    return "\n".join(lines)
+
+
+def parse_words(words: Iterable[str]) -> dict[str, str]:
+    """The options of a command line by name; the argument of a switch is empty."""
+    return _Parser(words, list(FLAGS.values()), _refuse_word, guessing=False).parse()
+
+
+def parse_file(text: str, stray: Callable[[str], None]) -> dict[str, str]:
+    """The options of a configuration file.  `stray` hears of words that belong to no option: gearmand drops them.
+
+    A `#` begins a comment.  gearmand has none; it drops the words, but obeys an option among them.
+    """
+    words: list[str] = []
+    for line in text.splitlines():
+        for word in line.split():
+            if word.startswith("#"):
+                break
+            words.append(word)
+    hidden = {"check-args"}
+    return _Parser(words, [flag for flag in _TABLE if flag.name not in hidden], stray, guessing=True).parse()
+
+
+def _refuse_word(word: str) -> NoReturn:
+    raise ConfigError(f"unrecognised option '{word}'")
+
+
+class _Parser:
+    def __init__(
+        self, words: Iterable[str], flags: list[Flag], stray: Callable[[str], None], *, guessing: bool
+    ) -> None:
+        self.words = list(words)[::-1]  # the next one last, to be popped
+        self.by_name = {flag.name: flag for flag in flags}
+        self.stray = stray
+        self.guessing = guessing
+        self.given: dict[str, str] = {}
+
+    def parse(self) -> dict[str, str]:
+        while self.words:
+            word = self.words.pop()
+            if word.startswith("--") and len(word) > 2:
+                self._long(word)
+            elif word.startswith("-") and len(word) > 1 and word != "--":
+                self._short(word)
+            elif word.startswith("@") and len(word) > 1:
+                self._store(FLAGS["config-file"], word[1:])
+            else:
+                self.stray(word)
+        return self.given
+
+    def _long(self, word: str) -> None:
+        name, equals, argument = word[2:].partition("=")
+        flag = self._named(name, word)
+        if not equals:
+            self._store(flag, self._next_argument(flag) if flag.argument else "")
+        elif not flag.argument:
+            raise ConfigError(f"option '--{flag.name}' does not take any arguments")
+        elif not argument:
+            raise ConfigError(f"the argument for option '--{name}' should follow immediately after the equal sign")
+        else:
+            self._store(flag, argument)
+
+    def _short(self, word: str) -> None:
+        letters = word[1:]
+        while letters:
+            flag = _SHORTS.get(letters[0])
+            if flag is None:
+                hint = "; it was replaced by --verbose" if letters[0] == "v" else ""
+                raise ConfigError(f"unrecognised option '{word}'{hint}")
+            letters = letters[1:]
+            if flag.argument:
+                self._store(flag, letters or self._next_argument(flag))
+                return
+            self._store(flag, "")
+
+    def _named(self, name: str, word: str) -> Flag:
+        flag = self.by_name.get(name)
+        if flag is not None:
+            return flag
+        longer = [flag for flag in self.by_name.values() if self.guessing and flag.name.startswith(name)]
+        if len(longer) > 1:
+            choices = ", ".join(f"--{flag.name}" for flag in longer)
+            raise ConfigError(f"option '{word}' is ambiguous; it could be {choices}")
+        return longer[0] if longer else _refuse_word(word)
+
+    def _next_argument(self, flag: Flag) -> str:
+        if not self.words or self._is_option(self.words[-1]):
+            raise ConfigError(f"the required argument for option '--{flag.name}' is missing")
+        return self.words.pop()
+
+    def _is_option(self, word: str) -> bool:
+        # `-1` is an argument, `-d` is not.
+        if word.startswith("--"):
+            return word[2:].partition("=")[0] in self.by_name
+        return word.startswith("-") and word[1:2] in _SHORTS
+
+    def _store(self, flag: Flag, argument: str) -> None:
+        if flag.name in self.given:
+            raise ConfigError(f"option '--{flag.name}' cannot be specified more than once")
+        self.given[flag.name] = argument

@@ -1,0 +1,35 @@
+"""The time, in microseconds since the epoch, that never runs backwards by itself.
+
+It is the wall clock as it was at the start plus what the monotonic clock has measured since.  So a clock that somebody sets
+does not shorten anybody's time limit.  When the two have drifted apart the owner is told by how much, and the engine decides
+what that means for each deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+__all__ = ["SystemClock"]
+
+# Less than this is slewing or measuring noise.
+LEAST_STEP_US: Final = 1_000_000
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_us(self) -> int:
+        return (time.monotonic_ns() + self._offset_ns) // 1000
+
+    def follow_wall_clock(self) -> int:
+        """Take over the wall clock's time; returns by how many microseconds it was set, or 0."""
+        offset_ns = time.time_ns() - time.monotonic_ns()
+        delta_us = (offset_ns - self._offset_ns) // 1000
+        if abs(delta_us) < LEAST_STEP_US:
+            return 0
+        self._offset_ns += delta_us * 1000
+        return delta_us

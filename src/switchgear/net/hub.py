@@ -1,0 +1,324 @@
+"""The hub owns the engine: it gives it the time, lets sessions speak to it, keeps what changed, and then sends.
+
+A turn.  The first thing that arrives in a turn of the event loop opens it; at the end of the turn, when every readable
+connection was read once, what changed is staged and what is to be said is sent, each connection written to once.
+
+Keeping.  Sessions that promised something (`Session.pledge`) have their output held until the store has committed.  One commit
+runs at a time; whatever arrives meanwhile waits for the next, so the number of syncs does not grow with the number of clients.
+Changes that nobody was promised are committed a moment later, or along with the next promise.
+
+When the store fails.  Submissions that no worker has yet are withdrawn and their answers become refusals; new ones are refused;
+nothing is handed out.  What cannot be withdrawn stays staged, its answers held, and the commit is tried again until it works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from switchgear.engine.core import REFUSED_DRAINING, REFUSED_STORAGE
+from switchgear.engine.engine import Engine
+from switchgear.errors import Refused, StorageError
+from switchgear.model import QUEUED_STATES, Job
+from switchgear.net.clock import SystemClock
+from switchgear.protocols.base import Context, Session
+from switchgear.storage.base import Store
+from switchgear.telemetry import Telemetry
+
+__all__ = ["Hub"]
+
+LAZY_COMMIT_SECONDS: Final = 0.05
+FIRST_RETRY_SECONDS: Final = 0.1
+LONGEST_RETRY_SECONDS: Final = 1.0
+# A restart skips at most this many ids; reserving them in blocks saves writing the counter with every job.
+RESERVED_IDS: Final = 100_000
+# Payloads read ahead from the store in one go, when a queue is longer than memory should hold.
+READ_AHEAD: Final = 256
+
+
+class Hub(Context):
+    """The one owner of an engine and its store."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        clock: SystemClock,
+        telemetry: Telemetry,
+        payload_memory_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
+        self.engine = engine
+        self.store = store
+        self.clock = clock
+        self.telemetry = telemetry
+        self.keeps = store.durable
+        self.marked: list[Session] = []
+        self.turn_open = False
+        self.storage_error: StorageError | None = None
+        self.payload_memory_bytes = payload_memory_bytes
+        self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
+        self.operator: Callable[[str, dict[str, Any]], Any] = lambda verb, arguments: None
+        engine.keeps = store.durable
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        self._lazy: asyncio.TimerHandle | None = None
+        self._commit: asyncio.Task[None] | None = None
+        self._unkept: list[Job] = []  # staged since the commit under way began
+        self._in_commit: list[Job] = []
+        self._waiting: list[Session] = []  # promised something that the next commit keeps
+        self._held: list[Session] = []  # promised something that the commit under way keeps
+        self._reserved_ids = 0
+        self._failed_at = 0.0
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._resident_bytes = 0
+
+    def load(self) -> None:
+        """Take over what the store has kept."""
+        snapshot = self.store.load(self.engine.function_named)
+        self.engine.advance(self.clock.now_us())
+        self._reserved_ids = snapshot.next_job_id
+        for job in snapshot.jobs:
+            self._spill(job)
+        self.engine.restore(snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id)
+        self.begin_turn()
+
+    async def close(self) -> None:
+        """Keep what is still to be kept, if the store can."""
+        self._end_turn()
+        for handle in (self._timer, self._lazy):
+            if handle is not None:
+                handle.cancel()
+        while self._commit is not None and self.storage_error is None:
+            await asyncio.wait([self._commit])
+        if self._unkept and self.storage_error is None:
+            self._start_commit()
+            while self._commit is not None:
+                await asyncio.wait([self._commit])
+
+    # --- turns ---
+
+    def begin_turn(self) -> None:
+        """Something happens: it happens now."""
+        if not self.turn_open:
+            self.turn_open = True
+            self.engine.advance(self.clock.now_us())
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self.turn_open = False
+        self._stage_changes()
+        if self.marked:
+            marked, self.marked = self.marked, []
+            for session in marked:
+                session.marked = False
+                if session.pledges:
+                    if not session.waiting:
+                        session.waiting = True
+                        self._waiting.append(session)
+                elif session.held is None and not session.waiting:
+                    self._send(session)
+        if self._waiting and self._commit is None:
+            self._start_commit()
+        self._arm_timer()
+
+    def _send(self, session: Session) -> None:
+        """Write what a session has to say, all at once."""
+        out = session.out
+        if out:
+            session.out = []
+            session.wire.write(out[0] if len(out) == 1 else b"".join(out))
+        if session.closing or (session.half_closed and not session.watching):
+            session.wire.close()
+
+    def _arm_timer(self) -> None:
+        next_us = self.engine.deadlines.next_us
+        if next_us is None or (self._timer is not None and self._timer_us <= next_us):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = next_us
+        delay_seconds = max(0.0, (next_us - self.clock.now_us()) / 1e6)
+        self._timer = self._loop.call_later(delay_seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.begin_turn()
+
+    def follow_wall_clock(self) -> None:
+        """Called now and then: has somebody set the clock?"""
+        delta_us = self.clock.follow_wall_clock()
+        if delta_us:
+            self.telemetry.emit("clock_stepped", seconds=round(delta_us / 1e6, 3))
+            self.engine.clock_moved(delta_us)
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self.begin_turn()
+
+    # --- keeping ---
+
+    def _stage_changes(self) -> None:
+        if not self.engine.changed and not self.engine.changed_functions:
+            return
+        jobs, functions = self.engine.take_changes()
+        if self.keeps:
+            self._unkept.extend(jobs)
+            for job in jobs:
+                if job.resident and job.finished_us:
+                    job.resident = False
+                    self._resident_bytes -= len(job.payload or b"")
+            self._reserve_ids()
+            if self._lazy is None and self._commit is None:
+                self._lazy = self._loop.call_later(LAZY_COMMIT_SECONDS, self._start_commit)
+        self.store.stage(jobs, functions)
+
+    def _reserve_ids(self) -> None:
+        if self.engine.next_job_id + RESERVED_IDS // 2 > self._reserved_ids:
+            self._reserved_ids = self.engine.next_job_id + RESERVED_IDS
+            self.store.stage((), (), self._reserved_ids)
+
+    def _start_commit(self) -> None:
+        if self._lazy is not None:
+            self._lazy.cancel()
+            self._lazy = None
+        if self._commit is not None:
+            return
+        self._in_commit, self._unkept = self._unkept, []
+        self._held, self._waiting = self._waiting, []
+        for session in self._held:
+            session.hold()
+        self._commit = self._loop.create_task(self._run_commit())
+
+    async def _run_commit(self) -> None:
+        try:
+            refused = await self.store.commit()
+        except StorageError as error:
+            self._commit = None
+            self._storage_failed(error)
+            return
+        self._commit = None
+        if refused:
+            self.telemetry.emit("storage_refused", jobs=list(refused)[:20])
+        if self.storage_error is not None:
+            self._storage_recovered()
+        self._after_commit()
+        if self._waiting:
+            self._start_commit()
+        elif self._unkept and self._lazy is None:
+            self._lazy = self._loop.call_later(LAZY_COMMIT_SECONDS, self._start_commit)
+
+    def _after_commit(self) -> None:
+        """What was staged is kept now: the answers may go."""
+        for job in self._in_commit:
+            if not job.kept:
+                job.kept = True
+                self._spill(job)
+        self._in_commit = []
+        held, self._held = self._held, []
+        for session in held:
+            ready = session.release()
+            if session.waiting:
+                session.wire.write(b"".join(ready))
+            else:
+                session.out = ready + session.out
+                self._send(session)
+
+    def _spill(self, job: Job) -> None:
+        """Keep the payload of a queued job in memory only while there is room for it."""
+        payload = job.payload
+        if payload is None or job.state not in QUEUED_STATES:
+            return
+        if self._resident_bytes + len(payload) > self.payload_memory_bytes:
+            job.payload = None
+        else:
+            job.resident = True
+            self._resident_bytes += len(payload)
+
+    def payload(self, job: Job) -> bytes:
+        if job.payload is None:
+            self._read_ahead(job)
+        assert job.payload is not None
+        return job.payload
+
+    def _read_ahead(self, job: Job) -> None:
+        """Read this job's payload, and those of the jobs that will be wanted next."""
+        queue = job.function.queues[job.priority]
+        wanted = {other.id: other for other in islice(queue, READ_AHEAD) if other.payload is None}
+        wanted[job.id] = job
+        try:
+            payloads = self.store.read_payloads(list(wanted))
+        except StorageError as error:
+            self._storage_failed(error)
+            raise Refused(REFUSED_STORAGE, str(error)) from error
+        if job.id not in payloads:
+            raise LookupError(f"the store has lost the payload of job {job.id}")
+        for job_id, payload in payloads.items():
+            wanted[job_id].payload = payload
+
+    # --- when the store fails ---
+
+    def _storage_failed(self, error: StorageError) -> None:
+        if self.storage_error is None:
+            self.storage_error = error
+            self._failed_at = self._loop.time()
+            self.telemetry.emit("storage_failed", error=error)
+            if self.engine.refusal is None:
+                self.engine.refusal = Refused(REFUSED_STORAGE, f"storage failed: {error}")
+            self.engine.stop_handing_out()
+        self._stage_changes()
+        self._unkept = self._in_commit + self._unkept
+        self._in_commit = []
+        held, self._held = self._held, []
+        for session in held:
+            session.unhold()
+            session.waiting = True
+        self._waiting = held + [session for session in self._waiting if session not in held]
+        self._withdraw()
+        self._loop.call_later(self._retry_seconds, self._try_again)
+        self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
+
+    def _withdraw(self) -> None:
+        """Undo what nobody has been told of, and tell those who asked for it."""
+        withdrawn = [job for job in reversed(self._unkept) if self.engine.withdraw(job)]
+        if withdrawn:
+            self.store.unstage(withdrawn)
+            self._unkept = [job for job in self._unkept if not job.withdrawn]
+        refused = self.engine.refusal or Refused(REFUSED_STORAGE, str(self.storage_error))
+        waiting, self._waiting = self._waiting, []
+        for session in waiting:
+            session.refuse_withdrawn(refused)
+            if session.pledges:
+                self._waiting.append(session)
+            else:
+                session.waiting = False
+                self._send(session)
+
+    def _try_again(self) -> None:
+        if self._commit is None:
+            self.store.stage((), (), self._reserved_ids)  # so that there is something to be kept
+            self._start_commit()
+
+    def _storage_recovered(self) -> None:
+        self.storage_error = None
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self.telemetry.emit("storage_recovered", seconds=round(self._loop.time() - self._failed_at, 1))
+        if self.engine.refusal is None or self.engine.refusal.reason != REFUSED_DRAINING:
+            self.engine.refusal = None
+            self.begin_turn()
+            self.engine.start_handing_out()
+
+    # --- what sessions may ask ---
+
+    def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
+        return self.operator(verb, arguments)
+
+    def count_bad_input(self, session: Session, code: str, text: str) -> None:
+        wire = session.wire
+        fields = {"protocol": session.protocol, "host": wire.host, "port": wire.port}
+        self.telemetry.emit("bad_input", code=code, text=text, **fields)
+
+    def request_stop(self, *, graceful: bool) -> None:
+        self._loop.call_soon(self.on_stop_requested, graceful)

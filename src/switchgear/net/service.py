@@ -1,0 +1,306 @@
+"""The server from start to stop: open the store, listen, serve, drain, leave.
+
+Signals.  SIGTERM and SIGINT drain: no new connection, submission or hand-out; running jobs may finish until the drain timeout; a
+second one stops at once.  SIGHUP reloads the configuration and reopens the log file.  SIGUSR1 serves on until no job is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from logging.handlers import WatchedFileHandler
+
+from switchgear.config import Config, ListenUrl, changed_but_not_reloadable
+from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.errors import ConfigError, StorageError
+from switchgear.model import SECOND_US
+from switchgear.net.clock import SystemClock
+from switchgear.net.hub import Hub
+from switchgear.net.operations import Operations
+from switchgear.net.tcp import TcpDoor
+from switchgear.protocols.base import Session, Wire
+from switchgear.protocols.gearman.admin import on_line
+from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
+from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.storage.open import open_store
+from switchgear.telemetry import JsonFormatter, Telemetry
+from switchgear.version import VERSION
+
+__all__ = ["Service", "run_server"]
+
+log = logging.getLogger("switchgear")
+
+HOUSEKEEPING_SECONDS = 1.0
+RETENTION_SECONDS = 30.0
+
+
+def run_server(
+    config: Config,
+    *,
+    reload: Callable[[], Config] | None = None,
+    demo: Callable[[str], None] | None = None,
+    on_listening: Callable[[], None] | None = None,
+) -> int:
+    """Serve until told to stop; returns the exit code.
+
+    `on_listening` is called once everybody can connect; `demo` then gets the first address, in a thread of its own.
+    """
+    configure_log(config)
+    service = Service(config, reload, demo, on_listening)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(service.run())
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class Service:
+    """All parts of a running server."""
+
+    def __init__(
+        self,
+        config: Config,
+        reload: Callable[[], Config] | None = None,
+        demo: Callable[[str], None] | None = None,
+        on_listening: Callable[[], None] | None = None,
+    ) -> None:
+        self.config = config
+        self._reload = reload
+        self._demo = demo
+        self._on_listening = on_listening
+        self._stop = asyncio.Event()
+        self._stop_now = asyncio.Event()
+        self._finish_all = False
+        self.doors: list[TcpDoor] = []
+
+    async def run(self) -> int:
+        """The whole life of a server."""
+        async with AsyncExitStack() as house:
+            self.store = open_store(
+                self.config.store_url,
+                sync=self.config.storage.sync,
+                payload_memory_bytes=self.config.storage.payload_memory_bytes,
+            )
+            self.store.open()
+            house.push_async_callback(self.store.close)
+            self.telemetry = Telemetry(asyncio.get_running_loop().time)
+            self.engine = Engine(engine_settings(self.config), self.telemetry)
+            self.hub = Hub(
+                self.engine, self.store, SystemClock(), self.telemetry, self.config.storage.payload_memory_bytes
+            )
+            self.hub.load()
+            house.push_async_callback(self.hub.close)
+            self._connect()
+            await self._listen(house)
+            tasks = [asyncio.create_task(self._housekeeping()), asyncio.create_task(self._retention())]
+            house.push_async_callback(cancel_all, tasks)
+            await self._serve()
+        self.telemetry.emit("server_stopped")
+        return 0
+
+    def _connect(self) -> None:
+        """Make the parts know each other."""
+        prefix = self.config.gearman.handle_prefix or f"H:{socket.gethostname()}"
+        self.operations = Operations(self.hub, f"{prefix}:")
+        self.operations.connections = lambda: sum(len(door.connections) for door in self.doors)
+        self.hub.operator = self.operations
+        self.hub.on_stop_requested = self.request_stop
+        self.gearman = GearmanSetup(
+            handle_prefix=f"{prefix}:".encode(),
+            version=f"switchgear-{VERSION}",
+            on_request=ON_REQUEST,
+            on_line=on_line,
+            exceptions=self.config.gearman.exceptions,
+            packet_bytes=self.config.limits.packet_bytes,
+            line_bytes=self.config.limits.text_line_bytes,
+            name_bytes=self.config.limits.name_bytes,
+            shutdown=self.config.gearman.shutdown,
+            log_level=self.config.log.level.upper(),
+        )
+
+    def _session_maker(self, url: ListenUrl) -> Callable[[Hub, Wire], Session]:
+        """Who speaks at an address, by its scheme."""
+        makers: dict[str, Callable[[Hub, Wire], Session]] = {
+            "gearman": lambda hub, wire: GearmanSession(hub, wire, self.gearman),
+        }
+        return makers[url.scheme]
+
+    async def _listen(self, house: AsyncExitStack) -> None:
+        for url in self.config.listen:
+            door = TcpDoor(url, self.hub, self.config.limits, self._session_maker(url))
+            await door.open()
+            house.push_async_callback(door.close)
+            self.doors.append(door)
+        self._handle_signals()
+        settle_garbage()
+        self.telemetry.emit("server_started", version=VERSION, store=self.store.url)
+        addresses = [address for door in self.doors for address in door.addresses]
+        for address in addresses:
+            self.telemetry.emit("listening", url=address)
+            print(f"listening on {address}")
+        print(f"keeping jobs in {self.store.url}", flush=True)
+        if self._on_listening is not None:
+            self._on_listening()
+        if self._demo:
+            threading.Thread(target=self._demo, args=(addresses[0],), name="demo", daemon=True).start()
+
+    # --- serving and stopping ---
+
+    async def _serve(self) -> None:
+        await self._stop.wait()
+        for door in self.doors:
+            door.stop_accepting()
+        if self._stop_now.is_set():
+            return
+        seconds = self.config.drain_timeout_seconds
+        self.hub.begin_turn()
+        self.engine.drain()
+        self.telemetry.emit("server_draining", running=self.engine.running_jobs(), seconds=seconds)
+        try:
+            await asyncio.wait_for(self._drained(), seconds)
+        except TimeoutError:
+            log.warning("%d jobs still run; they are given back", self.engine.running_jobs())
+
+    async def _drained(self) -> None:
+        """Until nothing runs, or a second signal says that this was long enough."""
+        while self.engine.running_jobs() and not self._stop_now.is_set():
+            await asyncio.sleep(0.02)
+
+    def request_stop(self, graceful: bool) -> None:
+        """Stop: at once, or when what runs is finished.  Asking twice means at once."""
+        if not graceful or self._stop.is_set():
+            self._stop_now.set()
+        self._stop.set()
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.request_stop, True)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        loop.add_signal_handler(signal.SIGUSR1, self._stop_when_idle)
+
+    def _stop_when_idle(self) -> None:
+        self._finish_all = True
+
+    def reload(self) -> None:
+        """Read the configuration again and take over what can be changed while running."""
+        reopen_log()
+        if self._reload is None:
+            return
+        try:
+            new = self._reload()
+        except ConfigError as error:
+            self.telemetry.emit("config_not_reloaded", reason=error)
+            return
+        for name in changed_but_not_reloadable(self.config, new):
+            self.telemetry.emit("setting_needs_restart", name=name)
+        self.config = new
+        configure_log(new)
+        settings = engine_settings(new)
+        settings.function_order = self.engine.settings.function_order
+        self.engine.settings = settings
+        self.gearman.log_level = new.log.level.upper()
+        self.gearman.packet_bytes = new.limits.packet_bytes
+        self.gearman.line_bytes = new.limits.text_line_bytes
+        self.gearman.name_bytes = new.limits.name_bytes
+        for door in self.doors:
+            door.limits = new.limits
+        self.telemetry.emit("config_reloaded")
+
+    # --- now and then ---
+
+    async def _housekeeping(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            self.hub.follow_wall_clock()
+            for door in self.doors:
+                door.look_after()
+            if self._finish_all and not self.engine.jobs:
+                self.request_stop(graceful=True)
+
+    async def _retention(self) -> None:
+        """Drop finished jobs that are old enough."""
+        while True:
+            await asyncio.sleep(RETENTION_SECONDS)
+            storage = self.config.storage
+            before_us = self.engine.now_us - int(storage.keep_finished_seconds * SECOND_US)
+            spare = frozenset(self.engine.graph.successors)
+            try:
+                count = await self.store.drop_finished(before_us, storage.keep_finished_count, spare)
+            except StorageError as error:
+                log.warning("could not drop finished jobs: %s", error)
+                continue
+            if count:
+                self.telemetry.emit("history_dropped", count=count)
+
+
+def engine_settings(config: Config) -> EngineSettings:
+    return EngineSettings(
+        attempts=config.engine.attempts,
+        wakeups=config.engine.wakeups,
+        function_order=config.engine.function_order,
+        functions=config.limits.functions,
+        jobs=config.limits.jobs,
+        jobs_per_function=config.limits.jobs_per_function,
+        jobs_per_worker=config.limits.jobs_per_worker,
+    )
+
+
+async def cancel_all(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def settle_garbage() -> None:
+    """What exists now lives as long as the server: never look at it again.  Jobs make no cycles, so collecting is
+    only for what connections leave behind; a collection of everything would stop the server for as long as it takes to
+    visit every queued job."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1_000)
+
+
+def configure_log(config: Config) -> None:
+    """Send the log where it should go, in place of where it went before."""
+    handler: logging.Handler
+    if config.log.file == "none":
+        handler = logging.NullHandler()
+    elif config.log.file and config.log.file != "stderr":
+        try:
+            handler = WatchedFileHandler(config.log.file, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"log.file: cannot write {config.log.file}: {error.strerror}") from error
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+    if config.log.format == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    root = logging.getLogger("switchgear")
+    for old in list(root.handlers):
+        if isinstance(old, (logging.StreamHandler, logging.NullHandler)):
+            root.removeHandler(old)
+            old.close()
+    root.addHandler(handler)
+    root.setLevel(config.log.level.upper())
+    root.propagate = False
+
+
+def reopen_log() -> None:
+    for handler in logging.getLogger("switchgear").handlers:
+        if isinstance(handler, WatchedFileHandler):
+            handler.reopenIfNeeded()

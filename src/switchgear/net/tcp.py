@@ -1,0 +1,230 @@
+"""TCP connections: bytes between a socket and a session, and nobody's memory without bound.
+
+Reading stops while a peer does not take what it is sent; so a peer that asks without listening slows down only itself.
+What waits for it is bounded in size and in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, cast
+
+from switchgear.config import LimitsConfig, ListenUrl
+from switchgear.errors import ConfigError
+from switchgear.net.hub import Hub
+from switchgear.protocols.base import Session, Wire
+
+__all__ = ["Connection", "TcpDoor"]
+
+log = logging.getLogger("switchgear")
+
+# All unfinished packets together may hold this much; then the largest is hung up on.  A thousand peers that each announce a
+# large packet and stop in the middle must still fit in memory.
+INTAKE_BYTES: Final = 1024 * 1024 * 1024
+
+
+class TcpDoor:
+    """One listening address: accepts, within limits, and looks after what it has accepted."""
+
+    def __init__(
+        self, url: ListenUrl, hub: Hub, limits: LimitsConfig, make_session: Callable[[Hub, Wire], Session]
+    ) -> None:
+        self.url = url
+        self.hub = hub
+        self.limits = limits
+        self.make_session = make_session
+        self.connections: set[Connection] = set()
+        self.by_host: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Start listening."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self), self.url.host, self.url.port, backlog=self.limits.backlog, reuse_address=True
+            )
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {self.url}: {error.strerror or error}") from error
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, as a user would write it."""
+        found = []
+        for listener in self._server.sockets if self._server is not None else ():
+            host, port = listener.getsockname()[:2]
+            found.append(str(ListenUrl(self.url.scheme, host, port)))
+        return found
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self) -> None:
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.close()
+        if self._server is not None:
+            # On Python 3.12 and later this waits for the connections too; a peer that does not read its last
+            # bytes must not keep the server from stopping.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._server.wait_closed(), 1)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def refusal_for(self, connection: Connection) -> str:
+        """Why this connection cannot be taken, or nothing."""
+        if len(self.connections) >= self.limits.connections:
+            return f"there are {self.limits.connections} connections already"
+        limit = self.limits.connections_per_address
+        if limit and not connection.is_loopback and self.by_host[connection.host] >= limit:
+            return f"it has {limit} connections already"
+        return ""
+
+    def look_after(self) -> None:
+        """Once a second: hang up on peers that do not read, and on the largest hoarder if memory is short."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self.connections):
+            connection.check_reader(now)
+        hoarders = [connection for connection in self.connections if connection.buffered_bytes]
+        if sum(connection.buffered_bytes for connection in hoarders) > INTAKE_BYTES:
+            worst = max(hoarders, key=lambda connection: connection.buffered_bytes)
+            worst.give_up("intake_closed", worst.buffered_bytes)
+
+
+class Connection(asyncio.Protocol, Wire):
+    """One accepted connection."""
+
+    def __init__(self, door: TcpDoor) -> None:
+        self.door = door
+        self.hub = door.hub
+        self.session: Session | None = None
+        self.transport: asyncio.Transport | None = None
+        self._stalled_since = 0.0  # 0: the peer reads
+        self._stalled_bytes = 0
+
+    # --- the event loop calls these ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.host, self.port = peer[0], peer[1]
+        self.is_loopback = ipaddress.ip_address(self.host.partition("%")[0]).is_loopback if self.host else True
+        reason = self.door.refusal_for(self)
+        if reason:
+            self.hub.telemetry.emit("connection_refused", host=self.host, reason=reason)
+            transport.abort()
+            return
+        sock: socket.socket = transport.get_extra_info("socket")
+        self.descriptor = sock.fileno()
+        set_keepalive(sock, self.door.limits)
+        self.door.connections.add(self)
+        self.door.by_host[self.host] += 1
+        self.session = self.door.make_session(self.hub, self)
+        self.hub.telemetry.emit("connection_made", host=self.host, port=self.port)
+
+    def data_received(self, data: bytes) -> None:
+        session = self.session
+        if session is None or session.closing:
+            return
+        if not self.hub.turn_open:
+            self.hub.begin_turn()
+        try:
+            session.receive(data)
+        except Exception as error:
+            # A defect of ours must not take down the others: this conversation ends, the rest goes on.
+            log.exception("defect while serving %s:%s", self.host, self.port)
+            fields = {"protocol": session.protocol, "host": self.host, "port": self.port}
+            self.hub.telemetry.emit("internal_error", text=repr(error), **fields)
+            self.abort()
+
+    def eof_received(self) -> bool:
+        if self.session is not None:
+            self.hub.begin_turn()
+            self.session.eof()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self.session is None:
+            return
+        self.hub.begin_turn()
+        self.session.closed()
+        self.session = None
+        self.door.connections.discard(self)
+        self.door.by_host[self.host] -= 1
+        if not self.door.by_host[self.host]:
+            del self.door.by_host[self.host]
+        self.hub.telemetry.emit("connection_lost", host=self.host, port=self.port)
+
+    def pause_writing(self) -> None:
+        self._stalled_since = asyncio.get_running_loop().time()
+        if self.transport is not None:
+            self._stalled_bytes = self.transport.get_write_buffer_size()
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._stalled_since = 0.0
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    # --- the hub calls these ---
+
+    def write(self, data: bytes) -> None:
+        transport = self.transport
+        if transport is None:
+            return
+        if self._stalled_since:
+            pending = transport.get_write_buffer_size()
+            if pending > self.door.limits.slow_reader_bytes:
+                self.give_up("slow_reader_closed", pending)
+                return
+        transport.write(data)
+
+    def close(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.close()
+
+    # --- looking after it ---
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self.session.buffered_bytes if self.session is not None else 0
+
+    def check_reader(self, now: float) -> None:
+        """Hang up if the peer has taken nothing for too long."""
+        if not self._stalled_since or self.transport is None:
+            return
+        pending = self.transport.get_write_buffer_size()
+        if pending < self._stalled_bytes:
+            self._stalled_since, self._stalled_bytes = now, pending
+        elif now - self._stalled_since > self.door.limits.slow_reader_seconds:
+            self.give_up("slow_reader_closed", pending)
+
+    def give_up(self, event: str, pending: int) -> None:
+        self.hub.telemetry.emit(event, host=self.host, port=self.port, pending=pending)
+        self.abort()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+
+def set_keepalive(sock: socket.socket, limits: LimitsConfig) -> None:
+    """Notice a peer whose machine has vanished, without a word in the protocol."""
+    if not limits.keepalive_idle_seconds:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", limits.keepalive_idle_seconds),
+        ("TCP_KEEPINTVL", limits.keepalive_interval_seconds),
+        ("TCP_KEEPCNT", limits.keepalive_count),
+    ):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

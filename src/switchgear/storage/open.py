@@ -1,0 +1,55 @@
+"""From what a user writes after `--store` to the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, get_args
+
+from switchgear.errors import ConfigError
+from switchgear.storage.base import Store
+from switchgear.storage.memory import DEFAULT_KEEP_COUNT, MemoryStore
+from switchgear.storage.sqlite import DEFAULT_PAYLOAD_MEMORY_BYTES, SqliteStore
+from switchgear.storage.sqlite_schema import Sync
+
+__all__ = ["open_store"]
+
+KNOWN_URLS: Final = "memory: or sqlite:PATH"
+
+
+def open_store(
+    url: str,
+    *,
+    sync: Sync = "full",
+    payload_memory_bytes: int = DEFAULT_PAYLOAD_MEMORY_BYTES,
+    keep_count: int = DEFAULT_KEEP_COUNT,
+) -> Store:
+    """The opened store that the URL names; `keep_count` is for the one in memory, the other two for the one on disk.
+
+    Raises ConfigError for a URL that makes no sense, StorageError for a store that cannot be used.
+    """
+    if sync not in get_args(Sync):
+        raise ConfigError(f"store sync {sync!r}: expected full or normal")
+    store = _store_at(url, sync, payload_memory_bytes, keep_count)
+    store.open()
+    return store
+
+
+def _store_at(url: str, sync: Sync, payload_memory_bytes: int, keep_count: int) -> Store:
+    scheme, colon, place = url.partition(":")
+    if not colon or scheme not in ("memory", "sqlite"):
+        raise ConfigError(f"store {url!r}: expected {KNOWN_URLS}")
+    if scheme == "memory":
+        if place:
+            raise ConfigError(f"store {url!r}: memory: takes nothing after the colon")
+        return MemoryStore(keep_count)
+    if not place:
+        raise ConfigError(f"store {url!r}: expected the path of a file after sqlite:")
+    if place.startswith("//"):
+        # In other programs the number of slashes tells relative from absolute paths; guessing would misplace jobs.
+        raise ConfigError(f"store {url!r}: expected a plain path after sqlite:, as in sqlite:{place.lstrip('/')}")
+    if place == ":memory:":
+        raise ConfigError(f"store {url!r}: write memory: for a store that is not kept")
+    try:
+        return SqliteStore(Path(place).expanduser(), sync, payload_memory_bytes)
+    except (RuntimeError, ValueError) as error:  # no such home, a NUL in the path
+        raise ConfigError(f"store {url!r}: {error}") from None

@@ -1,0 +1,298 @@
+"""Jobs in an SQLite file.
+
+Two sides meet here.  The event loop's thread stages rows and reads; the writer thread keeps a batch of rows at a time.
+What is staged is in one `Staged` at any moment: the one being filled, or the one whose commit is in flight.  When a
+commit fails its rows go back under those staged meanwhile, so the next commit tries them again, the newest of each job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from switchgear.errors import StorageError
+from switchgear.model import WAITING, Function, Job, JobState
+from switchgear.storage.base import JobQuery, Snapshot, Store
+from switchgear.storage.lockfile import FileLock
+from switchgear.storage.sqlite_reader import Reader
+from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, job_row
+from switchgear.storage.sqlite_schema import Sync
+from switchgear.storage.sqlite_writer import FunctionRow, Work, Writer
+
+__all__ = ["DEFAULT_PAYLOAD_MEMORY_BYTES", "SqliteStore"]
+
+Result = TypeVar("Result")
+
+# What a restarted server may fill with the payloads of its oldest jobs, so that the first ones it hands out need not be
+# fetched one by one.
+DEFAULT_PAYLOAD_MEMORY_BYTES: Final = 256 * 1024 * 1024
+
+# How many failures a restarted server remembers by id, for jobs that name them as predecessors.
+UNSUCCESSFUL_COUNT: Final = 100_000
+
+# Rows dropped in one transaction.  Commits wait for it, and it takes some 20 ms.
+DROP_COUNT: Final = 5_000
+
+
+class Staged:
+    """What the next commit is to keep."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, JobRow] = {}  # by job id: a later change replaces an earlier one
+        self.payloads: dict[int, bytes] = {}  # those too long for their row
+        self.functions: dict[int, FunctionRow] = {}
+        self.next_job_id = 0
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to keep."""
+        return not (self.jobs or self.functions or self.next_job_id)
+
+    def work(self) -> Work:
+        """A copy for the writer thread."""
+        return Work(
+            list(self.jobs.values()),
+            list(self.payloads.items()),
+            list(self.functions.values()),
+            self.next_job_id,
+        )
+
+    def forget(self, job_id: int) -> None:
+        """Take back one job."""
+        self.jobs.pop(job_id, None)
+        self.payloads.pop(job_id, None)
+
+    def put_under(self, older: Staged) -> None:
+        """Take in what an earlier commit could not keep, except where there is newer."""
+        for job_id, row in self.jobs.items():
+            if job_id in older.jobs:
+                # The newer row may be without the payload, which by now need not be in memory elsewhere.
+                row = row[:-1] + older.jobs[job_id][-1:]
+            older.jobs[job_id] = row
+        self.jobs = older.jobs
+        self.payloads = older.payloads | self.payloads
+        self.functions = older.functions | self.functions
+        self.next_job_id = max(older.next_job_id, self.next_job_id)
+
+
+class SqliteStore(Store):
+    """Keeps jobs in the file at `path`, which one server uses at a time.
+
+    `find` may also be called from another thread, for searches that take long; everything else belongs to the thread
+    of the event loop.  A job from `get` or `find` has a `Function` of its own that carries nothing but the name.
+    """
+
+    durable = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        sync: Sync = "full",
+        payload_memory_bytes: int = DEFAULT_PAYLOAD_MEMORY_BYTES,
+    ) -> None:
+        self.url = f"sqlite:{os.fspath(path)}"
+        self.path = Path(path).resolve()  # one file, one lock, whatever links lead to it
+        self._payload_memory_bytes = payload_memory_bytes
+        self._lock = FileLock(self.path)
+        self._writer = Writer(self.path, sync)
+        self._reader = Reader(self.path)
+        self._searcher = Reader(self.path)  # apart, so that a long search keeps nobody waiting
+        self._thread: ThreadPoolExecutor | None = None
+        self._committing = asyncio.Lock()
+        self._staged = Staged()
+        self._in_flight = Staged()
+        self._function_ids: dict[bytes, int] = {}
+        self._functions: dict[int, Function] = {}  # for jobs of the job log
+        self._next_function_id = 1
+
+    def open(self) -> None:
+        """Own the file, create it if it is missing, and bring its layout up to date."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock.acquire()
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be opened: {error}") from error
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-writer")
+        try:
+            # SQLite gives its log the mode of the file, so this is enough to keep payloads from other users.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._thread.submit(self._writer.open).result()
+            for row in self._reader.functions():
+                self._learn_function(row[0], row[1])
+        except BaseException as error:
+            self._thread.submit(self._writer.close).result()
+            self._let_go()
+            if isinstance(error, OSError):
+                raise StorageError(f"{self.path} cannot be opened: {error}") from error
+            raise
+
+    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
+        """Everything unfinished; sets paused and limits of the functions it knows through `function_named`."""
+        rows = {row[0]: row for row in self._reader.functions()}
+        functions: dict[int, Function] = {}
+
+        def function_of(function_id: int) -> Function:
+            function = functions.get(function_id)
+            if function is None:
+                function = functions[function_id] = function_named(rows[function_id][1])
+            return function
+
+        for function_id, _, paused, high, normal, low in rows.values():
+            if paused is not None:  # somebody has set something
+                function = function_of(function_id)
+                function.paused = bool(paused)
+                function.limits = [high or 0, normal or 0, low or 0]
+                function.kept = True
+        jobs = self._reader.unfinished(function_of, self._payload_memory_bytes)
+        return Snapshot(self._reader.next_job_id(), jobs, self._unsuccessful(jobs))
+
+    def _unsuccessful(self, unfinished: list[Job]) -> dict[int, JobState]:
+        """The newest failures, and older ones if some job still waits for them."""
+        newest = self._reader.unsuccessful(UNSUCCESSFUL_COUNT)
+        if len(newest) < UNSUCCESSFUL_COUNT:
+            return newest  # there are no more
+        oldest_id = next(iter(newest))
+        waited_for = {
+            job_id for job in unfinished if job.state is WAITING for job_id in job.predecessors if job_id < oldest_id
+        }
+        return self._reader.unsuccessful_among(waited_for) | newest
+
+    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+        """Note these as they are now, for the next commit."""
+        staged = self._staged
+        rows = staged.jobs
+        function_ids = self._function_ids
+        for function in functions:
+            self._stage_function(function)
+        for job in jobs:
+            job.revision += 1
+            function_id = function_ids.get(job.function.name)
+            if function_id is None:
+                function_id = self._new_function_id(job.function.name)
+            row = job_row(job, function_id)
+            payload = job.payload
+            if payload is None:
+                if job.id in rows:
+                    row = row[:-1] + rows[job.id][-1:]
+            elif len(payload) > INLINE_PAYLOAD_BYTES:
+                staged.payloads[job.id] = payload
+            rows[job.id] = row
+        if next_job_id > staged.next_job_id:
+            staged.next_job_id = next_job_id
+
+    def unstage(self, jobs: Iterable[Job]) -> None:
+        """Forget these staged jobs: they were never kept and nobody was told of them.
+
+        One in the commit that is in flight may be kept all the same, but if that fails it is not tried again.
+        """
+        for job in jobs:
+            self._staged.forget(job.id)
+            self._in_flight.forget(job.id)
+
+    async def commit(self) -> Sequence[int]:
+        """Keep all that is staged now, in one transaction; returns the ids of jobs refused."""
+        async with self._committing:
+            batch = self._staged
+            if batch.is_empty():
+                return ()
+            self._staged = Staged()
+            self._in_flight = batch
+            keeping = self._in_writer_thread(self._writer.put, batch.work())
+            try:
+                await _end_of(keeping)
+            finally:
+                self._in_flight = Staged()
+                if keeping.exception() is not None:
+                    self._staged.put_under(batch)
+            return keeping.result()
+
+    def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
+        """The payloads of kept jobs."""
+        return self._reader.payloads(job_ids)
+
+    def get(self, job_id: int) -> Job | None:
+        """One kept job, finished or not, with payload and result."""
+        return self._reader.job(job_id, self._functions.__getitem__)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        """Kept jobs that match, newest first, without their payloads."""
+        function_id = None
+        if query.function is not None:
+            function_id = self._function_ids.get(query.function)
+            if function_id is None:
+                return []
+        return self._searcher.find(query, function_id, self._functions.__getitem__)
+
+    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+        """Forget jobs that finished before a time, and the oldest beyond `keep_count`, with commits in between."""
+        bound = await asyncio.to_thread(self._searcher.drop_bound, before_us, keep_count)
+        spare_ids = json.dumps(sorted(spare))
+        dropped = 0
+        while True:
+            count = await _end_of(self._in_writer_thread(self._writer.drop, bound, spare_ids, DROP_COUNT))
+            dropped += count
+            if count < DROP_COUNT:
+                return dropped
+
+    async def close(self) -> None:
+        """Let go of everything.  What is staged and not committed is lost."""
+        async with self._committing:
+            if self._thread is not None:
+                self._reader.close()
+                self._searcher.close()
+                # Last of all, and in its thread, because the last to close empties the log into the file.
+                await _end_of(self._in_writer_thread(self._writer.close))
+                self._let_go()
+
+    def _let_go(self) -> None:
+        self._reader.close()
+        self._searcher.close()
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+        self._lock.release()
+
+    def _stage_function(self, function: Function) -> None:
+        """Stage the function's settings."""
+        function_id = self._function_ids.get(function.name)
+        if function_id is None:
+            function_id = self._new_function_id(function.name)
+        high, normal, low = function.limits
+        self._staged.functions[function_id] = (function_id, function.name, int(function.paused), high, normal, low)
+
+    def _new_function_id(self, name: bytes) -> int:
+        """Stage a function without settings; its jobs need its id."""
+        if self._thread is None:
+            raise StorageError(f"{self.path} is not open")
+        function_id = self._next_function_id
+        self._learn_function(function_id, name)
+        self._staged.functions[function_id] = (function_id, name, None, None, None, None)
+        return function_id
+
+    def _learn_function(self, function_id: int, name: bytes) -> None:
+        self._function_ids[name] = function_id
+        self._functions[function_id] = Function(name)
+        self._next_function_id = max(self._next_function_id, function_id + 1)
+
+    def _in_writer_thread(self, work: Callable[..., Result], *arguments: object) -> asyncio.Future[Result]:
+        if self._thread is None:
+            raise StorageError(f"{self.path} is closed")
+        return asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+async def _end_of(future: asyncio.Future[Result]) -> Result:
+    """The result, waited for even by a cancelled task: what the writer thread did has to be known first."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        future.exception()  # looked at, and of no interest to somebody who has been cancelled
+        raise cancelled
+    return future.result()

@@ -1,0 +1,125 @@
+"""The SQLite file itself: connecting to it, its layout, and the statements used on it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Final, Literal
+
+from switchgear.errors import SchemaTooNew, StorageError
+
+__all__ = ["COLUMNS", "MIGRATIONS", "STATEMENTS", "Sync", "connect", "migrate", "put_jobs_sql"]
+
+Sync = Literal["full", "normal"]
+
+APPLICATION_ID: Final = 0x53574752
+
+# Another program (a backup, a person with the sqlite3 shell) may hold the file for a moment.  Longer than this and a
+# commit fails, which its caller can report and repeat.
+BUSY_TIMEOUT_S: Final = 5.0
+
+# A checkpoint copies pages from the log into the file and syncs both.  At the 1000 pages that are usual it comes after
+# every few commits of a busy server, and copies the same hot pages each time.
+CHECKPOINT_PAGES: Final = 4000
+
+# What the log may keep on disk after a burst, once its contents are in the file.
+LOG_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
+
+# In the order of `sqlite_rows.job_row`; the payload follows as the last.
+COLUMNS: Final = (
+    "id",
+    "function_id",
+    "state",
+    "priority",
+    "delivery",
+    "created_us",
+    "run_at_us",
+    "finished_us",
+    "attempts",
+    "result_code",
+    "revision",
+    "unique_key",
+    "name",
+    "extra",
+    "moves",
+    "result",
+    "error",
+)
+
+
+def _read_migrations() -> dict[int, str]:
+    """The script that leads to each version, by version."""
+    scripts = {}
+    for file in resources.files(__package__).joinpath("sql").iterdir():
+        numbered = re.fullmatch(r"(\d{3})_\w+\.sql", file.name)
+        if numbered:
+            scripts[int(numbered[1])] = file.read_text(encoding="utf-8")
+    return dict(sorted(scripts.items()))
+
+
+def _read_statements() -> dict[str, str]:
+    text = resources.files(__package__).joinpath("sql", "statements.sql").read_text(encoding="utf-8")
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    columns = ", ".join(COLUMNS)
+    return {name: body.strip().replace("$columns", columns) for name, body in zip(parts[1::2], parts[2::2])}
+
+
+MIGRATIONS: Final = _read_migrations()
+STATEMENTS: Final = _read_statements()
+
+
+def put_jobs_sql(count: int) -> str:
+    """The statement that puts this many rows at once."""
+    values = ["nullif(?, 0)" if column == "error" else "?" for column in (*COLUMNS, "payload")]
+    row = f"({', '.join(values)})"
+    return STATEMENTS["put_jobs"].replace("$rows", ", ".join([row] * count))
+
+
+def connect(path: Path, sync: Sync, *, any_thread: bool = False) -> sqlite3.Connection:
+    """A connection in write-ahead mode that begins and ends transactions only when told to."""
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=not any_thread)
+    try:
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StorageError(f"{path}: its file system cannot hold a write-ahead log (journal mode {mode})")
+        connection.execute(f"PRAGMA synchronous = {sync}")
+        connection.execute("PRAGMA fullfsync = ON")  # only macOS has a weaker fsync, elsewhere this means nothing
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE_LIMIT_BYTES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, path: Path, migrations: Mapping[int, str] = MIGRATIONS) -> None:
+    """Bring the layout to the newest version, each step whole or not at all."""
+    version = _version(connection, path)
+    newest = max(migrations)
+    if version > newest:
+        raise SchemaTooNew(
+            f"{path} has layout version {version}, this program knows versions up to {newest}: "
+            f"it was written by a later Switchgear"
+        )
+    for step in sorted(migrations):
+        if step <= version:
+            continue
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE;\n{migrations[step]}\nPRAGMA user_version = {step};\nCOMMIT;")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise StorageError(f"{path}: cannot bring its layout to version {step}: {error}") from error
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The layout's version, 0 for an empty file; refuses a database that is not ours."""
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    if owner != APPLICATION_ID and (version or owner or tables):
+        raise StorageError(f"{path} is the database of another program")
+    return version

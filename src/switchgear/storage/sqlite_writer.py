@@ -1,0 +1,144 @@
+"""The one connection that writes, and the transactions it makes.
+
+Everything here runs in the store's writer thread.  The engine's thread is busy meanwhile, and the two share the
+interpreter lock: sqlite3 lets go of it for every step of a statement, and a busy neighbour gives it back only after the
+switch interval, 5 ms.  With `executemany`, one step a row, a thousand rows then take seconds (300 rows/s were measured
+beside a busy loop).  So rows are put hundreds to a statement, and all but the binding happens while the engine runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from switchgear.errors import StorageError
+from switchgear.storage.sqlite_rows import ID, REVISION, JobRow, clamped
+from switchgear.storage.sqlite_schema import STATEMENTS, Sync, connect, migrate, put_jobs_sql
+
+__all__ = ["FunctionRow", "Work", "Writer"]
+
+# Id, name, paused, and the limits for high, normal and low.  The settings are None where nobody has set any.
+FunctionRow: TypeAlias = tuple[int, bytes, int | None, int | None, int | None, int | None]
+
+# Any number of rows is a sum of these, so a batch takes few statements and sqlite3 keeps all of them prepared.
+# 256 rows of 18 columns stay well below the 32,766 parameters that a SQLite of usual build allows.
+PUT_JOBS: Final = tuple((count, put_jobs_sql(count)) for count in (256, 128, 64, 32, 16, 8, 4, 2, 1))
+
+
+class Work(NamedTuple):
+    """What one transaction is to keep."""
+
+    jobs: Sequence[JobRow]
+    payloads: Sequence[tuple[int, bytes]]  # those too long for their row
+    functions: Sequence[FunctionRow]
+    next_job_id: int  # 0: as it was
+
+
+class Writer:
+    """Puts and drops rows.  After an error the connection is replaced, so no broken transaction outlives its caller."""
+
+    def __init__(self, path: Path, sync: Sync) -> None:
+        self._path = path
+        self._sync: Sync = sync
+        self._connection: sqlite3.Connection | None = None
+        self._in_doubt = False  # the last transaction failed, perhaps after it was kept
+
+    def open(self) -> None:
+        """Connect, and bring the layout up to date."""
+        try:
+            self._connection = connect(self._path, self._sync)
+            migrate(self._connection, self._path)
+        except sqlite3.Error as error:
+            self.close()
+            raise StorageError(f"{self._path} cannot be used as a job database: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the connection; SQLite undoes a transaction that is still open."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def put(self, work: Work) -> list[int]:
+        """Keep it all or raise StorageError; returns the ids of the jobs refused for their revision."""
+        try:
+            refused = self._put(work)
+        except OverflowError:  # a number beyond 64 bits, which only a stranger can have sent
+            refused = self._put(work._replace(jobs=[clamped(row) for row in work.jobs]))
+        self._in_doubt = False
+        return refused
+
+    def drop(self, before: tuple[int, int], spare: str, limit: int) -> int:
+        """Forget up to `limit` finished jobs whose time and id are below `before`, the oldest first, and none whose id
+        is in the JSON array `spare`."""
+        with self._transaction() as connection:
+            connection.execute(STATEMENTS["drop_payloads"], (*before, spare, limit))
+            return connection.execute(STATEMENTS["drop_jobs"], (*before, spare, limit)).rowcount
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            if self._connection is None:
+                self._connection = connect(self._path, self._sync)
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            self._in_doubt = True
+            self.close()
+            raise StorageError(f"{self._path} cannot be written: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _put(self, work: Work) -> list[int]:
+        with self._transaction() as connection:
+            self._put_rows(connection, work)
+            if self._put_jobs(connection, work.jobs) == len(work.jobs):
+                return []
+            # Some were refused.  Which ones can only be seen before the others are changed.
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            known, refused = self._not_newer(connection, work.jobs)
+            self._put_rows(connection, work)
+            self._put_jobs(connection, [row for row in work.jobs if row[ID] not in known])
+            return refused
+
+    def _put_rows(self, connection: sqlite3.Connection, work: Work) -> None:
+        """All but the jobs."""
+        if work.functions:
+            connection.executemany(STATEMENTS["put_function"], work.functions)
+        if work.payloads:
+            connection.executemany(STATEMENTS["put_payload"], work.payloads)
+        if work.next_job_id:
+            connection.execute(STATEMENTS["put_next_job_id"], (work.next_job_id,))
+
+    def _put_jobs(self, connection: sqlite3.Connection, rows: Sequence[JobRow]) -> int:
+        """How many of the rows were newer than what is there, and are now there."""
+        changes = connection.total_changes
+        start = 0
+        for count, statement in PUT_JOBS:
+            while len(rows) - start >= count:
+                connection.execute(statement, list(chain.from_iterable(rows[start : start + count])))
+                start += count
+        return connection.total_changes - changes
+
+    def _not_newer(self, connection: sqlite3.Connection, rows: Sequence[JobRow]) -> tuple[frozenset[int], list[int]]:
+        """The jobs that need no putting, and those of them whose change is refused.
+
+        They differ after a failure in whose course the change was kept after all: the same revision is then our own.
+        """
+        ids = json.dumps([row[ID] for row in rows])
+        stored: dict[int, int] = dict(connection.execute(STATEMENTS["revisions"], (ids,)))
+        known = frozenset(row[ID] for row in rows if stored.get(row[ID], -1) >= row[REVISION])
+        ours = self._in_doubt
+        refused = [row[ID] for row in rows if row[ID] in known and not (ours and stored[row[ID]] == row[REVISION])]
+        return known, refused

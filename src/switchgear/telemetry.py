@@ -1,0 +1,123 @@
+"""What the house tells an operator: one table of events; counters and the log are its readers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from switchgear.engine.core import Observer
+from switchgear.engine.graph import label
+from switchgear.model import Cause, Function, Job, Worker
+
+__all__ = ["EVENTS", "JsonFormatter", "Telemetry"]
+
+log = logging.getLogger("switchgear")
+
+# name -> level, text.  The names are what counters and JSON logs use; the fields in braces come with the event.
+EVENTS: Final[dict[str, tuple[int, str]]] = {
+    "server_started": (logging.DEBUG, "switchgear {version} started, store {store}"),
+    "server_draining": (logging.INFO, "draining: {running} running jobs may finish within {seconds} s"),
+    "server_stopped": (logging.INFO, "stopped"),
+    "config_reloaded": (logging.INFO, "configuration reloaded"),
+    "config_not_reloaded": (logging.WARNING, "configuration not reloaded: {reason}"),
+    "setting_needs_restart": (logging.WARNING, "setting {name} has changed; it takes effect after a restart"),
+    "listening": (logging.DEBUG, "listening on {url}"),
+    "connection_refused": (logging.WARNING, "connection from {host} refused: {reason}"),
+    "connection_made": (logging.DEBUG, "connection from {host}:{port}"),
+    "connection_lost": (logging.DEBUG, "connection from {host}:{port} closed"),
+    "slow_reader_closed": (logging.WARNING, "closed {host}:{port}: {pending} bytes wait for it and it does not read"),
+    "intake_closed": (
+        logging.WARNING,
+        "closed {host}:{port}: its unfinished packet has {pending} bytes and memory is short",
+    ),
+    "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
+    "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
+    "job_requeued": (logging.INFO, "job {job} of {function} requeued: {cause} (attempt {attempt})"),
+    "job_died": (logging.ERROR, "job {job} of {function} is dead: {error}"),
+    "job_expired": (logging.INFO, "job {job} of {function} expired before it was started"),
+    "worker_expired": (logging.WARNING, "worker {worker} gave no sign of life and is considered gone"),
+    "function_created": (logging.DEBUG, "function {function} created"),
+    "clock_stepped": (logging.WARNING, "the clock was set by {seconds} s"),
+    "storage_failed": (logging.ERROR, "storage: {error}; submissions are refused until it works again"),
+    "storage_recovered": (logging.WARNING, "storage works again after {seconds} s"),
+    "storage_refused": (logging.ERROR, "storage has newer versions of jobs {jobs}; this server's were not kept"),
+    "history_dropped": (logging.DEBUG, "{count} finished jobs dropped from the job log"),
+}
+
+# A flood of the same event must not become a flood of log lines.
+LINES_PER_SECOND: Final = 10
+
+
+class Telemetry(Observer):
+    """Counts every event and logs it, at most so many of a kind in a second."""
+
+    def __init__(self, now_seconds: Callable[[], float]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._now_seconds = now_seconds
+        self._second = 0
+        self._lines: Counter[str] = Counter()
+
+    def emit(self, name: str, /, **fields: object) -> None:
+        """Something happened that is in the table."""
+        level, text = EVENTS[name]
+        self.counts[name] += 1
+        if not log.isEnabledFor(level):
+            return
+        second = int(self._now_seconds())
+        if second != self._second:
+            self._report_suppressed()
+            self._second = second
+        self._lines[name] += 1
+        if self._lines[name] <= LINES_PER_SECOND:
+            log.log(level, text.format(**fields), extra={"event": name, "fields": fields})
+
+    def _report_suppressed(self) -> None:
+        for name, lines in self._lines.items():
+            if lines > LINES_PER_SECOND:
+                more = lines - LINES_PER_SECOND
+                extra = {"event": name, "fields": {"suppressed": more}}
+                log.log(EVENTS[name][0], f"{name}: {more} more like this within a second", extra=extra)
+        self._lines.clear()
+
+    # --- what the engine observes ---
+
+    def job_requeued(self, job: Job, cause: Cause) -> None:
+        word = cause.name.lower().replace("_", " ")
+        self.emit("job_requeued", job=label(job), function=text_of(job.function.name), cause=word, attempt=job.attempts)
+
+    def job_died(self, job: Job) -> None:
+        error = text_of(job.error or b"")
+        self.emit("job_died", job=label(job), function=text_of(job.function.name), error=error)
+
+    def job_expired(self, job: Job) -> None:
+        self.emit("job_expired", job=label(job), function=text_of(job.function.name))
+
+    def worker_expired(self, worker: Worker) -> None:
+        self.emit("worker_expired", worker=text_of(worker.name) or worker.id)
+
+    def function_created(self, function: Function) -> None:
+        self.emit("function_created", function=text_of(function.name))
+
+
+def text_of(data: bytes) -> str:
+    """Bytes of a stranger, made harmless for a log: no control characters, not too long."""
+    return "".join(c if c.isprintable() else "?" for c in data[:200].decode("utf-8", "replace"))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", ""),
+            "text": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
