@@ -276,9 +276,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_variable_suggests_the_right_one(variable: str, hint: str) -> None:
-    assert problems(environ={variable: "1"}) == [
-        f"unknown environment variable {variable}; did you mean {hint}?"
-    ]
+    assert problems(environ={variable: "1"}) == [f"unknown environment variable {variable}; did you mean {hint}?"]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +284,9 @@ def test_an_unknown_variable_suggests_the_right_one(variable: str, hint: str) ->
     [
         "SWITCHGEAR_DEBUG",
         "SWITCHGEAR_SERVER",
-        "SWITCHGEAR_JOB_HANDLE",
+        "SWITCHGEAR_HANDLE",
+        "SWITCHGEAR_FUNCTION",
+        "SWITCHGEAR_UNIQUE",
         "SWITCHGEAR_SERVICE_HOST",
         "SWITCHGEAR_SERVICE_PORT",
         "SWITCHGEAR_SERVICE_PORT_GEARMAN",
@@ -321,7 +321,9 @@ def test_every_setting_has_its_own_variable() -> None:
 def test_flag_over_environment_over_file_over_default(tmp_path: Path) -> None:
     file = toml_file(tmp_path, "[engine]\nattempts = 11\nwakeups = 12\n[limits]\njobs = 13\n")
     environ = {**HOME, "SWITCHGEAR_ENGINE_ATTEMPTS": "21", "SWITCHGEAR_ENGINE_WAKEUPS": "22"}
-    loaded = read_config(file, environ, {"engine.attempts": "31", "limits.functions": None}, defaults={"store": "memory:"})
+    loaded = read_config(
+        file, environ, {"engine.attempts": "31", "limits.functions": None}, defaults={"store": "memory:"}
+    )
     assert loaded.config.engine.attempts == 31
     assert loaded.config.engine.wakeups == 22
     assert loaded.config.limits.jobs == 13
@@ -374,9 +376,7 @@ def test_the_defaults() -> None:
         (4242, {}, "/var/lib/switchgear"),
     ],
 )
-def test_the_state_directory(
-    monkeypatch: pytest.MonkeyPatch, uid: int, environ: dict[str, str], expected: str
-) -> None:
+def test_the_state_directory(monkeypatch: pytest.MonkeyPatch, uid: int, environ: dict[str, str], expected: str) -> None:
     def passwd(number: int) -> SimpleNamespace:
         if number == 4242:
             raise KeyError(number)

@@ -90,6 +90,7 @@ class Cause(IntEnum):
     EXPIRED = 18
     RETRIED = 19  # a person or program asked for a finished job to run again
     SERVER_LOST = 20  # the server stopped while the job was running
+    RETRIED_WAITING = 21  # retried, and not all its predecessors are done
 
 
 HIGH: Final = 0
@@ -146,6 +147,8 @@ class Worker:
     asleep: bool = False
     credits: int = 0  # how many more jobs may be pushed to it
     lease_until_us: int = 0  # 0: the connection itself is the sign of life
+    lease_check_us: int = 0  # when the engine looks at the lease; 0: never
+    woken_for: Function | None = None  # whose job it was last woken for
     name: bytes = b""
     alive: bool = True
 
@@ -222,6 +225,7 @@ class Job:
     error: bytes | None = None  # what the worker said about the failure, if it said anything
     warnings: bytes = b""  # what it said on the way; the end of it, if it was much
     chunks: list[bytes] | None = None  # parts of the result that came ahead of its end
+    collected_bytes: int = 0  # how long they are, together with those there was no room for
     finished_us: int = 0
     predecessors: tuple[int, ...] = ()  # ids of the jobs it was told to wait for, done or not
     blockers: int = 0  # how many of them are not done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from switchgear.cli import main as main_module
 from switchgear.cli import serve as serve_module
+from switchgear.cli.demo import show_demo
 from switchgear.cli.main import COMMANDS, ExitCode, exit_code_of, main
 from switchgear.config import SETTINGS, Config
 from switchgear.errors import (
@@ -35,7 +37,7 @@ class Service:
     def __init__(self) -> None:
         self.configs: list[Config] = []
         self.reload: Callable[[], Config] | None = None
-        self.demo = False
+        self.demo: Callable[[str], None] | None = None
         self.ending: int | BaseException = 0
 
     def run_server(
@@ -43,7 +45,7 @@ class Service:
         config: Config,
         *,
         reload: Callable[[], Config] | None = None,
-        demo: bool = False,
+        demo: Callable[[str], None] | None = None,
         on_listening: Callable[[], None] | None = None,
     ) -> int:
         self.configs.append(config)
@@ -108,12 +110,10 @@ def test_every_flag_named_in_a_setting_exists() -> None:
 @pytest.mark.parametrize("arguments", [[], ["--demo"]])
 def test_the_demo_is_asked_for(service: Service, arguments: list[str]) -> None:
     run("serve", *arguments)
-    assert service.demo is bool(arguments)
+    assert service.demo is (show_demo if arguments else None)
 
 
-def test_file_environment_and_flags_meet(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_environment_and_flags_meet(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "server.toml"
     file.write_text("store = 'memory:'\n[engine]\nattempts = 7\nwakeups = 7\n[limits]\njobs = 7\n")
     monkeypatch.setenv("SWITCHGEAR_ENGINE_WAKEUPS", "8")
@@ -192,9 +192,17 @@ def test_an_interruption_is_130_without_words(service: Service, error: BaseExcep
     assert result.stderr == "\n"
 
 
-def test_an_error_without_words_has_at_least_a_name(service: Service) -> None:
-    service.ending = TimeoutError()
-    assert run("serve").stderr == "switchgear: TimeoutError\n"
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError(), "timed out waiting"),
+        (OSError(98, "address already in use"), "address already in use"),
+        (FileNotFoundError(2, "No such file or directory", "/x"), "/x: No such file or directory"),
+    ],
+)
+def test_an_error_is_told_in_words(service: Service, error: Exception, words: str) -> None:
+    service.ending = error
+    assert run("serve").stderr == f"switchgear: {words}\n"
 
 
 @pytest.mark.parametrize(("value", "traced"), [("1", True), ("0", False), ("", False)])
@@ -237,6 +245,38 @@ def test_the_version() -> None:
     described = json.loads(run("version", "--json").output)
     assert described["switchgear"] == VERSION
     assert set(described) == {"switchgear", "python", "system"}
+
+
+@pytest.mark.system
+def test_the_demo_sends_a_job_through_a_real_server() -> None:
+    source = Path(main_module.__file__).parents[2]
+    command = [sys.executable, "-m", "switchgear", "serve", "--demo"]
+    server = subprocess.Popen(
+        [*command, "--listen=gearman://127.0.0.1:0", "--store=memory:", "--log-level=error"],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with server:
+        try:
+            assert server.stdout is not None
+            lines = [next(server.stdout) for _ in range(3)]
+        finally:
+            server.terminate()
+    assert lines[0].startswith("listening on gearman://127.0.0.1:")
+    assert lines[1] == "keeping jobs in memory:\n"
+    assert lines[2].startswith("demo: job ")
+    assert lines[2].endswith("'hello, world' came back as 'dlrow ,olleh'\n")
+    assert server.returncode == 0
+
+
+def test_a_demo_without_a_server_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        show_demo(f"gearman://127.0.0.1:{nobody.getsockname()[1]}")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("demo: cannot connect to gearman://127.0.0.1:")
 
 
 def test_no_such_command() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -18,7 +18,7 @@ import click
 
 from switchgear.cli.gearmand_flags import FLAGS, Flag, parse_file, parse_words, rows
 from switchgear.cli.main import ExitCode, report
-from switchgear.cli.process import ProcessOptions, raise_file_descriptors, run_process
+from switchgear.cli.process import OnListening, ProcessOptions, raise_file_descriptors, run_process
 from switchgear.config import SETTINGS, Config, ListenUrl, load_config
 from switchgear.errors import ConfigError
 from switchgear.version import VERSION
@@ -93,10 +93,10 @@ def _run(given: Mapping[str, str]) -> int:
         return ExitCode.SUCCESS
     if not order.process.file_descriptors:
         raise_file_descriptors(config.limits.connections)
+    # Now, and not as another user, who may not be permitted to read where this program is installed.
+    from switchgear.net.service import run_server
 
-    def serve(on_listening: Callable[[], None]) -> int:
-        from switchgear.net.service import run_server
-
+    def serve(on_listening: OnListening) -> int:
         return run_server(
             _with_usable_log(config),
             reload=lambda: _with_usable_log(_order(given).load(os.environ)),

@@ -23,7 +23,7 @@ from switchgear.errors import (
 )
 from switchgear.version import VERSION
 
-__all__ = ["COMMANDS", "ExitCode", "exit_code_of", "main"]
+__all__ = ["COMMANDS", "ExitCode", "exit_code_of", "main", "report"]
 
 
 class ExitCode(IntEnum):
@@ -94,6 +94,7 @@ Examples:
 \b
 Exit codes:
 """ + "".join(f"  {code:>3}  {code.meaning}\n" for code in ExitCode)
+_EPILOG += "\nWith SWITCHGEAR_DEBUG=1 in the environment, an error comes with its traceback."
 
 
 class _Main(click.Group):
@@ -142,9 +143,15 @@ def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
     if code is ExitCode.INTERRUPTED:
         click.echo(err=True)  # the terminal shows ^C at the start of the line
         return code
-    for line in str(error).splitlines() or [type(error).__name__]:
+    for line in _words_of(error).splitlines() or [code.meaning]:
         click.echo(f"{prefix}: {line}", err=True)
     return code
+
+
+def _words_of(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:  # without the number
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 @click.group(

@@ -21,7 +21,9 @@ from pathlib import Path
 
 from switchgear.errors import ConfigError
 
-__all__ = ["ProcessOptions", "raise_file_descriptors", "run_process"]
+__all__ = ["OnListening", "ProcessOptions", "raise_file_descriptors", "run_process"]
+
+OnListening = Callable[[], None]  # called once by the server, when everybody can connect
 
 _READY = b"\n"
 # Descriptors besides connections: store, log, listeners, event loop, and some for what we did not think of.
@@ -39,7 +41,7 @@ class ProcessOptions:
     syslog: bool = False
 
 
-def run_process(options: ProcessOptions, serve: Callable[[Callable[[], None]], int]) -> int:
+def run_process(options: ProcessOptions, serve: Callable[[OnListening], int]) -> int:
     """Prepare the process and serve in it; `serve` calls back once everybody can connect.  Returns its exit code.
 
     With `daemonize` this returns in the background process only.  The calling process exits as soon as the server
@@ -119,7 +121,7 @@ def _check_pid_file(path: Path) -> None:
 
 def _write_pid_file(path: Path) -> None:
     try:
-        path.write_text(f"{os.getpid()}\n", encoding="ascii")
+        path.write_text(f"{os.getpid()}\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write the pid file {path}: {error.strerror}") from None
 
@@ -127,7 +129,7 @@ def _write_pid_file(path: Path) -> None:
 def _remove_pid_file(path: Path) -> None:
     """Remove it if it is ours: a successor may have written its own by now."""
     try:
-        if path.read_text(encoding="ascii").strip() == str(os.getpid()):
+        if path.read_text(encoding="utf-8").strip() == str(os.getpid()):
             path.unlink()
     except (OSError, ValueError):
         return  # gone, unreadable, or in a directory that belongs to another user: nothing depends on it any more

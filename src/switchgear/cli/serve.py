@@ -122,9 +122,11 @@ def serve(
 
     config = load()
     raise_file_descriptors(config.limits.connections)
-    from switchgear.net.service import run_server  # after the checks: a mistake is told without delay
+    # After the checks, so that a mistake is told without delay.
+    from switchgear.cli.demo import show_demo
+    from switchgear.net.service import run_server
 
-    ctx.exit(run_server(config, reload=load, demo=demo))
+    ctx.exit(run_server(config, reload=load, demo=show_demo if demo else None))
 
 
 def _add_settings(flags: dict[str, object], settings: tuple[str, ...]) -> None:

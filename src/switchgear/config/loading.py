@@ -25,9 +25,18 @@ __all__ = ["LoadedConfig", "default_state_dir", "load_config", "read_config"]
 
 _PREFIX = "SWITCHGEAR_"
 CONFIG_VARIABLE = "SWITCHGEAR_CONFIG"
-# Variables of this prefix that other parts of the program read; they are no settings of the server.
-_OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "SWITCHGEAR_DEBUG", "SWITCHGEAR_SERVER"})
-_OTHER_PREFIXES = ("SWITCHGEAR_JOB_", "SWITCHGEAR_WORKER_")
+# Variables of this prefix that are no settings of the server: other parts of the program read them, or, as the last
+# three, a worker gives them to the commands it runs.
+_OTHER_VARIABLES = frozenset(
+    {
+        CONFIG_VARIABLE,
+        "SWITCHGEAR_DEBUG",
+        "SWITCHGEAR_SERVER",
+        "SWITCHGEAR_FUNCTION",
+        "SWITCHGEAR_HANDLE",
+        "SWITCHGEAR_UNIQUE",
+    }
+)
 # Kubernetes describes a service named "switchgear" to every pod beside it in variables of this form.
 _OF_KUBERNETES = re.compile(r"SWITCHGEAR_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)")
 _SYSTEM_STATE_DIR = Path("/var/lib/switchgear")
@@ -170,7 +179,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
 
 
 def _is_no_setting(variable: str, text: str) -> bool:
-    if variable in _OTHER_VARIABLES or variable.startswith(_OTHER_PREFIXES):
+    if variable in _OTHER_VARIABLES:
         return True
     if variable == "SWITCHGEAR_PORT":
         return "://" in text  # Kubernetes writes a URL; a bare number is a person's mistake, to be told

@@ -151,15 +151,15 @@ class LimitsConfig(_Checked):
     slow_reader_bytes: int = _setting(
         8 * MIB,
         Size(KIB),
-        "Bytes that may wait for a peer that does not read. More than this for slow_reader_seconds, and its"
-        " connection is closed.",
+        "Bytes that may wait for a peer that is behind with reading. If more than that waits when the next"
+        " packet is to be sent, its connection is closed. One packet may be larger.",
         "A peer that stopped reading must not make the server hold its answers without end.",
         reloadable=True,
     )
     slow_reader_seconds: float = _setting(
         10,
         Seconds(1, 86_400),
-        "How long a peer may leave more than slow_reader_bytes unread.",
+        "How long a peer may take nothing of what waits for it until its connection is closed.",
         "A busy peer on a slow line recovers within seconds; a stuck one does not.",
         reloadable=True,
     )
@@ -180,7 +180,7 @@ class LimitsConfig(_Checked):
     jobs_per_function: int = _setting(
         0,
         WholeNumber(0),
-        "Unfinished jobs of one function; 0: no limit. A limit set for one function by name goes first.",
+        "Unfinished jobs of one function; 0: no limit. The admin command `maxqueue` sets another for one function.",
         "How long a queue may sensibly grow depends on the function.",
         reloadable=True,
     )

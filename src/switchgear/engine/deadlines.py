@@ -2,12 +2,13 @@
 
 Entries are not removed when they lose their meaning (a job finished before its time limit); they are recognised as
 stale when they come up.  So that a long limit on many short jobs does not fill memory, the owner counts the stale ones
-and the heap is rebuilt when they are the majority, which costs a constant amount per entry over time.
+(rather too many than too few) and the heap is rebuilt when they are the majority, which costs a constant amount per
+entry over time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -47,6 +48,10 @@ class Deadlines:
 
     def __len__(self) -> int:
         return len(self._heap)
+
+    def __iter__(self) -> Iterator[Deadline]:
+        """Every entry, stale ones too, in no order."""
+        return iter(self._heap)
 
     def add(self, at_us: int, kind: Kind, subject: Job | Worker | Function, token: int = 0) -> None:
         self._serial += 1

@@ -1,8 +1,8 @@
 """Who gets which job: ready queues, and workers that pull, sleep or are pushed to.
 
 Ready queues.  Each function has one deque per priority.  A job that leaves the queue from its middle (cancelled,
-expired, held back) leaves its entry behind as a ghost, counted on the job and on the queue, and the entry is skipped when
-it surfaces.  So leaving costs nothing that grows with the queue.  A queue that is mostly ghosts is swept.
+expired, held back) leaves its entry behind as a ghost, counted on the job and on the queue, and the entry is skipped
+when it surfaces.  So leaving costs nothing that grows with the queue.  A queue that is mostly ghosts is swept.
 
 Order of functions.  A worker that can do several is served by `function_order`:
   fair          the best priority over all its functions; among equals the function served longest ago
@@ -10,8 +10,10 @@ Order of functions.  A worker that can do several is served by `function_order`:
   round-robin   like registration, but a function that was served goes to the end
 
 Waking.  A sleeping worker is woken once and then has to ask.  For each job that becomes ready `wakeups` of the workers
-asleep longest are woken.  One that was woken and does not come would leave its job lying although others could do it; so
-each function that woke somebody is looked at again a moment later, and if nothing was taken from it everybody is woken.
+asleep longest are woken.  One that was woken and takes a job of another function, or leaves, passes the call on.  One
+that was woken and does not come would leave its job lying although others could do it; so each function that woke
+somebody is looked at again a moment later: if nothing was taken from it everybody is woken, and otherwise as many as
+for one job.
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ from typing import Final
 
 from switchgear.engine.core import Core, EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
-from switchgear.engine.lifecycle import NEXT_STATE
-from switchgear.model import RUNNING, Cause, Delivery, Function, Job, Peer, Worker
+from switchgear.engine.lifecycle import NEXT_STATE, next_state
+from switchgear.model import READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
 
 __all__ = ["Dispatch"]
+
+TAKEN: Final = Cause.TAKEN  # a global is cheaper to look up than a member of an enumeration
+assert NEXT_STATE[TAKEN][READY] is RUNNING  # what `_start` relies on
 
 # Sweeping a short queue is not worth the trouble.
 LEAST_GHOSTS_FOR_SWEEP: Final = 256
@@ -58,6 +63,8 @@ class Dispatch(Core):
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0) -> None:
         """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""
+        if not worker.alive:
+            return
         if function not in worker.timeouts_us:
             worker.order.append(function)
             function.workers[worker] = None
@@ -75,6 +82,8 @@ class Dispatch(Core):
         del function.workers[worker]
         function.sleepers.pop(worker, None)
         function.pushers.pop(worker, None)
+        if worker.woken_for is function:
+            self._pass_on(worker)
 
     def forget_functions(self, worker: Worker) -> None:
         """The worker takes no more jobs of any function."""
@@ -88,7 +97,9 @@ class Dispatch(Core):
         worker.alive = False
         worker.asleep = False
         worker.credits = 0
-        served = list(worker.order)
+        if worker.lease_check_us:
+            worker.lease_check_us = 0
+            self.deadlines.stale += 1
         self.forget_functions(worker)
         del self.workers[worker.id]
         for job in list(worker.running.values()):
@@ -96,16 +107,18 @@ class Dispatch(Core):
                 self._leave_worker(job)
                 self._requeue(job, cause)
         worker.running.clear()
-        # It may have been woken for a job that somebody else should get now.
-        for function in served:
-            if function.ready and function.sleepers:
-                self._wake(function)
 
     def renew_lease(self, worker: Worker, lease_us: int) -> None:
         """The worker is alive and will say so again within `lease_us`."""
-        if not worker.lease_until_us:
-            self.deadlines.add(self.now_us + lease_us, Kind.LEASE, worker)
-        worker.lease_until_us = self.now_us + lease_us
+        if not worker.alive:
+            return
+        until_us = worker.lease_until_us = self.now_us + lease_us
+        if worker.lease_check_us and worker.lease_check_us <= until_us:
+            return  # a later end is seen when the earlier one comes up
+        if worker.lease_check_us:
+            self.deadlines.stale += 1
+        worker.lease_check_us = until_us
+        self.deadlines.add(until_us, Kind.LEASE, worker)
 
     # --- the three ways to ask ---
 
@@ -113,9 +126,15 @@ class Dispatch(Core):
         """Pull: a job for this worker now, or None."""
         if worker.asleep:
             self._rouse(worker)
-        if len(worker.running) >= self.settings.jobs_per_worker:
+        if len(worker.running) >= self.settings.jobs_per_worker > 0:
+            self._pass_on(worker)
             return None
-        job = self._choose(worker)
+        order = worker.order
+        if len(order) == 1 and self.handing_out:  # `_choose`, for the usual worker
+            function = order[0]
+            job = self._pop(function) if function.ready and not function.paused else None
+        else:
+            job = self._choose(worker)
         if job is not None:
             self._start(job, worker)
         return job
@@ -135,6 +154,9 @@ class Dispatch(Core):
 
     def grant(self, worker: Worker, credit: int) -> None:
         """Be pushed to: the worker takes up to `credit` more jobs without asking for each."""
+        limit = self.settings.jobs_per_worker
+        if limit:
+            credit = min(credit, limit - worker.credits) if len(worker.running) < limit else 0
         worker.credits += credit
         self._fill(worker)
 
@@ -180,15 +202,18 @@ class Dispatch(Core):
         if not self.handing_out:
             return None
         order = worker.order
-        if len(order) == 1:
-            function = order[0]
-            return self._pop(function) if function.ready and not function.paused else None
-        setting = self.settings.function_order
-        if setting == "fair":
-            return self._choose_fairly(order)
+        if self.settings.function_order == "fair":
+            job = self._choose_fairly(order)
+        else:
+            job = self._choose_in_order(order)
+        if job is not None and worker.woken_for is not None and worker.woken_for is not job.function:
+            self._pass_on(worker)
+        return job
+
+    def _choose_in_order(self, order: list[Function]) -> Job | None:
         for function in reversed(order):
             if function.ready and not function.paused:
-                if setting == "round-robin":
+                if self.settings.function_order == "round-robin":
                     order.remove(function)
                     order.insert(0, function)
                 return self._pop(function)
@@ -214,7 +239,6 @@ class Dispatch(Core):
 
     def _pop(self, function: Function) -> Job | None:
         """The first job of the best priority."""
-        priority = 0
         for queue in function.queues:
             while queue:
                 job = queue.popleft()
@@ -222,27 +246,26 @@ class Dispatch(Core):
                     function.ready -= 1
                     return job
                 job.ghosts -= 1
-                function.ghosts[priority] -= 1
-            priority += 1
+                function.ghosts[job.priority] -= 1
         return None
 
     def _start(self, job: Job, worker: Worker) -> None:
-        """READY to RUNNING.  Written out, not through _move, because every job passes here."""
+        """READY to RUNNING.  Written out, not through `_move`, because every job passes here."""
+        if job.state is not READY:
+            next_state(job, TAKEN)  # raises
         now_us = self.now_us
-        state = NEXT_STATE[Cause.TAKEN][job.state]
-        assert state is RUNNING
-        job.state = state
+        job.state = RUNNING
         if job.moves is None:
-            job.moves = [Cause.TAKEN, now_us]
+            job.moves = [TAKEN, now_us]
         else:
-            job.moves += (Cause.TAKEN, now_us)
+            job.moves += (TAKEN, now_us)
         job.attempts += 1
         job.worker = worker
         worker.running[job.id] = job
         function = job.function
         function.running += 1
         function.taken_us = now_us
-        timeout_us = job.timeout_us or worker.timeouts_us.get(function, 0)
+        timeout_us = job.timeout_us or worker.timeouts_us[function]
         if timeout_us:
             self._last_run_limit += 1
             job.run_limit = self._last_run_limit
@@ -308,15 +331,33 @@ class Dispatch(Core):
             return
         if cause is Cause.GIVEN_BACK:
             job.attempts -= 1
-        job.numerator = job.denominator = 0
-        job.time_left_s = -1
-        job.chunks = None
+        self._forget_run(job)
         job.function.requeued += 1
         self._move(job, cause)
+        if self._is_too_late(job):
+            self._expire(job)
+            return
         if self.keeps and job.delivery:
             self._note(job)
         self._enqueue(job)
         self.observer.job_requeued(job, cause)
+
+    def _forget_run(self, job: Job) -> None:
+        """What an attempt that came to nothing has said of itself."""
+        job.numerator = job.denominator = 0
+        job.time_left_s = -1
+        job.progress_text = b""
+        job.chunks = None
+        job.collected_bytes = 0
+
+    def _is_too_late(self, job: Job) -> bool:
+        """Whether the job must not be started any more.  Asked where several deadlines may have passed at once."""
+        return 0 < job.expires_us <= self.now_us
+
+    def _expire(self, job: Job) -> None:
+        """The end of a job that was not started in time, and is in no queue any more."""
+        self._finish(job, Cause.EXPIRED)
+        self.observer.job_expired(job)
 
     @abstractmethod
     def _finish(self, job: Job, cause: Cause) -> None:
@@ -337,8 +378,16 @@ class Dispatch(Core):
         while count and function.sleepers:
             worker = next(iter(function.sleepers))
             self._rouse(worker)
+            worker.woken_for = function
             worker.peer.wake(worker)
             count -= 1
+
+    def _pass_on(self, worker: Worker) -> None:
+        """A woken worker will not take the job that it was woken for: somebody else should."""
+        function = worker.woken_for
+        worker.woken_for = None
+        if function is not None and function.ready and function.sleepers:
+            self._wake(function)
 
     def _watch(self, function: Function) -> None:
         function.watched = True
@@ -350,7 +399,7 @@ class Dispatch(Core):
         if not (function.ready and function.sleepers) or function.paused or not self.handing_out:
             return
         if function.taken_us + self.settings.neglect_us > self.now_us:
-            self._watch(function)
+            self._wake(function)  # those who come may be too few
             return
         for worker in list(function.sleepers):
             self._rouse(worker)

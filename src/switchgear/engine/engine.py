@@ -1,9 +1,10 @@
 """The scheduling engine: commands and the time go in, news come out.
 
-It is pure.  It opens nothing, reads no clock, draws no lots and writes no log; it only moves jobs about.  The owner tells it the
-time with `advance`, gives commands by calling methods, and hears back in three ways: by what a method returns, by calls on
-the peers concerned (`model.Peer`), and by the list of changed jobs that have to be kept (`take_changes`).  The same commands at
-the same times give the same results, which is what makes the deterministic simulation in the tests possible.
+It is pure.  It opens nothing, reads no clock, draws no lots and writes no log; it only moves jobs about.  The owner
+tells it the time with `advance`, gives commands by calling methods, and hears back in three ways: by what a method
+returns, by calls on the peers concerned (`model.Peer`), and by the list of changed jobs that have to be kept
+(`take_changes`).  The same commands at the same times give the same results, which is what makes the deterministic
+simulation (`switchgear.testing.simulation`) possible.
 
 No operation does work that grows with the number of jobs queued, except those that are about many jobs by nature (a
 cascading cancel, a restart).
@@ -12,6 +13,7 @@ cascading cancel, a restart).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from switchgear.engine.core import (
     REFUSED_CONFLICT,
@@ -20,9 +22,10 @@ from switchgear.engine.core import (
     EngineSettings,
     Observer,
 )
-from switchgear.engine.deadlines import Deadline, Kind
+from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadline, Kind
 from switchgear.engine.dispatch import Dispatch
 from switchgear.engine.graph import Graph
+from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.errors import Refused
 from switchgear.model import (
     DONE,
@@ -43,13 +46,16 @@ from switchgear.model import (
 
 __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 
+SUCCEEDED: Final = Cause.SUCCEEDED  # a global is cheaper to look up than a member of an enumeration
+assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `_finish` relies on
+
 
 @dataclass(frozen=True, slots=True)
 class SubmitOptions:
     """What most submissions do without."""
 
     run_at_us: int = 0  # not before this moment
-    expires_us: int = 0  # not started by this moment: not wanted any more
+    expires_us: int = 0  # not started by this moment, or not again: not wanted any more
     timeout_us: int = 0  # longest run of one attempt
     attempts_limit: int = -1  # 0: no limit; -1: the server's setting
     predecessors: tuple[int, ...] = ()  # wait until these are done
@@ -74,6 +80,8 @@ class Engine(Dispatch):
         next_us = self.deadlines.next_us
         if next_us is not None and next_us <= self.now_us:
             self._meet_deadlines()
+        elif self.deadlines.stale >= LEAST_STALE_FOR_REBUILD:
+            self.deadlines.forget_stale(self._is_live)
 
     @property
     def next_deadline_us(self) -> int | None:
@@ -82,10 +90,16 @@ class Engine(Dispatch):
 
     def clock_moved(self, delta_us: int) -> None:
         """The wall clock was set forward (or back) by this much; spans that are being measured do not change."""
+        before_us = self.now_us
         self.now_us += delta_us
         for worker in self.workers.values():
             if worker.lease_until_us:
                 worker.lease_until_us += delta_us
+            if worker.lease_check_us:
+                worker.lease_check_us += delta_us
+            for job in worker.running.values():
+                if job.worker is worker and before_us >= job.expires_us > self.now_us:
+                    self.deadlines.add(job.expires_us, Kind.EXPIRY, job)  # it was met, and lies ahead again
         for function in self.functions.values():
             if function.taken_us:
                 function.taken_us += delta_us
@@ -111,18 +125,25 @@ class Engine(Dispatch):
         if isinstance(subject, Job):
             if kind is Kind.RUN_LIMIT:
                 return subject.run_limit == token
+            if subject.withdrawn:
+                return False
             if kind is Kind.DUE:
-                return subject.state is SCHEDULED and subject.run_at_us == at_us
-            return subject.state in QUEUED_STATES and subject.expires_us == at_us
-        return not isinstance(subject, Worker) or subject.alive
+                return subject.state is SCHEDULED and len(subject.moves or ()) == token
+            return subject.state not in FINAL_STATES and subject.expires_us == at_us
+        if isinstance(subject, Worker):
+            return subject.lease_check_us == at_us
+        return subject.watched
 
     def _meet_job_deadline(self, job: Job, kind: Kind) -> None:
         if kind is Kind.DUE:
-            self._make_ready(job, Cause.DUE)
+            if self._is_too_late(job):
+                self._expire(job)
+            else:
+                self._make_ready(job, Cause.DUE)
         elif kind is Kind.EXPIRY:
-            self._leave_queue(job)
-            self._finish(job, Cause.EXPIRED)
-            self.observer.job_expired(job)
+            if job.state is not RUNNING:  # one that runs may finish
+                self._leave_queue(job)
+                self._expire(job)
         else:
             worker = job.worker
             job.run_limit = 0  # this entry is used up, not stale
@@ -132,7 +153,9 @@ class Engine(Dispatch):
             self._requeue(job, Cause.TIMED_OUT)
 
     def _meet_lease(self, worker: Worker) -> None:
+        worker.lease_check_us = 0  # this entry is used up, not stale
         if worker.lease_until_us > self.now_us:  # renewed meanwhile
+            worker.lease_check_us = worker.lease_until_us
             self.deadlines.add(worker.lease_until_us, Kind.LEASE, worker)
             return
         self.remove_worker(worker)
@@ -201,9 +224,11 @@ class Engine(Dispatch):
         if blockers:
             self.graph.add(job, blockers)
             self._born(job, Cause.SUBMITTED_WAITING, WAITING)
+            if job.delivery:
+                self._rely_on(blockers)
         elif job.run_at_us > self.now_us:
             self._born(job, Cause.SUBMITTED_EARLY, SCHEDULED)
-            self.deadlines.add(job.run_at_us, Kind.DUE, job)
+            self._await_time(job)
         if job.expires_us:
             self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
 
@@ -220,19 +245,39 @@ class Engine(Dispatch):
             job.delivery = delivery
             if self.keeps:
                 self._note(job)
+            self._rely_on(job.predecessors)
+
+    def _rely_on(self, job_ids: tuple[int, ...]) -> None:
+        """A job that is worth keeping waits for these, so they are worth keeping too.
+
+        Were they lost in a crash, it would be taken for granted that they were done.
+        """
+        pending = list(job_ids)
+        while pending:
+            job = self.jobs.get(pending.pop())
+            if job is not None and not job.delivery:
+                job.delivery = Delivery.HANDLE
+                if self.keeps:
+                    self._note(job)
+                pending.extend(job.predecessors)
 
     def withdraw(self, job: Job) -> bool:
         """Undo a submission that the store could not keep, as if it had never been made.
 
-        Not possible once a worker has the job.
+        Not possible once a worker has the job, while somebody watches it (who has perhaps submitted it too, and was not
+        promised that it is kept), or while another job waits for it; so of several the newest should be undone first.
         """
-        if job.state not in QUEUED_STATES or job.kept or job.id not in self.jobs:
+        if job.state not in QUEUED_STATES or job.kept or job.watchers or self.jobs.get(job.id) is not job:
+            return False
+        if job.id in self.graph.successors:
             return False
         self._leave_queue(job)
         self._unlist(job)
-        self._drop_watchers(job)
         job.function.submitted -= 1
         job.withdrawn = True
+        if job.changed:
+            job.changed = False
+            self.changed.remove(job)
         return True
 
     # --- watching ---
@@ -255,11 +300,6 @@ class Engine(Dispatch):
                 self._leave_queue(job)
                 self._finish(job, Cause.ABANDONED)
 
-    def _drop_watchers(self, job: Job) -> None:
-        for watcher in job.watchers or ():
-            watcher.watching.pop(job.id, None)
-        job.watchers = None
-
     # --- what workers report; each returns None if the worker does not hold the job ---
 
     def complete(self, worker: Worker, job_id: int, result: bytes) -> Job | None:
@@ -272,7 +312,7 @@ class Engine(Dispatch):
             return job
         job.result = result
         self._leave_worker(job)
-        self._finish(job, Cause.SUCCEEDED)
+        self._finish(job, SUCCEEDED)
         return job
 
     def fail(
@@ -301,9 +341,16 @@ class Engine(Dispatch):
             return self.fail(worker, job_id, 1, error)
         job.error = error
         self._leave_worker(job)
+        if job.delivery == Delivery.WAIT and not job.watchers:
+            self._finish(job, Cause.ABANDONED)
+            return job
+        self._forget_run(job)
         job.run_at_us = self.now_us + max(1, delay_us)
         self._move(job, Cause.RETRY_LATER)
-        self.deadlines.add(job.run_at_us, Kind.DUE, job)
+        if self._is_too_late(job):
+            self._expire(job)
+            return job
+        self._await_time(job)
         if self.keeps and job.delivery:
             self._note(job)
         return job
@@ -351,9 +398,11 @@ class Engine(Dispatch):
             collect = collect or watcher.collects_data
             watcher.job_data(job, data)
         if collect:
-            chunks = job.chunks = job.chunks or []
-            if sum(map(len, chunks)) + len(data) <= self.settings.collected_bytes:
-                chunks.append(data)
+            if job.chunks is None:
+                job.chunks = []
+            job.collected_bytes += len(data)
+            if job.collected_bytes <= self.settings.collected_bytes:  # once it is too much, nothing more is added
+                job.chunks.append(data)
         return job
 
     def warning(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
@@ -383,7 +432,7 @@ class Engine(Dispatch):
         while pending:
             current = pending.pop()
             if cascade:
-                pending.extend(self.graph.successors.get(current.id, ()))
+                pending.extend(self.graph.waiting_for(current.id))
             if current.state in FINAL_STATES or current.id not in self.jobs:
                 continue
             if current.state is RUNNING:
@@ -405,20 +454,33 @@ class Engine(Dispatch):
 
     def add_predecessors(self, job: Job, job_ids: tuple[int, ...]) -> None:
         """Let an unfinished job wait for more; raises CycleRefused if it would wait for itself."""
+        if self.jobs.get(job.id) is not job:
+            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {job.state.name.lower()}")
         new = tuple(job_id for job_id in dict.fromkeys(job_ids) if job_id not in job.predecessors)
         blockers = self.graph.blockers_among(new, self.jobs)
         self.graph.refuse_cycle(job, blockers)
         job.predecessors += new
-        if blockers:
-            self.graph.add(job, blockers)
-            if job.state is not WAITING:
-                self._hold_back(job)
         if self.keeps and job.delivery:
             self._note(job)
+        if blockers:
+            if job.state is not WAITING:
+                self._hold_back(job)
+            if self._is_too_late(job):
+                self._leave_queue(job)
+                self._expire(job)
+                return
+            self.graph.add(job, blockers)
+            if job.delivery:
+                self._rely_on(blockers)
 
     def _hold_back(self, job: Job) -> None:
         if job.state is RUNNING:
+            worker = job.worker
             self._leave_worker(job)
+            if worker is not None:
+                worker.peer.revoke(worker, job)
+            job.attempts -= 1  # it was not the job's fault
+            self._forget_run(job)
         elif job.state is READY:
             self._dequeue(job)
         else:
@@ -426,27 +488,39 @@ class Engine(Dispatch):
         self._move(job, Cause.HELD_BACK)
 
     def retry(self, job: Job) -> None:
-        """Run a job again that ended without success, with all its attempts; raises Refused."""
+        """Run a job again that ended without success, with all its attempts; raises Refused.
+
+        If it waits for jobs that are still not done, it waits again.
+        """
         if self.refusal is not None:
             raise Refused(self.refusal.reason, str(self.refusal))
-        if job.state not in FINAL_STATES or job.state is DONE:
-            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {job.state.name.lower()}")
-        function = job.function
+        unfinished = self.jobs.get(job.id, job)  # if there is one, the caller's may be an old copy of it
+        if unfinished.state not in FINAL_STATES or job.state is DONE:
+            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {unfinished.state.name.lower()}")
+        function = job.function = self.function_named(job.function.name)
         if (job.unique and job.unique in function.uniques) or (job.name and job.name in self.names):
             raise Refused(REFUSED_CONFLICT, f"another unfinished job has the unique key or name of job {job.id}")
+        blockers = self.graph.blockers_among(job.predecessors, self.jobs)
+        self.graph.refuse_cycle(job, blockers)
         self.graph.unsuccessful.pop(job.id, None)
         job.attempts = 0
         job.result_code = 0
+        job.result = job.warnings = b""
         job.error = None
         job.finished_us = job.expires_us = job.run_at_us = 0
-        job.numerator = job.denominator = 0
+        self._forget_run(job)
         job.delivery = job.delivery or Delivery.HANDLE  # whoever waited is gone
-        self._move(job, Cause.RETRIED)
         self._list(job)
         function.submitted += 1
         if self.keeps:
             self._note(job)
-        self._enqueue(job)
+        if blockers:
+            self._move(job, Cause.RETRIED_WAITING)
+            self.graph.add(job, blockers)
+            self._rely_on(blockers)
+        else:
+            self._move(job, Cause.RETRIED)
+            self._enqueue(job)
 
     def drain(self) -> None:
         """Finish what runs; start and take nothing more."""
@@ -455,9 +529,12 @@ class Engine(Dispatch):
 
     def drop_function(self, function: Function) -> bool:
         """Forget a function that nobody uses."""
-        if function.total or function.workers:
+        if function.total or function.workers or self.functions.get(function.name) is not function:
             return False
         del self.functions[function.name]
+        if function.watched:
+            function.watched = False
+            self.deadlines.stale += 1
         return True
 
     def running_jobs(self) -> int:
@@ -466,7 +543,7 @@ class Engine(Dispatch):
     # --- after a restart ---
 
     def restore(self, jobs: list[Job], unsuccessful: dict[int, JobState], next_job_id: int) -> None:
-        """Go on with what a store has kept; `jobs` are the unfinished ones by id."""
+        """Go on with what a store has kept; `jobs` are the unfinished ones by id.  The engine must know the time."""
         self.next_job_id = max(self.next_job_id, next_job_id)
         self.graph.unsuccessful.update(unsuccessful)
         for job in jobs:
@@ -481,7 +558,7 @@ class Engine(Dispatch):
             elif job.state is READY:
                 self._enqueue(job)
             elif job.state is SCHEDULED:
-                self.deadlines.add(job.run_at_us, Kind.DUE, job)
+                self._await_time(job)
             else:
                 self._restore_waiting(job)
 
@@ -509,9 +586,9 @@ class Engine(Dispatch):
         del self.jobs[job.id]
         function = job.function
         function.total -= 1
-        if job.unique and function.uniques.get(job.unique) is job:
+        if job.unique:
             del function.uniques[job.unique]
-        if job.name and self.names.get(job.name) is job:
+        if job.name:
             del self.names[job.name]
         if job.expires_us:
             self.deadlines.stale += 1
@@ -525,6 +602,10 @@ class Engine(Dispatch):
         else:
             self.deadlines.stale += 1
 
+    def _await_time(self, job: Job) -> None:
+        """A job has become scheduled.  The length of its log tells this time of waiting from others."""
+        self.deadlines.add(job.run_at_us, Kind.DUE, job, len(job.moves or ()))
+
     def _make_ready(self, job: Job, cause: Cause) -> None:
         self._move(job, cause)
         if self.keeps and job.delivery:
@@ -535,38 +616,48 @@ class Engine(Dispatch):
         """A waiting job has nothing more to wait for but, perhaps, its time."""
         if job.run_at_us > self.now_us:
             self._move(job, Cause.RELEASED_EARLY)
-            self.deadlines.add(job.run_at_us, Kind.DUE, job)
+            self._await_time(job)
             if self.keeps and job.delivery:
                 self._note(job)
         else:
             self._make_ready(job, Cause.RELEASED)
 
     def _finish(self, job: Job, cause: Cause) -> None:
-        """The end: the job is in nobody's hands and no queue, and leaves the tables."""
-        state = self._move(job, cause)
-        job.finished_us = self.now_us
+        """The end: the job is in nobody's hands and no queue, and leaves the tables.
+
+        The usual end is written out, not through `_move`, because every job passes here.
+        """
+        now_us = self.now_us
+        if cause is SUCCEEDED and job.state is RUNNING and job.moves is not None:
+            job.state = DONE
+            job.moves += (SUCCEEDED, now_us)
+        else:
+            self._move(job, cause)
+        job.finished_us = now_us
         self._unlist(job)
-        function = job.function
-        if state is DONE:
-            function.done += 1
+        if job.state is not DONE:
+            self._count_unsuccessful(job)
+        else:
+            job.function.done += 1
             if self.graph.successors:
                 for successor in self.graph.release(job.id):
                     self._release(successor)
-        else:
-            self._count_unsuccessful(function, state)
-            self.graph.unsuccessful[job.id] = state
-        watchers = job.watchers
-        if watchers is not None:
-            for watcher in watchers:
+        if job.watchers is not None:
+            for watcher in job.watchers:
                 watcher.watching.pop(job.id, None)
                 watcher.job_finished(job)
             job.watchers = None
-        if job.chunks:
+        if job.chunks is not None:
             job.result = job.whole_result
             job.chunks = None
-        self._note(job)
+        if not job.changed:
+            job.changed = True
+            self.changed.append(job)
 
-    def _count_unsuccessful(self, function: Function, state: JobState) -> None:
+    def _count_unsuccessful(self, job: Job) -> None:
+        function = job.function
+        state = job.state
+        self.graph.remember_unsuccessful(job.id, state)
         if state is JobState.FAILED:
             function.failed += 1
         elif state is JobState.CANCELLED:

@@ -2,54 +2,100 @@
 
 Edges are kept by the id of the predecessor, not on its job, so that they outlive it: a predecessor that failed is no
 longer in the engine's table, but its successors still wait, and go on if it is retried and done.
+
+Most jobs have few successors, and a short list is the smallest home for them.  Some have very many, and each of those
+must still be able to leave at once; so a long list becomes a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from switchgear.errors import CycleRefused
 from switchgear.model import Job, JobState
 
 __all__ = ["Graph"]
 
+# Looking through this many costs no more than a table.
+MOST_IN_LIST: Final = 16
+
+# A server that runs for months must not remember every failure.  Only jobs submitted later can ask for one of them, and
+# seldom for an old one: beyond the first number they are forgotten down to the second.
+MOST_UNSUCCESSFUL: Final = 200_000
+KEPT_UNSUCCESSFUL: Final = 100_000
+
 
 class Graph:
     """Edges from unfinished or unsuccessful predecessors to waiting jobs."""
 
     def __init__(self) -> None:
-        self.successors: dict[int, list[Job]] = {}
+        self.successors: dict[int, list[Job] | dict[int, Job]] = {}
         self.unsuccessful: dict[int, JobState] = {}  # finished jobs that were not done, as long as it may matter
+        self._prune_above = MOST_UNSUCCESSFUL
 
     def blockers_among(self, job_ids: Iterable[int], unfinished: dict[int, Job]) -> tuple[int, ...]:
         """Those that are not done.  An id that nobody knows is taken for done: it was once, and is forgotten."""
         wanted = dict.fromkeys(job_ids)
         return tuple(job_id for job_id in wanted if job_id in unfinished or job_id in self.unsuccessful)
 
+    def waiting_for(self, job_id: int) -> list[Job]:
+        """The jobs that wait for this one, in the order in which they began to."""
+        waiting = self.successors.get(job_id, ())
+        return list(waiting.values() if isinstance(waiting, dict) else waiting)
+
     def add(self, job: Job, blockers: tuple[int, ...]) -> None:
         """Let the job wait for these."""
         job.blockers += len(blockers)
         for job_id in blockers:
-            self.successors.setdefault(job_id, []).append(job)
+            waiting = self.successors.get(job_id)
+            if waiting is None:
+                self.successors[job_id] = [job]
+            elif isinstance(waiting, dict):
+                waiting[job.id] = job
+            else:
+                waiting.append(job)
+                if len(waiting) > MOST_IN_LIST:
+                    self.successors[job_id] = {other.id: other for other in waiting}
 
     def release(self, job_id: int) -> list[Job]:
         """This job is done: those that now wait for nothing more."""
         released = []
-        for job in self.successors.pop(job_id, ()):
+        for job in self.waiting_for(job_id):
             job.blockers -= 1
             if not job.blockers:
                 released.append(job)
+        self.successors.pop(job_id, None)
         return released
 
     def remove(self, job: Job) -> None:
         """The job waits for nothing any more, because it ended itself."""
         for job_id in job.predecessors:
             waiting = self.successors.get(job_id)
-            if waiting is not None and job in waiting:
+            if isinstance(waiting, dict):
+                waiting.pop(job.id, None)
+            elif waiting is not None and job in waiting:
                 waiting.remove(job)
-                if not waiting:
-                    del self.successors[job_id]
+            if waiting is not None and not waiting:
+                del self.successors[job_id]
         job.blockers = 0
+
+    def remember_unsuccessful(self, job_id: int, state: JobState) -> None:
+        """This job ended and was not done: whoever waits for it waits on."""
+        self.unsuccessful[job_id] = state
+        if len(self.unsuccessful) > self._prune_above:
+            self._forget_old_ones()
+
+    def _forget_old_ones(self) -> None:
+        """Keep the newest, and those that are still waited for."""
+        old = len(self.unsuccessful) - KEPT_UNSUCCESSFUL
+        self.unsuccessful = {
+            job_id: state
+            for place, (job_id, state) in enumerate(self.unsuccessful.items())
+            if place >= old or job_id in self.successors
+        }
+        # Those waited for may be many, and going through them must stay rare.
+        self._prune_above = max(MOST_UNSUCCESSFUL, len(self.unsuccessful) + KEPT_UNSUCCESSFUL)
 
     def refuse_cycle(self, job: Job, blockers: tuple[int, ...]) -> None:
         """Raise CycleRefused if waiting for these would make the job wait for itself.
@@ -65,7 +111,7 @@ class Graph:
         pending = [job]
         while pending:
             current = pending.pop()
-            for successor in self.successors.get(current.id, ()):
+            for successor in self.waiting_for(current.id):
                 if successor.id in came_from:
                     continue
                 came_from[successor.id] = current

@@ -1,7 +1,7 @@
 """The life of a job, as one table.
 
-Every change of state in the program goes through `next_state`, so what is not in the table cannot happen.  The diagram in
-`docs/job-lifecycle.md` is drawn from the table by `mermaid()`, and a test compares the two.
+Every change of state in the program goes through `next_state`, so what is not in the table cannot happen.  The diagram
+in `docs/job-lifecycle.md` is drawn from the table by `mermaid()`, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ MOVES: Final[tuple[tuple[Cause, tuple[JobState, ...], JobState], ...]] = (
     (Cause.ABANDONED,          (WAITING, SCHEDULED, READY, RUNNING),   CANCELLED),
     (Cause.EXPIRED,            (WAITING, SCHEDULED, READY),            EXPIRED),
     (Cause.RETRIED,            (FAILED, CANCELLED, EXPIRED),           READY),
+    (Cause.RETRIED_WAITING,    (FAILED, CANCELLED, EXPIRED),           WAITING),
 )
 # fmt: on
 

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
 from typing import Final
 
-from switchgear.model import FINAL_STATES, RUNNING, Function, Job
+from switchgear.model import DONE, FINAL_STATES, Function, Job
 from switchgear.storage.base import JobQuery, Snapshot, Store
 
 __all__ = ["DEFAULT_KEEP_COUNT", "MemoryStore"]
 
+# Those that ended without success, and may be retried.
 DEFAULT_KEEP_COUNT: Final = 10_000
+# Those that are done.  Few, because every job passes here: the sooner its memory is used again, the cheaper it is.
+DONE_COUNT: Final = 1_000
 
-# Ten thousand jobs are nothing to hold, unless each came with megabytes.
+# Some thousand jobs are nothing to hold, unless each came with megabytes.
 DEFAULT_KEEP_BYTES: Final = 256 * 1024 * 1024
 
 
 class MemoryStore(Store):
-    """A ring of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
+    """Rings of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
 
-    `keep_bytes` bounds what the payloads, results and words of those jobs may take together.  A job that is retried stays in
-    the ring until it finishes again, but is not shown: only the engine knows how it fares.
+    `keep_bytes` bounds what the payloads and results in each ring may take.  A job that is retried stays in its ring until it
+    falls out, but is not shown: only the engine knows how it fares.
     """
 
     durable = False
     url = "memory:"
 
     def __init__(self, keep_count: int = DEFAULT_KEEP_COUNT, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
-        self._keep_count = keep_count
-        self._keep_bytes = keep_bytes
-        self._ring: OrderedDict[int, tuple[Job, int]] = OrderedDict()  # job and size by id, first finished first
-        self._bytes = 0
+        self._done = _Ring(min(keep_count, DONE_COUNT), keep_bytes)
+        self._unsuccessful = _Ring(keep_count, keep_bytes)
 
     def open(self) -> None:
         """Nothing to do."""
@@ -42,27 +43,23 @@ class MemoryStore(Store):
         return Snapshot()
 
     def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
-        """Put the finished ones of these into the ring."""
-        ring = self._ring
-        total_bytes = self._bytes
+        """Put the finished ones of these into their rings."""
+        done = self._done
         for job in jobs:
-            if job.state > RUNNING:
-                job_id = job.id
-                size_bytes = len(job.payload or b"") + len(job.result) + len(job.error or b"") + len(job.warnings)
-                if job.chunks:
-                    size_bytes += sum(map(len, job.chunks))
-                if job_id in ring:
-                    total_bytes -= ring.pop(job_id)[1]
-                ring[job_id] = (job, size_bytes)
-                total_bytes += size_bytes
-        while len(ring) > self._keep_count or total_bytes > self._keep_bytes:
-            total_bytes -= ring.popitem(last=False)[1][1]
-        self._bytes = total_bytes
+            if job.state is DONE:
+                done.jobs.append(job)
+                done.bytes += len(job.result) + len(job.payload or b"")
+            elif job.state in FINAL_STATES:
+                self._unsuccessful.jobs.append(job)
+                self._unsuccessful.bytes += len(job.result) + len(job.payload or b"")
+        done.trim()
+        self._unsuccessful.trim()
 
     def unstage(self, jobs: Iterable[Job]) -> None:
-        """Take these out of the ring."""
-        for job in jobs:
-            self._bytes -= self._ring.pop(job.id, (job, 0))[1]
+        """Take these out of the rings."""
+        unwanted = {job.id for job in jobs}
+        for ring in (self._done, self._unsuccessful):
+            ring.remove(unwanted)
 
     async def commit(self) -> Sequence[int]:
         """Nothing to wait for, and nothing to refuse."""
@@ -75,17 +72,16 @@ class MemoryStore(Store):
 
     def get(self, job_id: int) -> Job | None:
         """One finished job."""
-        entry = self._ring.get(job_id)
-        return entry[0] if entry is not None and entry[0].state in FINAL_STATES else None
+        return self._finished().get(job_id)
 
     def find(self, query: JobQuery) -> list[Job]:
         """Finished jobs that match, newest first; being the engine's own objects, they have their payloads."""
-        matching = (job for job, _ in self._ring.values() if job.state in FINAL_STATES and _matches(job, query))
+        matching = (job for job in self._finished().values() if _matches(job, query))
         return nlargest(query.limit, matching, key=lambda job: job.id)
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`; returns how many."""
-        finished = [job for job, _ in self._ring.values() if job.state in FINAL_STATES]
+        finished = sorted(self._finished().values(), key=lambda job: job.finished_us)
         excess = max(0, len(finished) - keep_count)
         dropped = [
             job
@@ -97,8 +93,36 @@ class MemoryStore(Store):
 
     async def close(self) -> None:
         """Forget everything."""
-        self._ring.clear()
-        self._bytes = 0
+        self._done.jobs.clear()
+        self._unsuccessful.jobs.clear()
+
+    def _finished(self) -> dict[int, Job]:
+        """By id; a job that was retried and finished again is in the rings twice, as the same object."""
+        rings = (*self._done.jobs, *self._unsuccessful.jobs)
+        return {job.id: job for job in rings if job.state in FINAL_STATES}
+
+
+class _Ring:
+    """The last so many jobs, of at most so many bytes."""
+
+    def __init__(self, most_jobs: int, most_bytes: int) -> None:
+        self.jobs: deque[Job] = deque()
+        self.bytes = 0
+        self._most_jobs = most_jobs
+        self._most_bytes = most_bytes
+
+    def trim(self) -> None:
+        jobs = self.jobs
+        while len(jobs) > self._most_jobs or self.bytes > self._most_bytes:
+            if not jobs:
+                self.bytes = 0  # sizes that changed meanwhile, by a retry, have been made up for
+                return
+            job = jobs.popleft()
+            self.bytes -= len(job.result) + len(job.payload or b"")
+
+    def remove(self, job_ids: set[int]) -> None:
+        self.jobs = deque(job for job in self.jobs if job.id not in job_ids)
+        self.bytes = sum(len(job.result) + len(job.payload or b"") for job in self.jobs)
 
 
 def _matches(job: Job, query: JobQuery) -> bool:

@@ -56,7 +56,7 @@ def submitter(kind: Packet, priority: int, delivery: Delivery) -> Callable[[Gear
         job = session.engine.submit(function, unique, payload, priority, delivery, session if waits else None)
         handle = b"%b%d" % (session.prefix, job.id)
         session.out.append(b"%b%c%b" % (created, len(handle), handle))
-        if session.context.keeps and not waits:
+        if session.keeps and not waits:
             session.pledge_job(job)
 
     return on_submit

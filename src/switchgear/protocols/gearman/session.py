@@ -54,9 +54,11 @@ class GearmanSession(Session):
         self.on_request = setup.on_request
         self.decoder = Decoder(REQUEST, setup.packet_bytes, setup.line_bytes)
         self.prefix = setup.handle_prefix
+        self.keeps = context.keeps
         self.client_id = b"-"
         self.exceptions = setup.exceptions
         self.worker: Worker | None = None  # from the first time it acts like one
+        self.assigned: dict[bytes, int] = {}  # the jobs this worker has, by handle
         self.threw = 0  # the job that ended with this worker's last exception
         setup.sessions[self] = None
 
@@ -141,6 +143,12 @@ class GearmanSession(Session):
 
     def wake(self, worker: Worker) -> None:
         self.send(NOOP)
+
+    def revoke(self, worker: Worker, job: Job) -> None:
+        # The protocol has no words for this.  A job that timed out is not the worker's any more; a cancelled one
+        # is until it reports, so that its report is not answered with an error.
+        if job.id not in worker.running:
+            self.assigned.pop(self.handle(job), None)
 
     def job_progress(self, job: Job) -> None:
         words = job.progress_text or b"%d\0%d" % (job.numerator, job.denominator)

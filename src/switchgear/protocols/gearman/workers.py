@@ -15,6 +15,8 @@ CLIENT_ID_BYTES: Final = 127
 LEAST_TIMEOUT_MS: Final = 1000  # gearmand raises shorter limits to this, and clients rely on it
 
 NO_JOB: Final = response(Packet.NO_JOB)
+JOB_ASSIGN: Final = int(Packet.JOB_ASSIGN)
+PACK_HEADER: Final = HEADER.pack
 
 
 def worker_of(session: GearmanSession) -> Worker:
@@ -71,7 +73,7 @@ def grab(session: GearmanSession) -> Job | None:
     if job.payload is None and not fetch_payload(session, worker, job):
         session.out.append(NO_JOB)
         return None
-    if session.context.keeps and job.delivery and session.engine.is_last_attempt(job):
+    if session.keeps and job.delivery and session.engine.is_last_attempt(job):
         # Should the server die now, it must remember that this attempt was made.
         session.pledge()
     return job
@@ -94,17 +96,26 @@ def on_grab_job(session: GearmanSession, body: bytes) -> None:
     job = grab(session)
     if job is None:
         return
-    handle = b"%b%d" % (session.prefix, job.id)
+    job_id = job.id
+    handle = b"%b%d" % (session.prefix, job_id)
+    session.assigned[handle] = job_id
     name = job.function.name
     payload = job.payload or b""
-    header = HEADER.pack(RESPONSE, Packet.JOB_ASSIGN, len(handle) + len(name) + len(payload) + 2)
+    header = PACK_HEADER(RESPONSE, JOB_ASSIGN, len(handle) + len(name) + len(payload) + 2)
     session.out.append(b"%b%b\0%b\0%b" % (header, handle, name, payload))
+
+
+def assign(session: GearmanSession, job: Job) -> bytes:
+    """The handle of a job that this worker now has."""
+    handle = session.handle(job)
+    session.assigned[handle] = job.id
+    return handle
 
 
 def on_grab_job_uniq(session: GearmanSession, body: bytes) -> None:
     job = grab(session)
     if job is not None:
-        fields = (session.handle(job), job.function.name, shown_unique(job), job.payload or b"")
+        fields = (assign(session, job), job.function.name, shown_unique(job), job.payload or b"")
         session.out.append(response(Packet.JOB_ASSIGN_UNIQ, *fields))
 
 
@@ -112,7 +123,7 @@ def on_grab_job_all(session: GearmanSession, body: bytes) -> None:
     job = grab(session)
     if job is None:
         return
-    fields = [session.handle(job), job.function.name, shown_unique(job)]
+    fields = [assign(session, job), job.function.name, shown_unique(job)]
     kind = Packet.JOB_ASSIGN_UNIQ
     if job.reducer:
         fields.append(job.reducer)
@@ -125,10 +136,12 @@ def on_work_complete(session: GearmanSession, body: bytes) -> None:
     if not separator:
         split(body, Packet.WORK_COMPLETE)
     worker = session.worker
-    job = session.engine.complete(worker, session.job_id(handle), result) if worker is not None else None
+    job = None
+    if worker is not None:
+        job = session.engine.complete(worker, session.assigned.pop(handle, 0), result)
     if job is None:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
-    elif job.delivery:
+    elif session.keeps and job.delivery:
         session.pledge()
 
 
@@ -136,13 +149,12 @@ def on_work_fail(session: GearmanSession, body: bytes) -> None:
     if len(body) >= HANDLE_BYTES:
         text = "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf"
         raise PeerError(text, code="ARGUMENT_TOO_LARGE")
-    job_id = session.job_id(body)
     worker = session.worker
-    job = session.engine.fail(worker, job_id) if worker is not None else None
+    job = session.engine.fail(worker, session.assigned.pop(body, 0)) if worker is not None else None
     if job is not None:
         if job.delivery:
             session.pledge()
-    elif job_id and job_id == session.threw:
+    elif session.threw and session.job_id(body) == session.threw:
         session.threw = 0  # some workers say both; the exception has ended the job already
     else:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
@@ -150,13 +162,12 @@ def on_work_fail(session: GearmanSession, body: bytes) -> None:
 
 def on_work_exception(session: GearmanSession, body: bytes) -> None:
     handle, error = split(body, Packet.WORK_EXCEPTION)
-    job_id = session.job_id(handle)
     worker = session.worker
-    job = session.engine.fail(worker, job_id, 1, error) if worker is not None else None
+    job = session.engine.fail(worker, session.assigned.pop(handle, 0), 1, error) if worker is not None else None
     if job is None:
         session.send_error("JOB_NOT_FOUND", "An exception was received for a job that does not exist")
         return
-    session.threw = job_id
+    session.threw = job.id
     if job.delivery:
         session.pledge()
 
@@ -168,7 +179,7 @@ def on_work_status(session: GearmanSession, body: bytes) -> None:
     if worker is not None:
         figures = leading_number(numerator[:10]), leading_number(denominator[:10])
         words = numerator + b"\0" + denominator
-        job = session.engine.progress(worker, session.job_id(handle), *figures, text=words)
+        job = session.engine.progress(worker, session.assigned.get(handle, 0), *figures, text=words)
     if job is None:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
 
@@ -176,12 +187,12 @@ def on_work_status(session: GearmanSession, body: bytes) -> None:
 def on_work_data(session: GearmanSession, body: bytes) -> None:
     handle, data = split(body, Packet.WORK_DATA)
     worker = session.worker
-    if worker is None or session.engine.data(worker, session.job_id(handle), data) is None:
+    if worker is None or session.engine.data(worker, session.assigned.get(handle, 0), data) is None:
         session.send_error("JOB_NOT_FOUND", "Job does not exist on server")
 
 
 def on_work_warning(session: GearmanSession, body: bytes) -> None:
     handle, data = split(body, Packet.WORK_WARNING)
     worker = session.worker
-    if worker is None or session.engine.warning(worker, session.job_id(handle), data) is None:
+    if worker is None or session.engine.warning(worker, session.assigned.get(handle, 0), data) is None:
         session.send_error("JOB_NOT_FOUND", "Job does not exist on server")
