@@ -151,8 +151,8 @@ class LimitsConfig(_Checked):
     slow_reader_bytes: int = _setting(
         8 * MIB,
         Size(KIB),
-        "Bytes that may wait for a peer that is behind with reading. If more than that waits when the next"
-        " packet is to be sent, its connection is closed. One packet may be larger.",
+        "Bytes that may wait for a peer that is behind with reading. If more than that waits and the peer takes"
+        " nothing of it for two seconds, its connection is closed.",
         "A peer that stopped reading must not make the server hold its answers without end.",
         reloadable=True,
     )

@@ -91,10 +91,9 @@ class Service:
         async with AsyncExitStack() as house:
             self.store = open_store(
                 self.config.store_url,
-                sync=self.config.storage.sync,
+                sync=self.config.storage.sync,  # type: ignore[arg-type]  # checked by the configuration
                 payload_memory_bytes=self.config.storage.payload_memory_bytes,
             )
-            self.store.open()
             house.push_async_callback(self.store.close)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
             self.engine = Engine(engine_settings(self.config), self.telemetry)

@@ -28,6 +28,10 @@ log = logging.getLogger("switchgear")
 # large packet and stop in the middle must still fit in memory.
 INTAKE_BYTES: Final = 1024 * 1024 * 1024
 
+# A peer with more than its share waiting is given this long to take some of it.  A large result on a slow line is not
+# an offence, so it is not size alone that counts.
+PATIENCE_SECONDS: Final = 2.0
+
 
 class TcpDoor:
     """One listening address: accepts, within limits, and looks after what it has accepted."""
@@ -180,11 +184,8 @@ class Connection(asyncio.Protocol, Wire):
         transport = self.transport
         if transport is None:
             return
-        if self._stalled_since:
-            pending = transport.get_write_buffer_size()
-            if pending > self.door.limits.slow_reader_bytes:
-                self.give_up("slow_reader_closed", pending)
-                return
+        if self._stalled_since and self._is_too_slow(transport.get_write_buffer_size()):
+            return
         transport.write(data)
 
     def close(self) -> None:
@@ -197,15 +198,27 @@ class Connection(asyncio.Protocol, Wire):
     def buffered_bytes(self) -> int:
         return self.session.buffered_bytes if self.session is not None else 0
 
+    def _is_too_slow(self, pending: int) -> bool:
+        """Before more is written: hang up if much waits for a peer that takes nothing, or far too much for any peer."""
+        limits = self.door.limits
+        stalled_seconds = asyncio.get_running_loop().time() - self._stalled_since
+        if pending > limits.slow_reader_bytes and (
+            stalled_seconds > PATIENCE_SECONDS or pending > limits.slow_reader_bytes + 2 * limits.packet_bytes
+        ):
+            self.give_up("slow_reader_closed", pending)
+            return True
+        return False
+
     def check_reader(self, now: float) -> None:
-        """Hang up if the peer has taken nothing for too long."""
+        """Once a second: hang up if the peer has taken nothing for too long."""
         if not self._stalled_since or self.transport is None:
             return
         pending = self.transport.get_write_buffer_size()
         if pending < self._stalled_bytes:
-            self._stalled_since, self._stalled_bytes = now, pending
+            self._stalled_since = now
         elif now - self._stalled_since > self.door.limits.slow_reader_seconds:
             self.give_up("slow_reader_closed", pending)
+        self._stalled_bytes = pending
 
     def give_up(self, event: str, pending: int) -> None:
         self.hub.telemetry.emit(event, host=self.host, port=self.port, pending=pending)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,6 +38,10 @@ UNSUCCESSFUL_COUNT: Final = 100_000
 
 # Rows dropped in one transaction.  Commits wait for it, and it takes some 20 ms.
 DROP_COUNT: Final = 5_000
+
+# Once what the writer thread does takes longer than the first, it gets the second of the event loop's time each time.
+PATIENCE_S: Final = 5000
+STEP_ASIDE_S: Final = 0.0001
 
 
 class Staged:
@@ -289,10 +294,21 @@ async def _end_of(future: asyncio.Future[Result]) -> Result:
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
-            await asyncio.wait([future])
+            if not (await asyncio.wait([future], timeout=PATIENCE_S))[0]:
+                _let_the_writer_run()
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
         future.exception()  # looked at, and of no interest to somebody who has been cancelled
         raise cancelled
     return future.result()
+
+
+def _let_the_writer_run() -> None:
+    """Step aside for long enough that the writer thread, if it waits for the interpreter lock, gets it.
+
+    A busy event loop lets go of the lock for a microsecond at every system call and takes it back before another thread
+    has woken up, and each time the other's patience (`sys.setswitchinterval`) begins anew; it has been seen to starve
+    for a second.
+    """
+    time.sleep(STEP_ASIDE_S)

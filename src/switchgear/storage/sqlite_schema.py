@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
@@ -71,10 +72,10 @@ MIGRATIONS: Final = _read_migrations()
 STATEMENTS: Final = _read_statements()
 
 
+@cache
 def put_jobs_sql(count: int) -> str:
     """The statement that puts this many rows at once."""
-    values = ["nullif(?, 0)" if column == "error" else "?" for column in (*COLUMNS, "payload")]
-    row = f"({', '.join(values)})"
+    row = f"({', '.join('?' * (len(COLUMNS) + 1))})"
     return STATEMENTS["put_jobs"].replace("$rows", ", ".join([row] * count))
 
 

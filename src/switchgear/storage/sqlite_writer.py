@@ -1,15 +1,17 @@
 """The one connection that writes, and the transactions it makes.
 
 Everything here runs in the store's writer thread.  The engine's thread is busy meanwhile, and the two share the
-interpreter lock: sqlite3 lets go of it for every step of a statement, and a busy neighbour gives it back only after the
-switch interval, 5 ms.  With `executemany`, one step a row, a thousand rows then take seconds (300 rows/s were measured
-beside a busy loop).  So rows are put hundreds to a statement, and all but the binding happens while the engine runs.
+interpreter lock.  sqlite3 lets go of it for every step of a statement, and getting it back from a busy neighbour takes
+its switch interval, 5 ms, and in bad luck much longer.  With `executemany`, one step a row, a thousand rows then take
+seconds (300 rows/s were measured beside a busy loop).  So a batch is one statement of as many rows, and what SQLite does
+with it happens while the engine runs.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from switchgear.errors import StorageError
-from switchgear.storage.sqlite_rows import ID, REVISION, JobRow, clamped
+from switchgear.storage.sqlite_rows import ID, PAYLOAD, REVISION, JobRow, clamped
 from switchgear.storage.sqlite_schema import STATEMENTS, Sync, connect, migrate, put_jobs_sql
 
 __all__ = ["FunctionRow", "Work", "Writer"]
@@ -25,9 +27,13 @@ __all__ = ["FunctionRow", "Work", "Writer"]
 # Id, name, paused, and the limits for high, normal and low.  The settings are None where nobody has set any.
 FunctionRow: TypeAlias = tuple[int, bytes, int | None, int | None, int | None, int | None]
 
-# Any number of rows is a sum of these, so a batch takes few statements and sqlite3 keeps all of them prepared.
-# 256 rows of 18 columns stay well below the 32,766 parameters that a SQLite of usual build allows.
-PUT_JOBS: Final = tuple((count, put_jobs_sql(count)) for count in (256, 128, 64, 32, 16, 8, 4, 2, 1))
+# A statement is prepared once for each of these numbers of rows, and a batch filled up to the next of them.  The steps
+# are small, so little is wasted, and the last is as many as the engine's thread should wait for, 1 ms, while values are
+# bound.
+STATEMENT_ROWS: Final = tuple(
+    sorted({1, 2, 3, 4, 5, 6, 7} | {step * 2**power for step in (4, 5, 6, 7) for power in range(1, 8)} | {1024})
+)
+FILLER: Final = (0,) * (PAYLOAD + 1)
 
 
 class Work(NamedTuple):
@@ -124,11 +130,15 @@ class Writer:
     def _put_jobs(self, connection: sqlite3.Connection, rows: Sequence[JobRow]) -> int:
         """How many of the rows were newer than what is there, and are now there."""
         changes = connection.total_changes
-        start = 0
-        for count, statement in PUT_JOBS:
-            while len(rows) - start >= count:
-                connection.execute(statement, list(chain.from_iterable(rows[start : start + count])))
-                start += count
+        # 32,766 in any SQLite since 2020, 999 before.
+        most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // len(FILLER)
+        sizes = STATEMENT_ROWS[: bisect_right(STATEMENT_ROWS, most)]
+        for start in range(0, len(rows), sizes[-1]):
+            part = rows[start : start + sizes[-1]]
+            size = sizes[bisect_left(sizes, len(part))]
+            values = list(chain.from_iterable(part))
+            values.extend(FILLER * (size - len(part)))
+            connection.execute(put_jobs_sql(size), values)
         return connection.total_changes - changes
 
     def _not_newer(self, connection: sqlite3.Connection, rows: Sequence[JobRow]) -> tuple[frozenset[int], list[int]]:

@@ -2,8 +2,14 @@
 -- without its payload, `$rows` for as many rows of placeholders as a batch has, `$where` for the conditions of a search.
 
 -- name: put_jobs
+-- Rows with the id 0 only fill up the statement.  An error of 0 is one that is not there: see sqlite_rows.py.
 -- What a job was submitted with never changes, so an update leaves those columns alone, and above all the payload.
-INSERT INTO jobs ($columns, payload) VALUES $rows
+WITH staged ($columns, payload) AS (VALUES $rows)
+INSERT INTO jobs ($columns, payload)
+SELECT
+    id, function_id, state, priority, delivery, created_us, run_at_us, finished_us, attempts, result_code, revision,
+    unique_key, name, extra, moves, result, nullif(error, 0), payload
+FROM staged WHERE id > 0
 ON CONFLICT (id) DO UPDATE SET
     state = excluded.state,
     priority = excluded.priority,

@@ -1,0 +1,70 @@
+# Switchgear: everything a developer does, by name.  `make help` lists it.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := .make
+CYCLES ?= 50
+SEED   ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint types unit crash simulate bench format diagram clean peers
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(STAMPS)/installed ## set up, start the server with its defaults, send a demo job through it, serve until Ctrl-C
+	@exec $(BIN)/switchgear serve --demo
+
+test: $(STAMPS)/developing peers lint types unit ## set up, install the peers, and run everything that CI runs
+
+check: lint types unit ## what `make test` runs, without looking for peers first
+
+lint: $(STAMPS)/developing ## ruff: mistakes and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMPS)/developing ## mypy --strict
+	$(BIN)/mypy
+
+unit: $(STAMPS)/developing ## every test: import rules, units, properties, simulation, crashes, real peers
+	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest -n 2 --dist loadgroup
+
+crash: $(STAMPS)/developing ## kill the server under load CYCLES times and check that nothing acknowledged is lost
+	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest tests/system/test_crash.py -s
+
+simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
+	$(BIN)/python -m switchgear.testing.simulation --seed $(SEED) --verbose
+
+bench: $(STAMPS)/developing peers ## measure this server beside gearmand in one run
+	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
+	$(BIN)/python bench/run.py
+
+format: $(STAMPS)/developing ## let ruff rewrite the sources
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+diagram: $(STAMPS)/developing ## redraw the diagram of a job's life from its table
+	$(BIN)/python -m switchgear.testing.diagram
+
+peers: ## install the real programs that the tests talk to
+	@command -v gearmand >/dev/null && command -v gearman >/dev/null || \
+		scripts/install-packages gearman-job-server gearman-tools
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) $(STAMPS) build dist bench/build bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Switchgear needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || scripts/install-packages python3-venv
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/installed: $(VENV)/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/developing: $(VENV)/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/installed

@@ -1,0 +1,249 @@
+"""Looking into a server: its functions, its workers, its jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from switchgear.cli.output import (
+    Column,
+    json_option,
+    lasting,
+    moment,
+    print_json,
+    print_table,
+    printable,
+    server_option,
+    text_of,
+)
+from switchgear.client.client import Client
+from switchgear.model import JobState
+
+__all__ = ["functions", "job", "jobs", "workers"]
+
+_STATES = [state.name.lower() for state in JobState]
+_SHOWN_BYTES = 2000  # of a payload or a result; the whole of it is in the JSON
+_ERROR_COLUMNS = 60
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear functions
+  switchgear functions --json | jq '.[] | select(.ready > 100) | .name'
+"""
+)
+@server_option
+@json_option("Write a JSON array, an object for each function.")
+def functions(server: str, as_json: bool) -> None:
+    """List functions with their queues and workers.
+
+    READY jobs wait for a worker, WAITING ones for other jobs or for their time. DONE and FAILED count since the
+    server was started. OLDEST is the age of the job that has been ready for longest.
+    """
+    with Client(server) as client:
+        found = client.control("functions")
+    if as_json:
+        print_json(found)
+        return
+    heads = ("READY", "RUNNING", "WAITING", "WORKERS", "DONE", "FAILED", "OLDEST")
+    columns = [Column("FUNCTION", wrap=True), *(Column(head, right=True) for head in heads), Column("")]
+    print_table(columns, (_function_row(function) for function in sorted(found, key=lambda f: text_of(f["name"]))))
+
+
+def _function_row(function: Mapping[str, Any]) -> list[str]:
+    counts = ("ready", "running", "waiting_or_scheduled", "workers", "done", "failed")
+    return [
+        text_of(function["name"]),
+        *(str(function[count]) for count in counts),
+        lasting(function["oldest_ready_seconds"]),
+        "paused" if function["paused"] else "",
+    ]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear workers
+  switchgear workers --json | jq 'map(.running | length) | add'
+"""
+)
+@server_option
+@json_option("Write a JSON array, an object for each worker.")
+def workers(server: str, as_json: bool) -> None:
+    """List connected workers, what they can do, and how many jobs each of them runs."""
+    with Client(server) as client:
+        found = client.control("workers")
+    if as_json:
+        print_json(found)
+        return
+    columns = [
+        Column("ID", right=True),
+        Column("NAME"),
+        Column("PROTOCOL"),
+        Column("ADDRESS"),
+        Column("RUNNING", right=True),
+        Column("CONNECTED", right=True),
+        Column("FUNCTIONS", wrap=True),
+    ]
+    now = time.time()
+    print_table(columns, (_worker_row(worker, now) for worker in found))
+
+
+def _worker_row(worker: Mapping[str, Any], now: float) -> list[str]:
+    return [
+        str(worker["id"]),
+        text_of(worker["name"]),
+        worker["protocol"],
+        worker["address"],
+        str(len(worker["running"])),
+        lasting(max(0.0, now - worker["connected_at"])),
+        " ".join(text_of(name) for name in worker["functions"]),
+    ]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear jobs --function resize --state failed
+  switchgear jobs --state running --state ready --limit 500
+  switchgear jobs --json --unique order-4711 | jq -r '.jobs[].handle'
+"""
+)
+@click.option("--function", metavar="NAME", help="Only jobs of this function.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only jobs in this state; may be given several times.",
+)
+@click.option("--unique", metavar="KEY", help="Only jobs with this unique key.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--before", type=click.IntRange(1), metavar="ID", help="Only jobs older than the one with this number.")
+@server_option
+@json_option("Write a JSON object: jobs, an array, and next_before_id, the ID for --before to go on, or null.")
+def jobs(
+    function: str | None,
+    states: tuple[str, ...],
+    unique: str | None,
+    limit: int,
+    before: int | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """List jobs, the newest first, finished ones included as long as the server keeps them.
+
+    A job is dead if it failed because its attempts were spent, not because a worker said so.
+    """
+    with Client(server) as client:
+        found = client.control(
+            "jobs", function=function, states=list(states) or None, unique=unique, before_id=before, limit=limit
+        )
+    if as_json:
+        print_json(found)
+        return
+    columns = [
+        Column("HANDLE"),
+        Column("FUNCTION", wrap=True),
+        Column("STATE"),
+        Column("PRIORITY"),
+        Column("ATTEMPTS", right=True),
+        Column("PROGRESS", right=True),
+        Column("AGE", right=True),
+        Column("ERROR", wrap=True),
+    ]
+    now = time.time()
+    print_table(columns, (_job_row(job, now) for job in found["jobs"]))
+    if found["next_before_id"]:
+        click.echo(f"There may be more: --before {found['next_before_id']}", err=True)
+
+
+def _job_row(job: Mapping[str, Any], now: float) -> list[str]:
+    error = text_of(job["error"]).strip().partition("\n")[0]
+    return [
+        job["handle"],
+        text_of(job["function"]),
+        _state(job),
+        job["priority"],
+        _attempts(job),
+        _progress(job),
+        lasting(max(0.0, now - job["created_at"])),
+        error if len(error) <= _ERROR_COLUMNS else error[: _ERROR_COLUMNS - 1] + "…",
+    ]
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    return "dead" if job["dead"] else str(job["state"])
+
+
+def _attempts(job: Mapping[str, Any]) -> str:
+    return f"{job['attempts']}/{job['attempts_limit']}" if job["attempts_limit"] else str(job["attempts"])
+
+
+def _progress(job: Mapping[str, Any]) -> str:
+    return f"{job['numerator']}/{job['denominator']}" if job["denominator"] else ""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear job H:myhost:42
+  switchgear job --json H:myhost:42 | jq -r .warnings
+"""
+)
+@click.argument("handle")
+@server_option
+@json_option("Write one JSON object, with the whole payload and result.")
+def job(handle: str, server: str, as_json: bool) -> None:
+    """Show one job: its state, what it was given, what came of it, and its history.
+
+    Exits with 1 if the server does not know the job.
+    """
+    with Client(server) as client:
+        found = client.control("job", handle=handle)
+    if as_json:
+        print_json(found)
+        return
+    print_table([Column(""), Column("", wrap=True)], _job_fields(found))
+    for title in ("payload", "result", "error", "warnings"):
+        _show_text(title, text_of(found[title]))
+    click.echo("\nhistory")
+    for entry in found["log"]:
+        click.echo(f"  {moment(entry['at'])}  {entry['cause'].replace('_', ' ')}")
+
+
+def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
+    fields = {
+        "handle": job["handle"],
+        "function": text_of(job["function"]),
+        "state": _state(job),
+        "priority": job["priority"],
+        "unique": text_of(job["unique"]),
+        "name": text_of(job["name"]),
+        "attempts": _attempts(job),
+        "progress": _progress(job),
+        "time left": lasting(job["time_left"]),
+        "created": moment(job["created_at"]),
+        "runs at": moment(job["run_at"]),
+        "expires": moment(job["expires_at"]),
+        "finished": moment(job["finished_at"]),
+        "run timeout": lasting(job["timeout"]),
+        "after": " ".join(job["predecessors"]),
+        "delivery": job["delivery"].replace("_", " "),
+        "origin": job["origin"],
+    }
+    return [[name, value] for name, value in fields.items() if value]
+
+
+def _show_text(title: str, text: str) -> None:
+    if not text:
+        return
+    click.echo(f"\n{title} ({len(text.encode())} bytes)" if title != "error" else f"\n{title}")
+    for line in text[:_SHOWN_BYTES].splitlines():
+        click.echo(f"  {printable(line)}")
+    if len(text) > _SHOWN_BYTES:
+        click.echo("  …")

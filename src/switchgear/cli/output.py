@@ -1,0 +1,202 @@
+"""What the commands that talk to a server share: their options, tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+from switchgear.client.address import DEFAULT_URL, ServerAddress
+from switchgear.client.when import parse_duration, parse_when
+from switchgear.errors import ConfigError
+
+__all__ = [
+    "DURATION",
+    "STATE_STYLES",
+    "WHEN",
+    "Column",
+    "complain",
+    "json_option",
+    "lasting",
+    "moment",
+    "plain",
+    "print_json",
+    "print_table",
+    "printable",
+    "server_option",
+    "servers_option",
+    "text_of",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SERVER_VARIABLE: Final = "SWITCHGEAR_SERVER"
+STATE_STYLES: Final = {
+    "running": "cyan",
+    "done": "green",
+    "failed": "red",
+    "dead": "bold red",
+    "cancelled": "yellow",
+    "expired": "yellow",
+    "paused": "yellow",
+}
+# Wider than any table: what is not read by eyes must not be cut to fit a screen.
+_UNLIMITED_COLUMNS: Final = 100_000
+
+
+class _When(click.ParamType[float, str]):
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return value if isinstance(value, float) else parse_when(value, time.time())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Duration(click.ParamType[float, str]):
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return value if isinstance(value, float) else parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Server(click.ParamType[str, str]):
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(ServerAddress.parse(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+WHEN: Final = _When()
+DURATION: Final = _Duration()
+_SERVER: Final = _Server()
+
+
+def server_option(command: F) -> F:
+    """`--server URL`."""
+    return click.option(
+        "--server",
+        type=_SERVER,
+        metavar="URL",
+        envvar=SERVER_VARIABLE,
+        default=DEFAULT_URL,
+        help=f"The server to talk to. Default: {SERVER_VARIABLE}, or {DEFAULT_URL}.",
+    )(command)
+
+
+def servers_option(command: F) -> F:
+    """`--server URL`, any number of times."""
+    return click.option(
+        "--server",
+        "servers",
+        type=_SERVER,
+        metavar="URL",
+        envvar=SERVER_VARIABLE,
+        multiple=True,
+        default=(DEFAULT_URL,),
+        help="A server to work for; may be given several times."
+        f" Default: those in {SERVER_VARIABLE}, or {DEFAULT_URL}.",
+    )(command)
+
+
+def json_option(help_text: str = "Write JSON, for programs.") -> Callable[[F], F]:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def print_json(value: object) -> None:
+    """One JSON value on standard output, on one line unless a person is looking."""
+    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
+
+
+def complain(text: str) -> None:
+    """A line on standard error, as the program says what went wrong."""
+    for line in text.splitlines():
+        click.echo(f"switchgear: {printable(line)}", err=True)
+
+
+# --- values ---
+
+
+def text_of(value: object) -> str:
+    """Text that a server sent: as it is, or in base64 where it was not UTF-8."""
+    if isinstance(value, Mapping):
+        return base64.b64decode(str(value.get("base64", ""))).decode("utf-8", "backslashreplace")
+    return "" if value is None else str(value)
+
+
+def plain(data: bytes) -> str | dict[str, str]:
+    """Bytes as JSON can carry them, in the way the server writes them too."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def printable(text: str) -> str:
+    """One line that cannot do anything to a terminal: whoever names a function must not control the screen."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def moment(epoch_seconds: float | None) -> str:
+    """A time of day, local, or nothing."""
+    if not epoch_seconds:
+        return ""
+    return datetime.fromtimestamp(epoch_seconds).isoformat(" ", "seconds")
+
+
+def lasting(seconds: float | None) -> str:
+    """A duration, short: 12 ms, 3.4 s, 5 min, 3.2 h, 4.5 d."""
+    if seconds is None:
+        return ""
+    for below, unit, name in ((0.9995, 0.001, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < below:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 86_400:.1f} d"
+
+
+# --- tables ---
+
+
+class Column(NamedTuple):
+    """The head of a column."""
+
+    title: str
+    right: bool = False
+    wrap: bool = False  # may be folded to fit a screen
+
+
+def print_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], styles: Mapping[str, str] = STATE_STYLES
+) -> None:
+    """A table: in colour and fitted to the screen on a terminal, else plain lines that are never cut."""
+    from rich.console import Console  # here, because those who ask for JSON need not wait for it
+    from rich.table import Table
+    from rich.text import Text
+
+    on_terminal = sys.stdout.isatty()
+    table = Table(box=None, pad_edge=False, header_style="bold" if on_terminal else "", padding=(0, 2, 0, 0))
+    for column in columns:
+        justify = "right" if column.right else "left"
+        table.add_column(column.title, justify=justify, no_wrap=not (column.wrap and on_terminal), overflow="fold")
+    for row in rows:
+        cells = [printable(cell) for cell in row]
+        table.add_row(*(Text(cell, styles.get(cell, "")) for cell in cells))
+    console = Console(width=None if on_terminal else _UNLIMITED_COLUMNS, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())

@@ -1,0 +1,50 @@
+"""A peer that writes down what it hears."""
+
+from __future__ import annotations
+
+from switchgear.model import Job, JobState, Peer, Worker
+
+__all__ = ["RecordingPeer"]
+
+
+class RecordingPeer(Peer):
+    """Stands in for a protocol session: everything the engine tells it becomes a tuple in `heard`.
+
+    wake(worker id) · assign(worker id, job id) · revoke(worker id, job id) · finished(job id, state) ·
+    progress(job id, numerator, denominator, time left) · data(job id, bytes) · warning(job id, bytes)
+    """
+
+    def __init__(self, *, collects_data: bool = False) -> None:
+        super().__init__()
+        self.collects_data = collects_data
+        self.heard: list[tuple[object, ...]] = []
+
+    def take_heard(self) -> list[tuple[object, ...]]:
+        """What was heard since the last call."""
+        heard, self.heard = self.heard, []
+        return heard
+
+    def words(self) -> list[object]:
+        """Only the first word of each piece of news."""
+        return [news[0] for news in self.heard]
+
+    def wake(self, worker: Worker) -> None:
+        self.heard.append(("wake", worker.id))
+
+    def assign(self, worker: Worker, job: Job) -> None:
+        self.heard.append(("assign", worker.id, job.id))
+
+    def revoke(self, worker: Worker, job: Job) -> None:
+        self.heard.append(("revoke", worker.id, job.id))
+
+    def job_finished(self, job: Job) -> None:
+        self.heard.append(("finished", job.id, JobState(job.state)))
+
+    def job_progress(self, job: Job) -> None:
+        self.heard.append(("progress", job.id, job.numerator, job.denominator, job.time_left_s))
+
+    def job_data(self, job: Job, data: bytes) -> None:
+        self.heard.append(("data", job.id, data))
+
+    def job_warning(self, job: Job, data: bytes) -> None:
+        self.heard.append(("warning", job.id, data))

@@ -1,0 +1,86 @@
+"""Import rules: a module knows the layers below its own, and neighbours do not know each other."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import switchgear
+
+ROOT = Path(switchgear.__file__).parent
+
+# From the bottom up.  Rooms on one floor do not know each other, unless the room is the same.
+FLOORS = (
+    ("errors", "version"),
+    ("model", "config"),
+    ("engine",),
+    ("protocols", "storage", "telemetry"),
+    ("net",),
+    ("client", "testing"),
+    ("cli",),
+)
+FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+
+# What the engine must not touch, since commands and the time are all that may go into it.
+IMPURE = {
+    "asyncio", "datetime", "logging", "os", "pathlib", "random", "secrets", "select", "signal", "socket", "sqlite3",
+    "subprocess", "sys", "threading", "time", "uuid", "uvloop", "zmq",
+}  # fmt: skip
+
+MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names if node.module == "switchgear")
+    return found
+
+
+def module_name(path: Path) -> str:
+    return ".".join(("switchgear", *path.relative_to(ROOT).with_suffix("").parts))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_imports_only_from_below(path: Path) -> None:
+    own = room_of(module_name(path))
+    for imported in imports_of(path):
+        if not imported.startswith("switchgear."):
+            continue
+        other = room_of(imported)
+        if other == own:
+            continue
+        assert FLOOR_OF[other] < FLOOR_OF[own], f"{module_name(path)} imports {imported}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room_of(module_name(p)) == "protocols"], ids=module_name)
+def test_protocols_do_not_know_each_other(path: Path) -> None:
+    own = module_name(path).split(".")[2]
+    for imported in imports_of(path):
+        parts = imported.split(".")
+        if parts[:2] == ["switchgear", "protocols"] and len(parts) > 2:
+            assert parts[2] in (own, "base"), f"{module_name(path)} imports {imported}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if room_of(module_name(p)) in ("engine", "model", "errors")], ids=module_name
+)
+def test_the_engine_is_pure(path: Path) -> None:
+    touched = {name.split(".")[0] for name in imports_of(path)} & IMPURE
+    assert not touched, f"{module_name(path)} imports {touched}"
+
+
+def test_every_room_is_on_a_floor() -> None:
+    rooms = {room_of(module_name(path)) for path in MODULES}
+    assert rooms <= FLOOR_OF.keys()
