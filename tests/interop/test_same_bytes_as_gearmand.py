@@ -16,9 +16,9 @@ from tests.support.wire import Kind
 
 pytestmark = pytest.mark.interop
 
-GEARMANDS_DEFAULTS = "gearmand's defaults"
-OWN_DEFAULTS_MEMORY = "own defaults, memory"
-OWN_DEFAULTS_SQLITE = "own defaults, sqlite"
+GEARMANDS_DEFAULTS = "as gearmand"
+OWN_DEFAULTS_MEMORY = "memory"
+OWN_DEFAULTS_SQLITE = "sqlite"
 FLAVOURS = (GEARMANDS_DEFAULTS, OWN_DEFAULTS_MEMORY, OWN_DEFAULTS_SQLITE)
 
 Transcript = list[Heard]

@@ -64,10 +64,9 @@ def retry(
     if function is not None and not all_dead:
         raise click.UsageError("--function needs --all-dead.")
     with Client(server) as client:
+        answers, problems = _each(handles, lambda handle: client.control("retry", handle=handle))
         if all_dead:
-            answers, problems = [client.control("retry", all_dead=True, function=function)], []
-        else:
-            answers, problems = _each(handles, lambda handle: client.control("retry", handle=handle))
+            answers.append(client.control("retry", all_dead=True, function=function))
     _tell_handles(ctx, "retried", answers, problems, as_json)
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     Column,
+    complain,
     json_option,
     lasting,
     moment,
@@ -19,7 +21,8 @@ from switchgear.cli.output import (
     server_option,
     text_of,
 )
-from switchgear.client.client import Client
+from switchgear.client.client import JOB_NOT_FOUND, Client
+from switchgear.errors import ServerRefused
 from switchgear.model import JobState
 
 __all__ = ["functions", "job", "jobs", "workers"]
@@ -198,13 +201,20 @@ Examples:
 @click.argument("handle")
 @server_option
 @json_option("Write one JSON object, with the whole payload and result.")
-def job(handle: str, server: str, as_json: bool) -> None:
+@click.pass_context
+def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
     """Show one job: its state, what it was given, what came of it, and its history.
 
     Exits with 1 if the server does not know the job.
     """
-    with Client(server) as client:
-        found = client.control("job", handle=handle)
+    try:
+        with Client(server) as client:
+            found = client.control("job", handle=handle)
+    except ServerRefused as error:
+        if error.code != JOB_NOT_FOUND:
+            raise
+        complain(f"{handle}: {error.text}")
+        ctx.exit(ExitCode.FAILED)
     if as_json:
         print_json(found)
         return

@@ -17,11 +17,10 @@ from switchgear.client.when import parse_duration, parse_when
 from switchgear.errors import ConfigError
 
 __all__ = [
-    "DURATION",
     "STATE_STYLES",
-    "WHEN",
     "Column",
     "complain",
+    "duration_option",
     "json_option",
     "lasting",
     "moment",
@@ -32,9 +31,11 @@ __all__ = [
     "server_option",
     "servers_option",
     "text_of",
+    "when_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 SERVER_VARIABLE: Final = "SWITCHGEAR_SERVER"
 STATE_STYLES: Final = {
@@ -50,46 +51,40 @@ STATE_STYLES: Final = {
 _UNLIMITED_COLUMNS: Final = 100_000
 
 
-class _When(click.ParamType[float, str]):
-    name = "when"
+def reading(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback for options that have a form of their own; `parse` raises ValueError or ConfigError."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
-            return value if isinstance(value, float) else parse_when(value, time.time())
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+            if isinstance(value, tuple):
+                return tuple(parse(each) for each in value)
+            return None if value is None else parse(value)
+        except (ValueError, ConfigError) as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return read
 
 
-class _Duration(click.ParamType[float, str]):
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return value if isinstance(value, float) else parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def when_option(name: str, help_text: str) -> Callable[[F], F]:
+    """An option that takes a moment, as seconds since the epoch or None."""
+    callback = reading(lambda text: parse_when(text, time.time()))
+    return click.option(name, metavar="WHEN", callback=callback, help=help_text)
 
 
-class _Server(click.ParamType[str, str]):
-    name = "url"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return str(ServerAddress.parse(value))
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
+def duration_option(name: str, help_text: str, default: str | None = None) -> Callable[[F], F]:
+    """An option that takes a duration, in seconds or None."""
+    return click.option(name, metavar="SECONDS", default=default, callback=reading(parse_duration), help=help_text)
 
 
-WHEN: Final = _When()
-DURATION: Final = _Duration()
-_SERVER: Final = _Server()
+def _server_url(text: str) -> str:
+    return str(ServerAddress.parse(text))
 
 
 def server_option(command: F) -> F:
     """`--server URL`."""
     return click.option(
         "--server",
-        type=_SERVER,
+        callback=reading(_server_url),
         metavar="URL",
         envvar=SERVER_VARIABLE,
         default=DEFAULT_URL,
@@ -102,7 +97,7 @@ def servers_option(command: F) -> F:
     return click.option(
         "--server",
         "servers",
-        type=_SERVER,
+        callback=reading(_server_url),
         metavar="URL",
         envvar=SERVER_VARIABLE,
         multiple=True,
@@ -190,8 +185,8 @@ def print_table(
     on_terminal = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold" if on_terminal else "", padding=(0, 2, 0, 0))
     for column in columns:
-        justify = "right" if column.right else "left"
-        table.add_column(column.title, justify=justify, no_wrap=not (column.wrap and on_terminal), overflow="fold")
+        no_wrap = not (column.wrap and on_terminal)
+        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=no_wrap, overflow="fold")
     for row in rows:
         cells = [printable(cell) for cell in row]
         table.add_row(*(Text(cell, styles.get(cell, "")) for cell in cells))

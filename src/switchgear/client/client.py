@@ -24,9 +24,11 @@ from switchgear.model import PRIORITY_NAMES
 from switchgear.protocols.gearman.codec import TEXT, request
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = ["UNKNOWN_EXTENSION", "Client", "JobStatus"]
+__all__ = ["JOB_NOT_FOUND", "UNKNOWN_EXTENSION", "Client", "JobStatus"]
 
 UNKNOWN_EXTENSION: Final = "UNKNOWN_EXTENSION"  # the code of our own when a server does not know our packets
+
+JOB_NOT_FOUND: Final = "JOB_NOT_FOUND"  # the server's code
 
 # By priority and whether it is for the background.
 _SUBMIT: Final = {

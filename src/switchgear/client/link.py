@@ -1,8 +1,8 @@
 """A worker's conversation with one server.
 
 The protocol's dance: ask for a job (GRAB_JOB_UNIQ); told that there is none, say that we sleep (PRE_SLEEP); woken
-(NOOP), ask again.  We ask only while a slot is free, one question at a time, so an answer always belongs to the last question.
-A job occupies its slot until its end is reported, and any number of jobs of one connection may run side by side.
+(NOOP), ask again.  We ask only while a slot is free, one question at a time, so an answer always belongs to the last
+question.  A job occupies its slot until its end is reported; any number of jobs of one connection may run side by side.
 
 A lost connection takes its jobs with it: the server gives them to somebody else, and our result would be refused.
 So their handlers are cancelled; letting them go on could have one job run twice at once, even in this very process.

@@ -264,8 +264,9 @@ class _Run:
 
     def close(self) -> None:
         """Let go of the process and its pipes."""
-        if self._protocol.stdin is not None:
-            self._protocol.stdin.transport.abort()  # closing would wait until somebody reads what is left
+        stdin = self._transport.get_pipe_transport(0)
+        if isinstance(stdin, asyncio.WriteTransport) and stdin.get_write_buffer_size():
+            stdin.abort()  # closing would wait until somebody reads what is left
         self._transport.close()
 
 

@@ -1,0 +1,252 @@
+"""`switchgear submit`: one job, and what comes of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+import click
+
+from switchgear.cli.main import ExitCode
+from switchgear.cli.output import (
+    complain,
+    duration_option,
+    json_option,
+    plain,
+    print_json,
+    printable,
+    server_option,
+    when_option,
+)
+from switchgear.client.client import Client
+from switchgear.client.submission import Submission, Update, UpdateKind
+from switchgear.errors import JobFailed
+from switchgear.model import PRIORITY_NAMES
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["submit"]
+
+_EPILOG = """\b
+Examples:
+  switchgear submit reverse hello
+  switchgear submit resize - < photo.jpg > small.jpg
+  switchgear submit --background --unique order-4711 invoice '{"order": 4711}'
+  switchgear submit --background --at +5m remind 'tea is ready'
+  switchgear submit --timeout 30 --json report | jq -r .result
+
+\b
+WHEN is +30s, +5m, +1h30m or +2d from now; 2030-01-31T18:00, local unless a zone is given;
+or seconds since the epoch.
+
+\b
+Exit codes:
+    0  the job is done, or with --background: taken
+    1  the job failed, or the server did not take it
+    3  the server cannot be reached, or the connection was lost before the job's end
+    4  --timeout: still not done
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("function")
+@click.argument("payload", required=False)
+@click.option("--background", is_flag=True, help="Do not wait: print the job's handle.")
+@click.option(
+    "--priority",
+    type=click.Choice(PRIORITY_NAMES, case_sensitive=False),
+    default="normal",
+    show_default=True,
+    help="Which of the function's queues it goes to.",
+)
+@click.option(
+    "--unique",
+    default="",
+    metavar="KEY",
+    help="Share one job with all submissions of this key, as long as it is unfinished."
+    " The key - stands for the payload itself.",
+)
+@when_option("--at", "Do not start it earlier.")
+@duration_option(
+    "--timeout",
+    "Wait no longer than this. What the job does then: if it is running it goes on, and its result is lost; if it is"
+    " still queued and nobody else waits for it, the server drops it.",
+)
+@duration_option("--run-timeout", "Take the job from a worker that runs it for longer than this. *")
+@click.option(
+    "--attempts",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Start it at most so often when workers are lost or time out, 0 for any number. *",
+)
+@click.option(
+    "--after",
+    multiple=True,
+    metavar="HANDLE",
+    help="Do not start it before this job is done; may be given several times. *",
+)
+@when_option("--expires", "Give it up if it has not started by then. *")
+@server_option
+@json_option(
+    "Write one JSON object at the end: handle, state (submitted, done, failed, timed_out), result and error."
+    ' Bytes that are not UTF-8 are {"base64": "..."}.'
+)
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    function: str,
+    payload: str | None,
+    background: bool,
+    priority: str,
+    unique: str,
+    at: float | None,
+    timeout: float | None,
+    run_timeout: float | None,
+    attempts: int | None,
+    after: tuple[str, ...],
+    expires: float | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Submit a job of FUNCTION, and wait for its result unless told not to.
+
+    PAYLOAD is the job's input; if it is - or left out, standard input is read, except from a terminal. The result goes
+    to standard output byte for byte, parts of it as they come; warnings go to standard error.
+
+    Options marked * and --at without --background or with another --priority need a switchgear server; everything
+    else works with any Gearman server.
+    """
+    if background and timeout is not None:
+        raise click.UsageError("--timeout is about waiting, and --background does not wait; see --run-timeout.")
+    with Client(server) as client:
+        submission = client.submit(
+            os.fsencode(function),
+            _read_payload(payload),
+            background=background,
+            priority=priority,
+            unique=os.fsencode(unique),
+            at=at,
+            run_timeout_seconds=run_timeout or 0.0,
+            attempts=attempts,
+            after=after,
+            expires=expires,
+        )
+        if background and as_json:
+            print_json(_object(submission, "submitted"))
+        elif background:
+            click.echo(printable(submission.handle))
+        elif as_json:
+            ctx.exit(_wait_for_json(submission, timeout))
+        else:
+            ctx.exit(_wait(submission, timeout))
+
+
+def _read_payload(payload: str | None) -> bytes:
+    if payload is not None and payload != "-":
+        return os.fsencode(payload)
+    stdin = sys.stdin.buffer
+    return b"" if payload is None and stdin.isatty() else stdin.read()
+
+
+# --- for people and pipes ---
+
+
+def _wait(submission: Submission, timeout_seconds: float | None) -> ExitCode:
+    stdout = sys.stdout.buffer
+    stderr = sys.stderr.buffer
+    end: Update | None = None
+    try:
+        with _ProgressBar() as bar:
+            for update in submission.updates(timeout_seconds):
+                end = update
+                if update.kind is UpdateKind.STATUS:
+                    bar.show(update.numerator, update.denominator)
+                elif update.kind in (UpdateKind.DATA, UpdateKind.COMPLETE):
+                    bar.hide()
+                    _write(stdout, update.data)
+                elif update.kind is UpdateKind.WARNING:
+                    bar.hide()
+                    _write(stderr, update.data)
+    except TimeoutError:
+        complain(f"job {submission.handle} was not done within {timeout_seconds:g} s")
+        return ExitCode.TIMED_OUT
+    assert end is not None
+    if end.kind is UpdateKind.COMPLETE:
+        return ExitCode.SUCCESS
+    complain(_failure(submission, end))
+    return ExitCode.FAILED
+
+
+def _write(stream: BinaryIO, data: bytes) -> None:
+    stream.write(data)
+    stream.flush()
+
+
+def _failure(submission: Submission, end: Update) -> str:
+    reason = end.data.decode("utf-8", "backslashreplace").strip() if end.kind is UpdateKind.EXCEPTION else ""
+    return f"job {submission.handle} failed" + (f": {reason}" if reason else "")
+
+
+class _ProgressBar:
+    """A bar on standard error, if that is a terminal, and only while there is progress to show."""
+
+    def __init__(self) -> None:
+        self._wanted = sys.stderr.isatty()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.hide()
+
+    def show(self, numerator: int, denominator: int) -> None:
+        if not self._wanted or not denominator:
+            return
+        if self._progress is None:
+            from rich.console import Console  # here, because most jobs do not tell their progress
+            from rich.progress import Progress
+
+            self._progress = Progress(console=Console(stderr=True), transient=True)
+            self._task = self._progress.add_task("", total=denominator)
+        assert self._task is not None
+        self._progress.start()
+        self._progress.update(self._task, completed=numerator, total=denominator)
+
+    def hide(self) -> None:
+        """Make room for output; it may go to the same terminal."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+# --- for programs ---
+
+
+def _wait_for_json(submission: Submission, timeout_seconds: float | None) -> ExitCode:
+    try:
+        result = submission.wait(timeout_seconds)
+    except TimeoutError:
+        print_json(_object(submission, "timed_out"))
+        return ExitCode.TIMED_OUT
+    except JobFailed as failed:
+        print_json(_object(submission, "failed", error=failed.error))
+        return ExitCode.FAILED
+    print_json(_object(submission, "done", result=result))
+    return ExitCode.SUCCESS
+
+
+def _object(
+    submission: Submission, state: str, result: bytes | None = None, error: bytes | None = None
+) -> dict[str, object]:
+    return {
+        "handle": submission.handle,
+        "state": state,
+        "result": None if result is None else plain(result),
+        "error": None if error is None else plain(error),
+    }

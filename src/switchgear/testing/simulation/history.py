@@ -1,0 +1,168 @@
+"""What an onlooker remembers, who sees every job's log grow and every commit, and has a long memory for promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from switchgear.engine.engine import Engine
+from switchgear.engine.lifecycle import NEXT_STATE
+from switchgear.model import DONE, FINAL_STATES, READY, SCHEDULED, WAITING, Cause, Job, JobState
+from switchgear.testing.invariants import broken
+from switchgear.testing.simulation.store import Row, SimulatedStore
+
+__all__ = ["History"]
+
+FIRST_STATES = {Cause.SUBMITTED_EARLY: SCHEDULED, Cause.SUBMITTED_WAITING: WAITING}
+
+
+class Followed:
+    """A job, and how much of its log was read."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.read = 0
+        self.state: JobState = READY
+        moves = job.moves
+        if moves is not None and moves[0] in FIRST_STATES:
+            self.read = 2
+            self.state = FIRST_STATES[Cause(moves[0])]
+
+    def read_until(self, end: int) -> list[tuple[Cause, int]]:
+        """The moves that are new, each checked against the table."""
+        job = self.job
+        moves = job.moves or []
+        news = []
+        for place in range(self.read, end, 2):
+            cause = Cause(moves[place])
+            state = NEXT_STATE[cause][self.state]
+            if state is None:
+                broken(f"{job} was {self.state.name}, and then came {cause.name}")
+            self.state = state
+            news.append((cause, moves[place + 1]))
+        self.read = max(self.read, end)
+        return news
+
+    def read_all(self) -> list[tuple[Cause, int]]:
+        news = self.read_until(len(self.job.moves or ()))
+        if self.job.state is not self.state:
+            broken(f"{self.job} should be {self.state.name} by its log")
+        return news
+
+
+class History:
+    """What was seen and promised."""
+
+    def __init__(self) -> None:
+        self.followed: dict[int, Followed] = {}  # unfinished jobs of this life of the server
+        self.done: set[int] = set()  # as the server knows it: a crash may undo what was not kept
+        self.ended: dict[int, JobState] = {}  # final states that are kept
+        self.promised: set[int] = set()  # jobs whose submitters were told that they are kept
+        self.forgotten: set[int] = set()  # jobs that nobody needs to know any more
+        self.starts = 0
+
+    # --- step by step ---
+
+    def observe(self, engine: Engine) -> list[tuple[Job, Cause]]:
+        """Read on in every log; returns the moves that were made."""
+        moves: list[tuple[Job, Cause]] = []
+        for job_id, job in engine.jobs.items():
+            known = self.followed.get(job_id)
+            if known is None or known.job is not job:
+                self._follow(job, known, engine)
+        for job_id, followed in list(self.followed.items()):
+            job = followed.job
+            for cause, at_us in followed.read_all():
+                if at_us != engine.now_us:
+                    broken(f"{job} has {cause.name} at {at_us} in its log, and it is {engine.now_us}")
+                self._check_move(job, cause, engine)
+                moves.append((job, cause))
+            if job.state in FINAL_STATES or job.withdrawn:
+                self._take_leave(job)
+            elif engine.jobs.get(job_id) is not job:
+                broken(f"{job} has vanished")
+        return moves
+
+    def _follow(self, job: Job, known: Followed | None, engine: Engine) -> None:
+        if known is not None:
+            broken(f"{known.job} was replaced by {job}")
+        followed = self.followed[job.id] = Followed(job)
+        causes = (job.moves or [])[::2]
+        retries = [place for place, cause in enumerate(causes) if cause in (Cause.RETRIED, Cause.RETRIED_WAITING)]
+        if retries:
+            followed.read_until(2 * retries[-1])  # its earlier lives
+        elif job.created_us != engine.now_us:
+            broken(f"{job} appeared with {job.log}")
+
+    def _take_leave(self, job: Job) -> None:
+        del self.followed[job.id]
+        if job.withdrawn:
+            self.forgotten.add(job.id)
+        elif job.state is DONE:
+            self.done.add(job.id)
+
+    def _check_move(self, job: Job, cause: Cause, engine: Engine) -> None:
+        if cause is Cause.TAKEN:
+            self._check_start(job, engine)
+        elif cause in (Cause.RETRIED, Cause.RETRIED_WAITING):
+            self.ended.pop(job.id, None)
+        elif cause in (Cause.DUE, Cause.RELEASED) and job.run_at_us > engine.now_us:
+            broken(f"{job} was made ready by {cause.name} before its time")
+
+    def _check_start(self, job: Job, engine: Engine) -> None:
+        self.starts += 1
+        for predecessor in job.predecessors:
+            if predecessor not in self.done and predecessor not in self.forgotten:
+                broken(f"{job} was started, and job {predecessor} that it waits for is not done")
+        if job.id in self.done or job.id in self.ended:
+            broken(f"{job} was started again, and its end was kept")
+        if not engine.handing_out or job.function.paused:
+            broken(f"{job} was started, and nothing should be")
+        if 0 < job.expires_us <= engine.now_us and job.created_us < job.expires_us:
+            broken(f"{job} was started {engine.now_us - job.expires_us} µs after its expiry")
+
+    # --- what was kept ---
+
+    def kept(self, rows: Iterable[Row]) -> None:
+        """A commit kept these, and whoever waited for it was told."""
+        for row in rows:
+            if row.state in FINAL_STATES:
+                self.ended[row.id] = row.state
+            else:
+                self.ended.pop(row.id, None)
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        for job_id in job_ids:
+            self.forgotten.add(job_id)
+            self.promised.discard(job_id)
+            self.ended.pop(job_id, None)
+
+    def crashed(self, store: SimulatedStore) -> None:
+        """All that is left is what the store has."""
+        committed = store.committed
+        lost = sorted(self.promised - committed.keys())
+        if lost:
+            broken(f"jobs {lost} were promised, and lost in a crash")
+        for job_id, state in self.ended.items():
+            if committed[job_id].state is not state:
+                broken(f"job {job_id} ended {state.name}, and that was lost in a crash")
+        for row in committed.values():
+            missing = set(row.fields["predecessors"]) - committed.keys() - self.forgotten
+            if row.state not in FINAL_STATES and missing:
+                broken(f"job {row.id} was kept, and jobs {missing} that it waits for were not")
+        self.forgotten.update(self.followed.keys() - committed.keys(), self.done - committed.keys())
+        self.done = {row.id for row in committed.values() if row.state is DONE}
+        self.kept(committed.values())
+        self.followed.clear()
+
+    def restored(self, lengths: dict[int, int], jobs: Iterable[Job]) -> None:
+        """A new server has begun with these jobs, whose logs were so long; what it added is still to be read."""
+        for job in jobs:
+            followed = self.followed[job.id] = Followed(job)
+            followed.read_until(lengths[job.id])
+
+    def still_known(self, store: SimulatedStore, engine: Engine) -> None:
+        """Every promised job is unfinished, or its end is on record."""
+        for job_id in self.promised:
+            if job_id not in engine.jobs and store.get(job_id, engine) is None:
+                broken(f"job {job_id} was promised, and nobody knows it")
+

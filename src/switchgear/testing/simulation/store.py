@@ -1,0 +1,182 @@
+"""A store made of copies: what was staged, what a commit is just keeping, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from switchgear.engine.engine import Engine
+from switchgear.model import FINAL_STATES, Function, Job, JobState
+from switchgear.testing.invariants import BrokenInvariant
+
+__all__ = ["SimulatedStore"]
+
+# What a job is, apart from what a restart forgets: who runs it, who watches it, and how many it waits for.
+KEPT_FIELDS: Final = (
+    "state",
+    "name",
+    "origin",
+    "run_at_us",
+    "expires_us",
+    "timeout_us",
+    "attempts",
+    "attempts_limit",
+    "result_code",
+    "result",
+    "error",
+    "finished_us",
+    "predecessors",
+    "revision",
+)
+
+# A restart skips at most this many ids, as with a store that reserves them in blocks.
+RESERVED_IDS: Final = 1000
+
+
+class Row:
+    """A job as it was when it was staged."""
+
+    def __init__(self, job: Job) -> None:
+        self.id = job.id
+        self.function_name = job.function.name
+        self.born = (job.unique, job.payload, job.priority, job.delivery, job.created_us)
+        self.fields: dict[str, Any] = {field: getattr(job, field) for field in KEPT_FIELDS}
+        self.moves = None if job.moves is None else list(job.moves)
+
+    @property
+    def state(self) -> JobState:
+        state: JobState = self.fields["state"]
+        return state
+
+    def to_job(self, function: Function) -> Job:
+        """A new job object, as after a restart."""
+        job = Job(self.id, function, *self.born)
+        for field, value in self.fields.items():
+            setattr(job, field, value)
+        job.moves = None if self.moves is None else list(self.moves)
+        job.kept = True
+        return job
+
+
+class Batch:
+    """Rows on their way into the store, and the jobs they were copied from."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.jobs: dict[int, Job] = {}
+        self.functions: dict[bytes, tuple[bool, list[int]]] = {}
+        self.next_job_id = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.functions or self.next_job_id)
+
+    def update(self, newer: Batch) -> None:
+        for job_id, row in newer.rows.items():
+            self.put(row, newer.jobs[job_id])
+        self.functions.update(newer.functions)
+        self.next_job_id = max(self.next_job_id, newer.next_job_id)
+
+    def put(self, row: Row, job: Job) -> None:
+        self.rows.pop(row.id, None)  # so that the newest change is the last
+        self.jobs.pop(row.id, None)
+        self.rows[row.id] = row
+        self.jobs[row.id] = job
+
+
+class SimulatedStore:
+    """Keeps what was committed, through any crash."""
+
+    def __init__(self) -> None:
+        self.committed: dict[int, Row] = {}
+        self.functions: dict[bytes, tuple[bool, list[int]]] = {}
+        self.next_job_id = 1
+        self.staged = Batch()
+        self.in_flight: Batch | None = None
+
+    # --- as a server uses it ---
+
+    def stage(self, engine: Engine) -> list[Job]:
+        """Copy what changed; returns those jobs."""
+        jobs, functions = engine.take_changes()
+        for job in jobs:
+            job.revision += 1
+            self.staged.put(Row(job), job)
+        for function in functions:
+            self.staged.functions[function.name] = (function.paused, list(function.limits))
+        if engine.next_job_id + RESERVED_IDS // 2 > max(self.next_job_id, self.staged.next_job_id):
+            self.staged.next_job_id = engine.next_job_id + RESERVED_IDS
+        return jobs
+
+    def unstage(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self.staged.rows.pop(job.id, None)
+            self.staged.jobs.pop(job.id, None)
+
+    def begin_commit(self) -> None:
+        self.in_flight, self.staged = self.staged, Batch()
+
+    def end_commit(self) -> list[Row]:
+        """What was in flight is kept now."""
+        batch, self.in_flight = self.in_flight, None
+        assert batch is not None
+        for job in batch.jobs.values():
+            job.kept = True
+        self._apply(batch)
+        return list(batch.rows.values())
+
+    def fail_commit(self) -> None:
+        """Nothing of what was in flight is kept; it is staged again, under what came since."""
+        batch, self.in_flight = self.in_flight, None
+        assert batch is not None
+        batch.update(self.staged)
+        self.staged = batch
+
+    def get(self, job_id: int, engine: Engine) -> Job | None:
+        """The newest copy of a job, as somebody who looks it up gets it."""
+        for rows in (self.staged.rows, self.in_flight.rows if self.in_flight else {}, self.committed):
+            if job_id in rows:
+                row = rows[job_id]
+                return row.to_job(engine.function_named(row.function_name))
+        return None
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """Drop finished jobs from the log."""
+        for job_id in job_ids:
+            del self.committed[job_id]
+
+    def finished(self) -> list[Row]:
+        return [row for row in self.committed.values() if row.state in FINAL_STATES]
+
+    # --- as a crash leaves it ---
+
+    def crash(self, *, in_flight_is_kept: bool) -> list[Row]:
+        """The server is gone.  A commit that was under way has happened or has not; returns what it kept."""
+        batch, self.in_flight = self.in_flight, None
+        self.staged = Batch()
+        if batch is None or not in_flight_is_kept:
+            return []
+        self._apply(batch)
+        return list(batch.rows.values())
+
+    def load(self, engine: Engine) -> tuple[list[Job], dict[int, int]]:
+        """Let a new engine go on where the last one was; returns the jobs it began with, and how long their logs were."""
+        for name, (paused, limits) in self.functions.items():
+            function = engine.function_named(name)
+            function.paused = paused
+            function.limits = list(limits)
+        rows = sorted(self.committed.values(), key=lambda row: row.id)
+        jobs = [row.to_job(engine.function_named(row.function_name)) for row in rows if row.state not in FINAL_STATES]
+        ended = [row for row in rows if row.state in FINAL_STATES and row.state is not JobState.DONE]
+        ended.sort(key=lambda row: int(row.fields["finished_us"]))
+        lengths = {job.id: len(job.moves or ()) for job in jobs}
+        engine.restore(jobs, {row.id: row.state for row in ended}, self.next_job_id)
+        return jobs, lengths
+
+    def _apply(self, batch: Batch) -> None:
+        for job_id, row in batch.rows.items():
+            known = self.committed.get(job_id)
+            if known is not None and known.fields["revision"] >= row.fields["revision"]:
+                raise BrokenInvariant(f"job {job_id} was kept with revision {row.fields['revision']} a second time")
+            self.committed[job_id] = row
+        self.functions.update(batch.functions)
+        self.next_job_id = max(self.next_job_id, batch.next_job_id)
