@@ -119,24 +119,32 @@ class ShellCommand:
     async def __call__(self, job: WorkerJob) -> bytes:
         run = await _Run.start(self.command, job, self.result_bytes)
         try:
+            in_time = await self._wait_for_exit(run)
+            await run.hear_last_words()
+        finally:
+            await run.close()
+        if not in_time:
+            reason = f"timed out after {self.timeout_seconds:g} s"
+        elif run.result_too_large:
+            reason = f"the result is larger than {self.result_bytes} bytes"
+        elif run.status:
+            reason = words_of(run.status)
+        else:
+            return bytes(run.result)
+        raise JobFailed(reason, b"\n".join(part for part in (reason.encode(), run.last_lines) if part))
+
+    async def _wait_for_exit(self, run: _Run) -> bool:
+        """Until the command has exited; False if it had to be told to."""
+        try:
             async with asyncio.timeout(self.timeout_seconds or None):
-                status = await run.finish()
+                await run.exited.wait()
         except TimeoutError:
             await self._end(run)
-            reason = f"timed out after {self.timeout_seconds:g} s"
-            raise JobFailed(reason, run.with_last_lines(reason)) from None
+            return False
         except BaseException:
             await self._end(run)
             raise
-        finally:
-            run.close()
-        if run.result_too_large:
-            reason = f"the result is larger than {self.result_bytes} bytes"
-        elif status:
-            reason = words_of(status)
-        else:
-            return bytes(run.result)
-        raise JobFailed(reason, run.with_last_lines(reason))
+        return True
 
     def kill_at_once(self) -> None:
         """Give no more grace: not to the commands that are being ended, and to none from now on."""
@@ -168,15 +176,16 @@ class _Run:
     """One run of a command."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol, job: WorkerJob, most: int) -> None:
+        self.exited = protocol.exited
         self.result = bytearray()
         self.result_too_large = False
         self._result_bytes = most
         self._transport = transport
-        self._exited = protocol.exited
         self._protocol = protocol
         self._job = job
         self._errors = ErrorLines(job)
-        self._readers: list[asyncio.Task[None]] = []
+        self._feeder = asyncio.create_task(self._feed())
+        self._readers = [asyncio.create_task(self._read_result()), asyncio.create_task(self._read_errors())]
 
     @classmethod
     async def start(cls, command: str, job: WorkerJob, result_bytes: int) -> _Run:
@@ -191,31 +200,26 @@ class _Run:
         )
         return cls(transport, protocol, job, result_bytes)
 
-    def with_last_lines(self, reason: str) -> bytes:
-        """What goes wrong, and what the command said last."""
-        self._errors.finish()
-        return b"\n".join(part for part in (reason.encode(), self._errors.tail.rstrip()) if part)
-
-    async def finish(self) -> int:
-        """Feed it, read it, wait for its exit; returns its exit status."""
-        feeder = asyncio.create_task(self._feed())
-        self._readers = [asyncio.create_task(self._read_result()), asyncio.create_task(self._read_errors())]
-        try:
-            await self._exited.wait()
-            _, late = await asyncio.wait(self._readers, timeout=LINGER_SECONDS)
-            if late:
-                self.signal(signal.SIGKILL)
-        finally:
-            for task in (feeder, *self._readers):
-                task.cancel()
-            outcomes = await asyncio.gather(feeder, *self._readers, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):  # a defect of ours; being cancelled is none
-                raise outcome
-        self._errors.finish()
+    @property
+    def status(self) -> int:
+        """The exit status, or minus the number of the signal that killed it."""
         status = self._transport.get_returncode()
         assert status is not None
         return status
+
+    @property
+    def last_lines(self) -> bytes:
+        """The end of what it said on standard error."""
+        return self._errors.tail.rstrip()
+
+    async def hear_last_words(self) -> None:
+        """Read what is still in the pipes of a command that has exited."""
+        done, late = await asyncio.wait(self._readers, timeout=LINGER_SECONDS)
+        if late:
+            self.signal(signal.SIGKILL)
+        for reader in done:
+            reader.result()  # raises if there is a defect of ours
+        self._errors.finish()
 
     async def _feed(self) -> None:
         stdin = self._protocol.stdin
@@ -247,27 +251,31 @@ class _Run:
     async def end(self, grace_seconds: float) -> None:
         """End it before its time: ask, wait a little, kill."""
         try:
-            if grace_seconds and not self._exited.is_set():
+            if grace_seconds:
                 self.signal(signal.SIGTERM)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(grace_seconds):
-                        await self._exited.wait()
+                        await self.exited.wait()
         finally:
             # Also when the command itself is gone: what it started may have chosen to stay.
             self.signal(signal.SIGKILL)
-        await self._exited.wait()
+        await self.exited.wait()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command and all that it has started."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._transport.get_pid(), number)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of the process and its pipes."""
         stdin = self._transport.get_pipe_transport(0)
         if isinstance(stdin, asyncio.WriteTransport) and stdin.get_write_buffer_size():
             stdin.abort()  # closing would wait until somebody reads what is left
         self._transport.close()
+        tasks = [self._feeder, *self._readers]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def environment_of(job: WorkerJob, base: Mapping[str, str]) -> dict[str, str]:

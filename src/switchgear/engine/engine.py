@@ -304,14 +304,15 @@ class Engine(Dispatch):
 
     def complete(self, worker: Worker, job_id: int, result: bytes) -> Job | None:
         """The job is done."""
-        job = worker.running.get(job_id)
-        if job is None:
-            return None
-        if job.worker is not worker:  # cancelled while it ran; the report only frees the worker
-            del worker.running[job_id]
+        job = worker.running.pop(job_id, None)
+        if job is None or job.worker is not worker:  # cancelled while it ran: the report only frees the worker
             return job
         job.result = result
-        self._leave_worker(job)
+        job.worker = None
+        job.function.running -= 1
+        if job.run_limit:
+            job.run_limit = 0
+            self.deadlines.stale += 1
         self._finish(job, SUCCEEDED)
         return job
 
@@ -532,6 +533,9 @@ class Engine(Dispatch):
         if function.total or function.workers or self.functions.get(function.name) is not function:
             return False
         del self.functions[function.name]
+        for queue in function.queues:
+            for job in queue:
+                job.ghosts = 0  # it may be retried, in a new function of this name
         if function.watched:
             function.watched = False
             self.deadlines.stale += 1
@@ -561,6 +565,7 @@ class Engine(Dispatch):
                 self._await_time(job)
             else:
                 self._restore_waiting(job)
+        self.advance(self.now_us)  # what came due while the server was down
 
     def _restore_waiting(self, job: Job) -> None:
         job.blockers = 0
@@ -627,21 +632,21 @@ class Engine(Dispatch):
 
         The usual end is written out, not through `_move`, because every job passes here.
         """
-        now_us = self.now_us
+        job.finished_us = now_us = self.now_us
+        function = job.function
         if cause is SUCCEEDED and job.state is RUNNING and job.moves is not None:
             job.state = DONE
             job.moves += (SUCCEEDED, now_us)
         else:
             self._move(job, cause)
-        job.finished_us = now_us
         self._unlist(job)
-        if job.state is not DONE:
-            self._count_unsuccessful(job)
-        else:
-            job.function.done += 1
+        if job.state is DONE:
+            function.done += 1
             if self.graph.successors:
                 for successor in self.graph.release(job.id):
                     self._release(successor)
+        else:
+            self._count_unsuccessful(job)
         if job.watchers is not None:
             for watcher in job.watchers:
                 watcher.watching.pop(job.id, None)

@@ -24,8 +24,8 @@ DEFAULT_KEEP_BYTES: Final = 256 * 1024 * 1024
 class MemoryStore(Store):
     """Rings of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
 
-    `keep_bytes` bounds what the payloads and results in each ring may take.  A job that is retried stays in its ring until it
-    falls out, but is not shown: only the engine knows how it fares.
+    `keep_bytes` bounds what the payloads and results in each ring may take.  A job that is retried stays in its ring
+    until it falls out, but is not shown: only the engine knows how it fares.
     """
 
     durable = False

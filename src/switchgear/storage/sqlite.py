@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -39,8 +39,11 @@ UNSUCCESSFUL_COUNT: Final = 100_000
 # Rows dropped in one transaction.  Commits wait for it, and it takes some 20 ms.
 DROP_COUNT: Final = 5_000
 
-# Once what the writer thread does takes longer than the first, it gets the second of the event loop's time each time.
-PATIENCE_S: Final = 5000
+# A busy event loop lets go of the interpreter lock for a microsecond at every system call and takes it back before the
+# writer thread has woken up, and each time that thread's patience (`sys.setswitchinterval`) begins anew: it has been seen
+# to starve for a second.  So once a commit takes longer than the first of these, the loop stands still for the second,
+# again and again until it is over.
+PATIENCE_S: Final = 0.005
 STEP_ASIDE_S: Final = 0.0001
 
 
@@ -137,22 +140,15 @@ class SqliteStore(Store):
 
     def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
         """Everything unfinished; sets paused and limits of the functions it knows through `function_named`."""
-        rows = {row[0]: row for row in self._reader.functions()}
-        functions: dict[int, Function] = {}
-
-        def function_of(function_id: int) -> Function:
-            function = functions.get(function_id)
-            if function is None:
-                function = functions[function_id] = function_named(rows[function_id][1])
-            return function
-
-        for function_id, _, paused, high, normal, low in rows.values():
+        rows = self._reader.functions()
+        functions = _Loaded({row[0]: row[1] for row in rows}, function_named)
+        for function_id, _, paused, high, normal, low in rows:
             if paused is not None:  # somebody has set something
-                function = function_of(function_id)
+                function = functions[function_id]
                 function.paused = bool(paused)
                 function.limits = [high or 0, normal or 0, low or 0]
                 function.kept = True
-        jobs = self._reader.unfinished(function_of, self._payload_memory_bytes)
+        jobs = self._reader.unfinished(functions, self._payload_memory_bytes)
         return Snapshot(self._reader.next_job_id(), jobs, self._unsuccessful(jobs))
 
     def _unsuccessful(self, unfinished: list[Job]) -> dict[int, JobState]:
@@ -211,7 +207,7 @@ class SqliteStore(Store):
                 await _end_of(keeping)
             finally:
                 self._in_flight = Staged()
-                if keeping.exception() is not None:
+                if keeping.cancelled() or keeping.exception() is not None:
                     self._staged.put_under(batch)
             return keeping.result()
 
@@ -221,7 +217,7 @@ class SqliteStore(Store):
 
     def get(self, job_id: int) -> Job | None:
         """One kept job, finished or not, with payload and result."""
-        return self._reader.job(job_id, self._functions.__getitem__)
+        return self._reader.job(job_id, self._functions)
 
     def find(self, query: JobQuery) -> list[Job]:
         """Kept jobs that match, newest first, without their payloads."""
@@ -230,7 +226,7 @@ class SqliteStore(Store):
             function_id = self._function_ids.get(query.function)
             if function_id is None:
                 return []
-        return self._searcher.find(query, function_id, self._functions.__getitem__)
+        return self._searcher.find(query, function_id, self._functions)
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`, with commits in between."""
@@ -283,32 +279,47 @@ class SqliteStore(Store):
         self._functions[function_id] = Function(name)
         self._next_function_id = max(self._next_function_id, function_id + 1)
 
-    def _in_writer_thread(self, work: Callable[..., Result], *arguments: object) -> asyncio.Future[Result]:
+    def _in_writer_thread(self, work: Callable[..., Result], *arguments: object) -> Future[Result]:
         if self._thread is None:
             raise StorageError(f"{self.path} is closed")
-        return asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        return self._thread.submit(work, *arguments)
 
 
-async def _end_of(future: asyncio.Future[Result]) -> Result:
-    """The result, waited for even by a cancelled task: what the writer thread did has to be known first."""
+class _Loaded(dict[int, Function]):
+    """Functions by id, each asked for when its first job or setting turns up, so that unused ones stay forgotten."""
+
+    def __init__(self, names: dict[int, bytes], function_named: Callable[[bytes], Function]) -> None:
+        super().__init__()
+        self._names = names
+        self._function_named = function_named
+
+    def __missing__(self, function_id: int) -> Function:
+        function = self[function_id] = self._function_named(self._names[function_id])
+        return function
+
+
+async def _end_of(future: Future[Result]) -> Result:
+    """The result, waited for even by a cancelled task: what the writer thread has begun must be known when it ends."""
+    loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            if not (await asyncio.wait([future], timeout=PATIENCE_S))[0]:
-                _let_the_writer_run()
-        except asyncio.CancelledError as error:
-            cancelled = error
+
+    def step_aside() -> None:
+        nonlocal timer
+        time.sleep(STEP_ASIDE_S)
+        timer = loop.call_later(PATIENCE_S, step_aside)
+
+    timer = loop.call_later(PATIENCE_S, step_aside)
+    try:
+        while not future.done():
+            try:
+                await asyncio.wrap_future(future)
+            except asyncio.CancelledError as error:
+                cancelled = error
+            except StorageError:
+                if cancelled is None:
+                    raise
+    finally:
+        timer.cancel()
     if cancelled is not None:
-        future.exception()  # looked at, and of no interest to somebody who has been cancelled
         raise cancelled
     return future.result()
-
-
-def _let_the_writer_run() -> None:
-    """Step aside for long enough that the writer thread, if it waits for the interpreter lock, gets it.
-
-    A busy event loop lets go of the lock for a microsecond at every system call and takes it back before another thread
-    has woken up, and each time the other's patience (`sys.setswitchinterval`) begins anew; it has been seen to starve
-    for a second.
-    """
-    time.sleep(STEP_ASIDE_S)

@@ -6,7 +6,7 @@ import gc
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ from switchgear.storage.sqlite_writer import FunctionRow
 
 __all__ = ["Reader"]
 
-FunctionOf: TypeAlias = Callable[[int], Function]  # by the id that rows have for it
+Functions: TypeAlias = Mapping[int, Function]  # by the id that rows have for it
 
 UNSUCCESSFUL_STATES = FINAL_STATES - {DONE}
 
@@ -52,7 +52,7 @@ class Reader:
         with self._reading() as connection:
             return int(connection.execute(STATEMENTS["next_job_id"]).fetchone()[0])
 
-    def unfinished(self, function_of: FunctionOf, payload_memory_bytes: int) -> list[Job]:
+    def unfinished(self, functions: Functions, payload_memory_bytes: int) -> list[Job]:
         """Every unfinished job by id, the first ones with their payload until those fill the memory given."""
         jobs: list[Job] = []
         left_bytes = payload_memory_bytes
@@ -61,11 +61,11 @@ class Reader:
                 left_bytes -= len(row[PAYLOAD])
                 if left_bytes < 0:
                     break
-                jobs.append(job_from_row(row, function_of(row[1])))
+                jobs.append(job_from_row(row, functions[row[1]]))
             if left_bytes < 0:
                 last_id = jobs[-1].id if jobs else 0
                 rest = connection.execute(STATEMENTS["unfinished_after"], (last_id,))
-                jobs.extend(job_from_row(row, function_of(row[1])) for row in rest)
+                jobs.extend(job_from_row(row, functions[row[1]]) for row in rest)
         return jobs
 
     def unsuccessful(self, limit: int) -> dict[int, JobState]:
@@ -85,19 +85,19 @@ class Reader:
         with self._reading() as connection:
             return dict(connection.execute(STATEMENTS["payloads"], (json.dumps(list(job_ids)),)))
 
-    def job(self, job_id: int, function_of: FunctionOf) -> Job | None:
+    def job(self, job_id: int, functions: Functions) -> Job | None:
         """One job with its payload."""
         with self._reading() as connection:
             row = connection.execute(STATEMENTS["job"], (job_id,)).fetchone()
-            return None if row is None else job_from_row(row, function_of(row[1]))
+            return None if row is None else job_from_row(row, functions[row[1]])
 
-    def find(self, query: JobQuery, function_id: int | None, function_of: FunctionOf) -> list[Job]:
+    def find(self, query: JobQuery, function_id: int | None, functions: Functions) -> list[Job]:
         """The jobs that match, newest first, without payloads."""
         where, parameters = _conditions(query, function_id)
         statement = STATEMENTS["find"].replace("$where", where)
         with self._reading() as connection:
             rows = connection.execute(statement, (*parameters, max(0, query.limit)))
-            return [job_from_row(row, function_of(row[1])) for row in rows]
+            return [job_from_row(row, functions[row[1]]) for row in rows]
 
     def drop_bound(self, before_us: int, keep_count: int) -> tuple[int, int]:
         """The finishing time and id below which a finished job is to be dropped, by its age or for its number."""

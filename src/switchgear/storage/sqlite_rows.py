@@ -12,6 +12,7 @@ nanoseconds.  What was measured (Python 3.11, per value):
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final, TypeAlias
 
@@ -55,7 +56,7 @@ class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode_extra = msgspec.msgpack.Decoder(Extra).decode
+decode_extra = lru_cache(maxsize=256)(msgspec.msgpack.Decoder(Extra).decode)  # most jobs of a queue have the same
 decode_moves = msgspec.msgpack.Decoder(list[int]).decode
 
 NO_EXTRA: Final = encode(Extra())

@@ -3,8 +3,8 @@
 Everything here runs in the store's writer thread.  The engine's thread is busy meanwhile, and the two share the
 interpreter lock.  sqlite3 lets go of it for every step of a statement, and getting it back from a busy neighbour takes
 its switch interval, 5 ms, and in bad luck much longer.  With `executemany`, one step a row, a thousand rows then take
-seconds (300 rows/s were measured beside a busy loop).  So a batch is one statement of as many rows, and what SQLite does
-with it happens while the engine runs.
+seconds (300 rows/s were measured beside a busy loop).  So a batch is one statement of as many rows, and what SQLite
+does with it happens while the engine runs.
 """
 
 from __future__ import annotations

@@ -64,19 +64,25 @@ def on_pre_sleep(session: GearmanSession, body: bytes) -> None:
 
 
 def grab(session: GearmanSession) -> Job | None:
-    """A job for this worker, its payload at hand."""
+    """A job for this worker, ready to be sent; answers the request if there is none."""
     worker = session.worker or worker_of(session)
     job = session.engine.take(worker)
     if job is None:
         session.out.append(NO_JOB)
-        return None
-    if job.payload is None and not fetch_payload(session, worker, job):
+    elif (job.payload is None or session.keeps) and not prepare(session, worker, job):
         session.out.append(NO_JOB)
         return None
-    if session.keeps and job.delivery and session.engine.is_last_attempt(job):
+    return job
+
+
+def prepare(session: GearmanSession, worker: Worker, job: Job) -> bool:
+    """What a durable store makes necessary before a job is handed out; False if it cannot be."""
+    if job.payload is None and not fetch_payload(session, worker, job):
+        return False
+    if job.delivery and session.engine.is_last_attempt(job):
         # Should the server die now, it must remember that this attempt was made.
         session.pledge()
-    return job
+    return True
 
 
 def fetch_payload(session: GearmanSession, worker: Worker, job: Job) -> bool:

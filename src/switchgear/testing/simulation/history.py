@@ -69,6 +69,8 @@ class History:
             known = self.followed.get(job_id)
             if known is None or known.job is not job:
                 self._follow(job, known, engine)
+        newly_done = {job_id for job_id, followed in self.followed.items() if followed.job.state is DONE}
+        self.done |= newly_done  # first of all, since whoever waited for them may have been started at once
         for job_id, followed in list(self.followed.items()):
             job = followed.job
             for cause, at_us in followed.read_all():
@@ -97,8 +99,6 @@ class History:
         del self.followed[job.id]
         if job.withdrawn:
             self.forgotten.add(job.id)
-        elif job.state is DONE:
-            self.done.add(job.id)
 
     def _check_move(self, job: Job, cause: Cause, engine: Engine) -> None:
         if cause is Cause.TAKEN:
@@ -113,7 +113,7 @@ class History:
         for predecessor in job.predecessors:
             if predecessor not in self.done and predecessor not in self.forgotten:
                 broken(f"{job} was started, and job {predecessor} that it waits for is not done")
-        if job.id in self.done or job.id in self.ended:
+        if (job.id in self.done and job.state is not DONE) or job.id in self.ended:
             broken(f"{job} was started again, and its end was kept")
         if not engine.handing_out or job.function.paused:
             broken(f"{job} was started, and nothing should be")
@@ -125,10 +125,10 @@ class History:
     def kept(self, rows: Iterable[Row]) -> None:
         """A commit kept these, and whoever waited for it was told."""
         for row in rows:
-            if row.state in FINAL_STATES:
-                self.ended[row.id] = row.state
-            else:
+            if row.state not in FINAL_STATES:
                 self.ended.pop(row.id, None)
+            elif row.id not in self.followed:  # nobody has retried it meanwhile
+                self.ended[row.id] = row.state
 
     def forget(self, job_ids: Iterable[int]) -> None:
         for job_id in job_ids:
@@ -151,8 +151,8 @@ class History:
                 broken(f"job {row.id} was kept, and jobs {missing} that it waits for were not")
         self.forgotten.update(self.followed.keys() - committed.keys(), self.done - committed.keys())
         self.done = {row.id for row in committed.values() if row.state is DONE}
-        self.kept(committed.values())
         self.followed.clear()
+        self.kept(committed.values())
 
     def restored(self, lengths: dict[int, int], jobs: Iterable[Job]) -> None:
         """A new server has begun with these jobs, whose logs were so long; what it added is still to be read."""
@@ -165,4 +165,3 @@ class History:
         for job_id in self.promised:
             if job_id not in engine.jobs and store.get(job_id, engine) is None:
                 broken(f"job {job_id} was promised, and nobody knows it")
-

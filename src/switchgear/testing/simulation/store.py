@@ -159,7 +159,7 @@ class SimulatedStore:
         return list(batch.rows.values())
 
     def load(self, engine: Engine) -> tuple[list[Job], dict[int, int]]:
-        """Let a new engine go on where the last one was; returns the jobs it began with, and how long their logs were."""
+        """Let a new engine go on where the last one was; returns its jobs, and how long their logs were."""
         for name, (paused, limits) in self.functions.items():
             function = engine.function_named(name)
             function.paused = paused

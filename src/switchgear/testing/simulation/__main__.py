@@ -1,0 +1,36 @@
+"""Replay one history, or search through many: `python -m switchgear.testing.simulation --seed N`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from switchgear.testing.simulation.world import DEFAULT_STEPS, SimulationFailed, simulate
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m switchgear.testing.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="which history (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="play so many, from SEED on")
+    parser.add_argument("--steps", type=int, default=DEFAULT_STEPS, help="its length (default: %(default)s)")
+    parser.add_argument("--verbose", action="store_true", help="tell every step")
+    options = parser.parse_args(arguments)
+    say = print if options.verbose else None
+    jobs = starts = crashes = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        try:
+            world = simulate(seed, options.steps, say)
+        except SimulationFailed as failure:
+            print(failure, file=sys.stderr)
+            if options.verbose and failure.__cause__ is not None:
+                raise failure.__cause__ from None
+            return 1
+        jobs += sum(function.submitted for function in world.engine.functions.values())
+        starts += world.history.starts
+        crashes += world.crashes
+    print(f"nothing amiss: {options.seeds} × {options.steps} steps, {starts} starts of jobs, {crashes} crashes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""Moments and durations as people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchgear.client.when import parse_duration, parse_when
+
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("0", 0),
+        ("1.5", 1.5),
+        ("250ms", 0.25),
+        ("30s", 30),
+        ("5m", 300),
+        ("2h", 7200),
+        ("1d", 86_400),
+        ("1w", 604_800),
+        ("1h30m", 5400),
+        ("1m30s500ms", 90.5),
+        (" 5M ", 300),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "-5", "5 m", "m", "5y", "1h30", "1e3", "inf", "nan", "9" * 400, "٣"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=r"duration|long"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("+30s", NOW + 30),
+        ("+5m", NOW + 300),
+        ("+90", NOW + 90),
+        ("+1h30m", NOW + 5400),
+        ("1896109200", 1_896_109_200),
+        ("1896109200.5", 1_896_109_200.5),
+        ("2030-01-31T18:00:00Z", datetime(2030, 1, 31, 18, tzinfo=UTC).timestamp()),
+        ("2030-01-31 18:00+01:00", datetime(2030, 1, 31, 17, tzinfo=UTC).timestamp()),
+        ("2030-01-31T18:00", datetime(2030, 1, 31, 18).timestamp()),
+        ("2030-01-31", datetime(2030, 1, 31).timestamp()),
+    ],
+)
+def test_moments(text: str, moment: float) -> None:
+    assert parse_when(text, NOW) == pytest.approx(moment)
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "+", "+tea", "-5m", "2030-13-01", "9" * 30, "0001-01-01", "18:00"])
+def test_what_is_no_moment(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_when(text, NOW)
+
+
+@given(st.text())
+def test_whatever_is_written_is_a_moment_or_a_value_error(text: str) -> None:
+    try:
+        assert parse_when(text, NOW) >= 0
+    except ValueError:
+        pass
+
+
+@given(st.datetimes(min_value=datetime(1971, 1, 1), timezones=st.just(UTC)))
+def test_iso_times_come_back(moment: datetime) -> None:
+    if moment.year < 9999:
+        assert parse_when(moment.isoformat(), NOW) == pytest.approx(moment.timestamp())
