@@ -1,5 +1,7 @@
 """Switchgear: one job server that speaks many job-distribution protocols over one scheduling engine."""
 
-from switchgear.version import VERSION as __version__
+from switchgear import version
 
 __all__ = ["__version__"]
+
+__version__ = version.VERSION

@@ -1,8 +1,10 @@
 """The words of the house: job, function, worker, peer.
 
-Everything here is plain data that the engine moves about.  Two habits serve speed and memory, and both keep working
-when the modules are compiled: fields that few jobs need are class-level defaults, so a job that never uses them never
-pays for them; and times are whole microseconds since the epoch, so that comparing them is comparing integers.
+Everything here is plain data that the engine moves about.  Three habits serve speed and memory, and keep working when
+the modules are compiled.  Fields that few jobs need are class-level defaults, so a job that never uses them never pays
+for them.  Reading such a default costs several times as much as reading a field that is set, so one field, `special`,
+tells whether a look at the others is worth while.  And times are whole microseconds since the epoch, so that comparing
+them is comparing integers.
 """
 
 from __future__ import annotations
@@ -144,22 +146,22 @@ class Peer:
 class Worker:
     """A set of functions, and a way of asking for jobs."""
 
-    asleep: bool = False
-    credits: int = 0  # how many more jobs may be pushed to it
-    lease_until_us: int = 0  # 0: the connection itself is the sign of life
-    lease_check_us: int = 0  # when the engine looks at the lease; 0: never
-    woken_for: Function | None = None  # whose job it was last woken for
-    name: bytes = b""
-    alive: bool = True
-
     def __init__(self, worker_id: int, peer: Peer, protocol: str, since_us: int) -> None:
         self.id = worker_id
         self.peer = peer
         self.protocol = protocol
+        self.name = b""
         self.since_us = since_us
+        self.alive = True
         self.order: list[Function] = []  # hand-out order; see engine.dispatch
         self.timeouts_us: dict[Function, int] = {}  # run time limit by function, 0 for none
+        self.has_timeouts = False  # some of them are not 0
         self.running: dict[int, Job] = {}
+        self.asleep = False
+        self.woken_for: Function | None = None  # whose job it was last woken for
+        self.credits = 0  # how many more jobs may be pushed to it
+        self.lease_until_us = 0  # 0: the connection itself is the sign of life
+        self.lease_check_us = 0  # when the engine looks at the lease; 0: never
 
     def __repr__(self) -> str:
         return f"Worker({self.id}, {self.protocol})"
@@ -168,33 +170,28 @@ class Worker:
 class Function:
     """A named queue: the ready jobs of one name, and the workers that can do them."""
 
-    paused: bool = False
-    total: int = 0  # unfinished jobs in any state
-    ready: int = 0
-    running: int = 0
-    taken_us: int = 0  # when a job was last handed out
-    watched: bool = False  # somebody was woken, and it will be checked that somebody came
-    submitted: int = 0  # these count since the server started
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    expired: int = 0
-    requeued: int = 0
-    kept: bool = False  # the store knows this function's settings as they are now
-
     def __init__(self, name: bytes) -> None:
         self.name = name
+        self.paused = False
+        # Most unfinished jobs at which a submission of each priority is still taken; 0: any number.
+        self.limits = [0, 0, 0]
         self.queues: tuple[deque[Job], deque[Job], deque[Job]] = (deque(), deque(), deque())
         self.ghosts = [0, 0, 0]  # entries in each queue whose job has left it; see engine.dispatch
-        self.limits = [
-            0,
-            0,
-            0,
-        ]  # most unfinished jobs at which a submission of each priority is taken; 0: any
         self.uniques: dict[bytes, Job] = {}
         self.workers: dict[Worker, None] = {}
         self.sleepers: OrderedDict[Worker, None] = OrderedDict()
         self.pushers: OrderedDict[Worker, None] = OrderedDict()
+        self.taken_us = 0  # when a job was last handed out
+        self.watched = False  # somebody was woken, and it will be checked that somebody came
+        self.total = 0  # unfinished jobs in any state
+        self.ready = 0
+        self.running = 0
+        self.submitted = 0  # this and the following count since the server started
+        self.done = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.expired = 0
+        self.requeued = 0
 
     def __repr__(self) -> str:
         return f"Function({self.name!r})"
@@ -207,14 +204,13 @@ class Function:
 class Job:
     """One piece of work, from its submission to its end."""
 
-    state: JobState = READY
-    name: bytes = b""
+    # What few jobs have.  The engine looks at those marked with a star only if `special` is set.
+    name: bytes = b""  # *
     reducer: bytes = b""
     origin: str = ""
     run_at_us: int = 0
-    expires_us: int = 0
-    timeout_us: int = 0  # longest run of one attempt; 0: the worker's own limit, or none
-    attempts: int = 0
+    expires_us: int = 0  # *
+    timeout_us: int = 0  # * longest run of one attempt; 0: the worker's own limit, or none
     attempts_limit: int = -1  # 0: no limit; -1: the server's setting
     numerator: int = 0
     denominator: int = 0
@@ -224,16 +220,13 @@ class Job:
     result: bytes = b""
     error: bytes | None = None  # what the worker said about the failure, if it said anything
     warnings: bytes = b""  # what it said on the way; the end of it, if it was much
-    chunks: list[bytes] | None = None  # parts of the result that came ahead of its end
+    chunks: list[bytes] | None = None  # * parts of the result that came ahead of its end
     collected_bytes: int = 0  # how long they are, together with those there was no room for
     finished_us: int = 0
     predecessors: tuple[int, ...] = ()  # ids of the jobs it was told to wait for, done or not
     blockers: int = 0  # how many of them are not done
-    worker: Worker | None = None
-    watchers: list[Peer] | None = None
-    moves: list[int] | None = None  # cause, time, cause, time ...; see `log`
-    run_limit: int = 0  # tells the deadline of this attempt from those of earlier ones
-    ghosts: int = 0  # stale entries of this job in its queue
+    run_limit: int = 0  # * tells the deadline of this attempt from those of earlier ones
+    ghosts: int = 0  # * stale entries of this job in its queue
     changed: bool = False  # already in the list of changes to be kept
     kept: bool = False  # the store has it, in some state
     resident: bool = False  # its payload counts towards the memory set aside for payloads
@@ -257,6 +250,12 @@ class Job:
         self.priority = priority
         self.delivery = delivery
         self.created_us = created_us
+        self.state: JobState = READY
+        self.special = False
+        self.attempts = 0
+        self.worker: Worker | None = None
+        self.watchers: list[Peer] | None = None
+        self.moves: list[int] | None = None  # cause, time, cause, time ...; see `log`
 
     def __repr__(self) -> str:
         return f"Job({self.id}, {self.function.name!r}, {self.state.name})"

@@ -86,12 +86,11 @@ def test_failures(any_server: Server, client: Client, function: str, error: Exce
         raise error
 
     with working(url_of(any_server), {function: fail}) as recorder:
-        with pytest.raises(JobFailed) as caught:
-            client.submit(function).wait(DEADLINE_SECONDS)
-        assert caught.value.error == said
-        assert recorder.until("ended")
-        recorder.heard.put(("nothing more", None))
-        assert recorder.heard.get() == ("nothing more", None)  # no error came back for a second report
+        for _ in range(2):  # an objection of the server to the first report would come before the second job
+            with pytest.raises(JobFailed) as caught:
+                client.submit(function).wait(DEADLINE_SECONDS)
+            assert caught.value.error == said
+        assert "refused" not in [name for name, _ in recorder.heard.queue]
 
 
 def test_jobs_run_side_by_side_on_one_connection(any_server: Server, client: Client, function: str) -> None:

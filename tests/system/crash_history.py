@@ -7,8 +7,8 @@ ended.  Three sets follow from that and are kept up to date with every word:
 - settled: its end was acknowledged.  It must never be handed out or listed again.
 - in doubt, which is the rest: something that may have ended it was sent, and a crash came before the answer.
 
-Whether two things that different connections saw happened in the order in which we read them is not certain, so a job is only
-blamed on the server if the worker asked for one after the job's end was acknowledged.
+Whether two things that different connections saw happened in the order in which we read them is not certain, so a
+job is only blamed on the server if the worker asked for one after the job's end was acknowledged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Life:
     token: bytes  # what its submitter put into the payload; another one under the same handle is another job
     kept: bool = False  # a background submission was acknowledged
     end_seen_by_client: bool = False  # a waiting client was told the end
-    may_have_ended: bool = False
+    ends_sent: int = 0  # reports, cancels and the like that may have ended it
     settled_at: int = 0  # when its end was acknowledged
     holder: str = ""  # the connection that has it now
     events: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class History:
             job.kept = True
             if job.end_seen_by_client:
                 self._settle(job)
-            elif not job.may_have_ended:
+            elif not job.ends_sent:
                 self.owed[handle] = None
 
     def refused(self, token: bytes, words: bytes, by: str) -> None:
@@ -80,21 +80,21 @@ class History:
     def cancelling(self, handle: bytes, by: str) -> None:
         job = self.lives[handle]
         self._note(job, f"{by} sends a cancel")
-        # Remembered for the answer: did anything but this cancel end it?
-        self._reported[by] = [] if job.may_have_ended else [handle]
         self._may_end(job)
 
     def cancelled(self, handle: bytes, by: str) -> None:
         job = self.lives[handle]
+        self.answers += 1
         self._note(job, f"the cancel of {by} is acknowledged")
         self._settle(job)
 
     def not_cancelled(self, handle: bytes, by: str) -> None:
         """The server does not know the job, so it must have ended before."""
         job = self.lives[handle]
+        self.answers += 1
         self._note(job, f"the cancel of {by} is answered: unknown job")
-        if self._reported[by] and job.kept and not self._was_reported(job):
-            self._blame(job, "the server does not know a job that it acknowledged and that nobody ended")
+        if job.kept and job.ends_sent == 1:
+            self._blame(job, "was acknowledged, nobody else ended it, and the server does not know it")
 
     # --- workers ---
 
@@ -156,14 +156,15 @@ class History:
         found = set(handles)
         for handle in found:
             job = self.lives.get(handle)
-            if job is None or not job.kept:
-                continue  # never acknowledged: it may be there, and it may be missing
+            if job is None:
+                continue  # it was never acknowledged, so it may be there or not
             if job.settled_at:
                 self._blame(job, "is queued again after its end had been acknowledged")
-            elif job.may_have_ended:
+            elif job.ends_sent:
                 self._note(job, "is still there after the crash")
-                job.may_have_ended = False
-                self.owed[handle] = None
+                job.ends_sent = 0
+                if job.kept:
+                    self.owed[handle] = None
         for handle in self.owed.keys() - found:
             self._blame(self.lives[handle], "was acknowledged, nobody ended it, and it is gone")
 
@@ -188,11 +189,11 @@ class History:
         job.events.append(f"{self.now:7d} life {self.life}: {event}")
 
     def _may_end(self, job: Life) -> None:
-        job.may_have_ended = True
+        job.ends_sent += 1
         self.owed.pop(job.handle, None)
 
     def _settle(self, job: Life) -> None:
-        self._may_end(job)
+        self.owed.pop(job.handle, None)
         job.holder = ""
         if not job.settled_at:
             job.settled_at = self.now
@@ -200,9 +201,6 @@ class History:
     def _let_go(self, job: Life, event: str) -> None:
         self._note(job, event)
         job.holder = ""
-
-    def _was_reported(self, job: Life) -> bool:
-        return any(" sends " in event and "cancel" not in event for event in job.events) or job.end_seen_by_client
 
     def _blame(self, job: Life, what: str) -> None:
         story = "\n".join(job.events[-30:])

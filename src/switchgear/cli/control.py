@@ -35,6 +35,9 @@ def cancel(ctx: click.Context, handles: tuple[str, ...], cascade: bool, server: 
     """
     with Client(server) as client:
         answers, problems = _each(handles, lambda handle: client.control("cancel", handle=handle, cascade=cascade))
+    # A job that was cancelled together with an earlier one of the list is no problem.
+    cancelled = {handle for answer in answers for handle in answer["cancelled"]}
+    problems = [problem for problem in problems if problem["name"] not in cancelled]
     _tell_handles(ctx, "cancelled", answers, problems, as_json)
 
 

@@ -71,7 +71,7 @@ class Core:
         self.functions: dict[bytes, Function] = {}
         self.workers: dict[int, Worker] = {}
         self.deadlines = Deadlines()
-        self.changed: list[Job] = []  # since the owner last took them, each once, final states always
+        self.changed: list[Job] = []  # since the owner last took them; without `keeps` only those that finished
         self.changed_functions: list[Function] = []
         self.refusal: Refused | None = None  # set while no submission can be taken
         self.handing_out = True
@@ -92,8 +92,9 @@ class Core:
     def take_changes(self) -> tuple[list[Job], list[Function]]:
         """What changed since the last call and has to be kept."""
         changes = self.changed, self.changed_functions
-        for job in self.changed:
-            job.changed = False
+        if self.keeps:
+            for job in self.changed:
+                job.changed = False
         self.changed = []
         self.changed_functions = []
         return changes

@@ -69,6 +69,8 @@ class Dispatch(Core):
             worker.order.append(function)
             function.workers[worker] = None
         worker.timeouts_us[function] = timeout_us
+        if timeout_us:
+            worker.has_timeouts = True
         if worker.asleep and not self.sleep(worker):
             worker.peer.wake(worker)
         elif worker.credits:
@@ -242,7 +244,7 @@ class Dispatch(Core):
         for queue in function.queues:
             while queue:
                 job = queue.popleft()
-                if not job.ghosts:
+                if not job.special or not job.ghosts:
                     function.ready -= 1
                     return job
                 job.ghosts -= 1
@@ -265,13 +267,18 @@ class Dispatch(Core):
         function = job.function
         function.running += 1
         function.taken_us = now_us
-        timeout_us = job.timeout_us or worker.timeouts_us[function]
-        if timeout_us:
-            self._last_run_limit += 1
-            job.run_limit = self._last_run_limit
-            self.deadlines.add(now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
+        if job.special or worker.has_timeouts:
+            self._limit_run(job, job.timeout_us or worker.timeouts_us[function])
         if self.keeps and job.delivery:
             self._note(job)
+
+    def _limit_run(self, job: Job, timeout_us: int) -> None:
+        """See to it that this attempt ends."""
+        if timeout_us:
+            self._last_run_limit += 1
+            job.special = True
+            job.run_limit = self._last_run_limit
+            self.deadlines.add(self.now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
 
     def _enqueue(self, job: Job) -> None:
         """A job has become ready."""
@@ -288,6 +295,7 @@ class Dispatch(Core):
         function = job.function
         priority = job.priority
         function.ready -= 1
+        job.special = True
         job.ghosts += 1
         function.ghosts[priority] += 1
         queue = function.queues[priority]
@@ -314,7 +322,7 @@ class Dispatch(Core):
             worker.running.pop(job.id, None)
             job.worker = None
         job.function.running -= 1
-        if job.run_limit:
+        if job.special and job.run_limit:
             job.run_limit = 0
             self.deadlines.stale += 1
 

@@ -91,6 +91,7 @@ class Engine(Dispatch):
     def clock_moved(self, delta_us: int) -> None:
         """The wall clock was set forward (or back) by this much; spans that are being measured do not change."""
         before_us = self.now_us
+        self.advance(before_us)  # what was due by the old time has happened
         self.now_us += delta_us
         for worker in self.workers.values():
             if worker.lease_until_us:
@@ -210,6 +211,7 @@ class Engine(Dispatch):
         """Set the rarer properties of a new job, and its first state.  Raises before anything is changed."""
         if options.name and options.name in self.names:
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
+        job.special = True
         job.run_at_us = options.run_at_us
         job.expires_us = options.expires_us
         job.timeout_us = options.timeout_us
@@ -310,7 +312,7 @@ class Engine(Dispatch):
         job.result = result
         job.worker = None
         job.function.running -= 1
-        if job.run_limit:
+        if job.special and job.run_limit:
             job.run_limit = 0
             self.deadlines.stale += 1
         self._finish(job, SUCCEEDED)
@@ -399,6 +401,7 @@ class Engine(Dispatch):
             collect = collect or watcher.collects_data
             watcher.job_data(job, data)
         if collect:
+            job.special = True
             if job.chunks is None:
                 job.chunks = []
             job.collected_bytes += len(data)
@@ -579,6 +582,7 @@ class Engine(Dispatch):
 
     def _list(self, job: Job) -> None:
         """Enter a job that is not new into the tables."""
+        job.special = True
         self.jobs[job.id] = job
         job.function.total += 1
         if job.unique:
@@ -593,10 +597,11 @@ class Engine(Dispatch):
         function.total -= 1
         if job.unique:
             del function.uniques[job.unique]
-        if job.name:
-            del self.names[job.name]
-        if job.expires_us:
-            self.deadlines.stale += 1
+        if job.special:
+            if job.name:
+                del self.names[job.name]
+            if job.expires_us:
+                self.deadlines.stale += 1
 
     def _leave_queue(self, job: Job) -> None:
         """A job that is not running stops waiting for whatever it waits for."""
@@ -652,11 +657,12 @@ class Engine(Dispatch):
                 watcher.watching.pop(job.id, None)
                 watcher.job_finished(job)
             job.watchers = None
-        if job.chunks is not None:
+        if job.special and job.chunks is not None:
             job.result = job.whole_result
             job.chunks = None
-        if not job.changed:
-            job.changed = True
+        if self.keeps:
+            self._note(job)
+        else:
             self.changed.append(job)
 
     def _count_unsuccessful(self, job: Job) -> None:

@@ -1,8 +1,8 @@
 """The time, in microseconds since the epoch, that never runs backwards by itself.
 
-It is the wall clock as it was at the start plus what the monotonic clock has measured since.  So a clock that somebody sets
-does not shorten anybody's time limit.  When the two have drifted apart the owner is told by how much, and the engine decides
-what that means for each deadline.
+It is the wall clock as it was at the start plus what the monotonic clock has measured since.  So a clock that
+somebody sets does not shorten anybody's time limit.  When the two have drifted apart the owner is told by how much,
+and the engine decides what that means for each deadline.
 """
 
 from __future__ import annotations

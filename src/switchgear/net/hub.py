@@ -1,19 +1,28 @@
 """The hub owns the engine: it gives it the time, lets sessions speak to it, keeps what changed, and then sends.
 
-A turn.  The first thing that arrives in a turn of the event loop opens it; at the end of the turn, when every readable
-connection was read once, what changed is staged and what is to be said is sent, each connection written to once.
+A turn.  The first thing that arrives in a turn of the event loop opens it; at the end of the turn, when every
+readable connection was read once, what changed is staged and what is to be said is sent, each connection written to
+once.  A commit may begin or end in the middle of a turn.  The turn is then closed first, so that what a session has
+to say and what is staged always belong together: an answer of the turn that is still open must wait for a commit
+that has its changes.
 
-Keeping.  Sessions that promised something (`Session.pledge`) have their output held until the store has committed.  One commit
-runs at a time; whatever arrives meanwhile waits for the next, so the number of syncs does not grow with the number of clients.
-Changes that nobody was promised are committed a moment later, or along with the next promise.
+Keeping.  Sessions that promised something (`Session.pledge`) have their output held until the store has committed.
+One commit runs at a time; whatever arrives meanwhile waits for the next, so the number of syncs does not grow with
+the number of clients. Changes that nobody was promised are committed a moment later, or along with the next
+promise.
 
-When the store fails.  Submissions that no worker has yet are withdrawn and their answers become refusals; new ones are refused;
-nothing is handed out.  What cannot be withdrawn stays staged, its answers held, and the commit is tried again until it works.
+When the store fails.  Submissions that no worker has yet are withdrawn and their answers become refusals; new ones
+are refused; nothing is handed out.  What cannot be withdrawn stays staged, its answers held, and the commit is
+tried again until it works.
+
+Ids.  Most foreground jobs are never kept, but their handles must not be given to other jobs after a restart.  So
+ids are used only below a bound that the store has; it is moved on in large steps, long before it is reached.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
@@ -28,6 +37,8 @@ from switchgear.storage.base import Store
 from switchgear.telemetry import Telemetry
 
 __all__ = ["Hub"]
+
+log = logging.getLogger("switchgear")
 
 LAZY_COMMIT_SECONDS: Final = 0.05
 FIRST_RETRY_SECONDS: Final = 0.1
@@ -70,33 +81,47 @@ class Hub(Context):
         self._in_commit: list[Job] = []
         self._waiting: list[Session] = []  # promised something that the next commit keeps
         self._held: list[Session] = []  # promised something that the commit under way keeps
-        self._reserved_ids = 0
+        self._reserved_ids = 0  # ids below it may be used once the store has it
+        self._ids_in_commit = 0
+        self._kept_ids = 0  # ids below it may be used
         self._failed_at = 0.0
+        self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._resident_bytes = 0
 
-    def load(self) -> None:
-        """Take over what the store has kept."""
+    async def load(self) -> None:
+        """Take over what the store has kept, and reserve ids for what is to come."""
         snapshot = self.store.load(self.engine.function_named)
         self.engine.advance(self.clock.now_us())
-        self._reserved_ids = snapshot.next_job_id
+        self._reserved_ids = self._kept_ids = snapshot.next_job_id
         for job in snapshot.jobs:
             self._spill(job)
         self.engine.restore(snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id)
-        self.begin_turn()
+        self._end_turn()
+        if self.keeps:
+            self._start_commit()
+        await self._end_of_commit()
+
+    async def settle(self) -> None:
+        """Let everything that was promised by now be kept and said, unless the store has failed."""
+        self._end_turn()
+        while self._commit is not None and self.storage_error is None:
+            await self._end_of_commit()
 
     async def close(self) -> None:
         """Keep what is still to be kept, if the store can."""
         self._end_turn()
-        for handle in (self._timer, self._lazy):
+        await self._end_of_commit()
+        if self._unkept:
+            self._start_commit()
+            await self._end_of_commit()
+        for handle in (self._timer, self._lazy, self._retry):
             if handle is not None:
                 handle.cancel()
-        while self._commit is not None and self.storage_error is None:
+
+    async def _end_of_commit(self) -> None:
+        if self._commit is not None:
             await asyncio.wait([self._commit])
-        if self._unkept and self.storage_error is None:
-            self._start_commit()
-            while self._commit is not None:
-                await asyncio.wait([self._commit])
 
     # --- turns ---
 
@@ -108,21 +133,26 @@ class Hub(Context):
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
+        self._close_turn()
+        if self._waiting and self._commit is None and self.storage_error is None:
+            self._start_commit()
+        self._arm_timer()
+
+    def _close_turn(self) -> None:
+        """Stage what changed, and send what may be said at once."""
         self.turn_open = False
         self._stage_changes()
         if self.marked:
+            new_ids_are_kept = self.engine.next_job_id <= self._kept_ids or not self.keeps
             marked, self.marked = self.marked, []
             for session in marked:
                 session.marked = False
-                if session.pledges:
+                if session.pledges or not new_ids_are_kept:
                     if not session.waiting:
                         session.waiting = True
                         self._waiting.append(session)
                 elif session.held is None and not session.waiting:
                     self._send(session)
-        if self._waiting and self._commit is None:
-            self._start_commit()
-        self._arm_timer()
 
     def _send(self, session: Session) -> None:
         """Write what a session has to say, all at once."""
@@ -161,6 +191,10 @@ class Hub(Context):
     # --- keeping ---
 
     def _stage_changes(self) -> None:
+        if self.keeps and self.engine.next_job_id + RESERVED_IDS // 2 > self._reserved_ids:
+            self._reserved_ids = self.engine.next_job_id + RESERVED_IDS
+            self.store.stage((), (), self._reserved_ids)
+            self._commit_soon()
         if not self.engine.changed and not self.engine.changed_functions:
             return
         jobs, functions = self.engine.take_changes()
@@ -170,15 +204,13 @@ class Hub(Context):
                 if job.resident and job.finished_us:
                     job.resident = False
                     self._resident_bytes -= len(job.payload or b"")
-            self._reserve_ids()
-            if self._lazy is None and self._commit is None:
-                self._lazy = self._loop.call_later(LAZY_COMMIT_SECONDS, self._start_commit)
+            self._commit_soon()
         self.store.stage(jobs, functions)
 
-    def _reserve_ids(self) -> None:
-        if self.engine.next_job_id + RESERVED_IDS // 2 > self._reserved_ids:
-            self._reserved_ids = self.engine.next_job_id + RESERVED_IDS
-            self.store.stage((), (), self._reserved_ids)
+    def _commit_soon(self) -> None:
+        """Something is staged that nobody waits for."""
+        if self._lazy is None and self._commit is None and self.storage_error is None:
+            self._lazy = self._loop.call_later(LAZY_COMMIT_SECONDS, self._start_commit)
 
     def _start_commit(self) -> None:
         if self._lazy is not None:
@@ -186,20 +218,30 @@ class Hub(Context):
             self._lazy = None
         if self._commit is not None:
             return
+        if self.turn_open:
+            self._close_turn()
         self._in_commit, self._unkept = self._unkept, []
+        self._ids_in_commit = self._reserved_ids
         self._held, self._waiting = self._waiting, []
         for session in self._held:
             session.hold()
         self._commit = self._loop.create_task(self._run_commit())
 
     async def _run_commit(self) -> None:
+        error: StorageError | None = None
         try:
             refused = await self.store.commit()
-        except StorageError as error:
-            self._commit = None
-            self._storage_failed(error)
-            return
+        except StorageError as reason:
+            error = reason
+        except Exception as reason:
+            # A defect of ours.  Nothing was kept, and silence would be the worst way of saying so.
+            log.exception("defect while keeping jobs")
+            error = StorageError(f"{type(reason).__name__}: {reason}")
+        self._close_turn()
         self._commit = None
+        if error is not None:
+            self._commit_failed(error)
+            return
         if refused:
             self.telemetry.emit("storage_refused", jobs=list(refused)[:20])
         if self.storage_error is not None:
@@ -207,8 +249,8 @@ class Hub(Context):
         self._after_commit()
         if self._waiting:
             self._start_commit()
-        elif self._unkept and self._lazy is None:
-            self._lazy = self._loop.call_later(LAZY_COMMIT_SECONDS, self._start_commit)
+        elif self._unkept or self._reserved_ids > self._kept_ids:
+            self._commit_soon()
 
     def _after_commit(self) -> None:
         """What was staged is kept now: the answers may go."""
@@ -217,6 +259,7 @@ class Hub(Context):
                 job.kept = True
                 self._spill(job)
         self._in_commit = []
+        self._kept_ids = self._ids_in_commit
         held, self._held = self._held, []
         for session in held:
             ready = session.release()
@@ -252,6 +295,7 @@ class Hub(Context):
             payloads = self.store.read_payloads(list(wanted))
         except StorageError as error:
             self._storage_failed(error)
+            self._try_again_later()
             raise Refused(REFUSED_STORAGE, str(error)) from error
         if job.id not in payloads:
             raise LookupError(f"the store has lost the payload of job {job.id}")
@@ -261,6 +305,7 @@ class Hub(Context):
     # --- when the store fails ---
 
     def _storage_failed(self, error: StorageError) -> None:
+        """Take and hand out nothing until a commit works."""
         if self.storage_error is None:
             self.storage_error = error
             self._failed_at = self._loop.time()
@@ -268,17 +313,18 @@ class Hub(Context):
             if self.engine.refusal is None:
                 self.engine.refusal = Refused(REFUSED_STORAGE, f"storage failed: {error}")
             self.engine.stop_handing_out()
-        self._stage_changes()
+
+    def _commit_failed(self, error: StorageError) -> None:
+        self._storage_failed(error)
         self._unkept = self._in_commit + self._unkept
         self._in_commit = []
         held, self._held = self._held, []
+        self._waiting = held + [session for session in self._waiting if session.held is None]
         for session in held:
             session.unhold()
             session.waiting = True
-        self._waiting = held + [session for session in self._waiting if session not in held]
         self._withdraw()
-        self._loop.call_later(self._retry_seconds, self._try_again)
-        self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
+        self._try_again_later()
 
     def _withdraw(self) -> None:
         """Undo what nobody has been told of, and tell those who asked for it."""
@@ -296,7 +342,13 @@ class Hub(Context):
                 session.waiting = False
                 self._send(session)
 
+    def _try_again_later(self) -> None:
+        if self._retry is None:
+            self._retry = self._loop.call_later(self._retry_seconds, self._try_again)
+            self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
+
     def _try_again(self) -> None:
+        self._retry = None
         if self._commit is None:
             self.store.stage((), (), self._reserved_ids)  # so that there is something to be kept
             self._start_commit()

@@ -1,7 +1,7 @@
 """What an operator can ask a server, in one place for every way of asking.
 
-Each verb takes named arguments and gives an answer of plain values.  Bytes are text where they are UTF-8, and otherwise an
-object with the one key `base64`; times are seconds since the epoch.
+Each verb takes named arguments and gives an answer of plain values.  Bytes are text where they are UTF-8, and
+otherwise an object with the one key `base64`; times are seconds since the epoch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The server from start to stop: open the store, listen, serve, drain, leave.
 
-Signals.  SIGTERM and SIGINT drain: no new connection, submission or hand-out; running jobs may finish until the drain timeout; a
-second one stops at once.  SIGHUP reloads the configuration and reopens the log file.  SIGUSR1 serves on until no job is left.
+Signals.  SIGTERM and SIGINT drain: no new connection, submission or hand-out; running jobs may finish until the
+drain timeout; a second one stops at once.  SIGHUP reloads the configuration and reopens the log file.  SIGUSR1
+serves on until no job is left.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Service:
             self.hub = Hub(
                 self.engine, self.store, SystemClock(), self.telemetry, self.config.storage.payload_memory_bytes
             )
-            self.hub.load()
+            await self.hub.load()
             house.push_async_callback(self.hub.close)
             self._connect()
             await self._listen(house)

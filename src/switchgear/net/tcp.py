@@ -24,8 +24,8 @@ __all__ = ["Connection", "TcpDoor"]
 
 log = logging.getLogger("switchgear")
 
-# All unfinished packets together may hold this much; then the largest is hung up on.  A thousand peers that each announce a
-# large packet and stop in the middle must still fit in memory.
+# All unfinished packets together may hold this much; then the largest is hung up on.  A thousand peers that each
+# announce a large packet and stop in the middle must still fit in memory.
 INTAKE_BYTES: Final = 1024 * 1024 * 1024
 
 # A peer with more than its share waiting is given this long to take some of it.  A large result on a slow line is not

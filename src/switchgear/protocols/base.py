@@ -2,9 +2,10 @@
 
 A session collects what it wants to send in `out`.  Its owner (the hub) sends all of it once per turn of the event loop.
 
-Promises.  An answer that tells somebody "this is kept" must not leave before it is true.  A session that writes such an
-answer calls `pledge`, and the hub holds the session's output until the store has committed.  For submissions the session also
-notes which piece of output is the answer (`pledge_job`), so that it can be exchanged for a refusal should the store fail.
+Promises.  An answer that tells somebody "this is kept" must not leave before it is true.  A session that writes
+such an answer calls `pledge`, and the hub holds the session's output until the store has committed.  For
+submissions the session also notes which piece of output is the answer (`pledge_job`), so that it can be exchanged
+for a refusal should the store fail.
 """
 
 from __future__ import annotations

@@ -67,8 +67,9 @@ class MemoryStore(Store):
 
     def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
         """The payloads of finished jobs; an unfinished one has its own."""
-        found = (self.get(job_id) for job_id in job_ids)
-        return {job.id: job.payload for job in found if job is not None and job.payload is not None}
+        wanted = set(job_ids)
+        jobs = self._finished().values()
+        return {job.id: job.payload for job in jobs if job.id in wanted and job.payload is not None}
 
     def get(self, job_id: int) -> Job | None:
         """One finished job."""

@@ -36,13 +36,13 @@ DEFAULT_PAYLOAD_MEMORY_BYTES: Final = 256 * 1024 * 1024
 # How many failures a restarted server remembers by id, for jobs that name them as predecessors.
 UNSUCCESSFUL_COUNT: Final = 100_000
 
-# Rows dropped in one transaction.  Commits wait for it, and it takes some 20 ms.
+# Rows dropped in one transaction, which takes some 20 ms; a commit may have to wait for it.
 DROP_COUNT: Final = 5_000
 
 # A busy event loop lets go of the interpreter lock for a microsecond at every system call and takes it back before the
-# writer thread has woken up, and each time that thread's patience (`sys.setswitchinterval`) begins anew: it has been seen
-# to starve for a second.  So once a commit takes longer than the first of these, the loop stands still for the second,
-# again and again until it is over.
+# writer thread has woken up, and each time that thread's patience (`sys.setswitchinterval`) begins anew: it has been
+# seen to starve for a second.  So once a commit takes longer than the first of these, the loop stands still for the
+# second, again and again until it is over.
 PATIENCE_S: Final = 0.005
 STEP_ASIDE_S: Final = 0.0001
 
@@ -147,7 +147,6 @@ class SqliteStore(Store):
                 function = functions[function_id]
                 function.paused = bool(paused)
                 function.limits = [high or 0, normal or 0, low or 0]
-                function.kept = True
         jobs = self._reader.unfinished(functions, self._payload_memory_bytes)
         return Snapshot(self._reader.next_job_id(), jobs, self._unsuccessful(jobs))
 
@@ -200,9 +199,9 @@ class SqliteStore(Store):
             batch = self._staged
             if batch.is_empty():
                 return ()
+            keeping = self._in_writer_thread(self._writer.put, batch.work())
             self._staged = Staged()
             self._in_flight = batch
-            keeping = self._in_writer_thread(self._writer.put, batch.work())
             try:
                 await _end_of(keeping)
             finally:
@@ -302,6 +301,7 @@ async def _end_of(future: Future[Result]) -> Result:
     """The result, waited for even by a cancelled task: what the writer thread has begun must be known when it ends."""
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
+    timer: asyncio.TimerHandle
 
     def step_aside() -> None:
         nonlocal timer

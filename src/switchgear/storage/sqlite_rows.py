@@ -71,7 +71,7 @@ def job_row(job: Job, function_id: int) -> JobRow:
     unique = job.unique
     name = job.name
     moves = job.moves
-    result = job.whole_result if job.chunks else job.result
+    result = job.whole_result if state > RUNNING else job.result  # parts of it, so far, die with the attempt
     error = job.error
     payload = job.payload
     try:

@@ -69,11 +69,12 @@ def check_tables(engine: Engine) -> None:
                 f"{function} counts {function.total} jobs, {function.running} running; "
                 f"there are {total[function]}, {running[function]}"
             )
-    for job in engine.changed:
-        if not job.changed:
-            broken(f"{job} is among the changes and does not know it")
-    if len({id(job) for job in engine.changed}) != len(engine.changed):
-        broken("a job is among the changes twice")
+    if engine.keeps:
+        for job in engine.changed:
+            if not job.changed:
+                broken(f"{job} is among the changes and does not know it")
+        if len({id(job) for job in engine.changed}) != len(engine.changed):
+            broken("a job is among the changes twice")
 
 
 def check_attempts(engine: Engine, job: Job) -> None:

@@ -1,10 +1,11 @@
 """Bytes to packets and back.
 
-A stream may mix binary packets, which start with a NUL byte, and lines of the text protocol, which do not; each message is
-told apart by its first byte.  The same decoder serves both ends of a connection: `magic` says which direction it reads.
+A stream may mix binary packets, which start with a NUL byte, and lines of the text protocol, which do not; each
+message is told apart by its first byte.  The same decoder serves both ends of a connection: `magic` says which
+direction it reads.
 
-Memory: nothing is reserved because a header announces it.  The pieces of an unfinished packet are kept as they arrived and
-joined once, when the last one is there.
+Memory: nothing is reserved because a header announces it.  The pieces of an unfinished packet are kept as they
+arrived and joined once, when the last one is there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One Gearman connection: packets to engine calls, news to packets.
 
-A connection may be client, worker and administrator at once; the protocol does not tell them apart, so neither does this.
-Handlers only translate.  What happens to a job is the engine's decision.
+A connection may be client, worker and administrator at once; the protocol does not tell them apart, so neither does
+this. Handlers only translate.  What happens to a job is the engine's decision.
 """
 
 from __future__ import annotations

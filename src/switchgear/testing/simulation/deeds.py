@@ -61,7 +61,7 @@ def submit(world: World) -> None:
     client = some(world, world.clients) or world.add_client()
     delivery = rng.choice((Delivery.WAIT, Delivery.HANDLE, Delivery.HANDLE, Delivery.THROW_AWAY))
     watcher = client if delivery is Delivery.WAIT or rng.random() < 0.2 else None
-    unique = rng.choice((b"", b"", b"red", b"green", b"blue"))
+    unique = rng.choice((b"", b"", b"", b"", b"red", b"green"))
     function = rng.choice(world.function_names)
     options = some_options(world) if rng.random() < 0.5 else None
     try:
@@ -118,7 +118,8 @@ def worker_comes(world: World) -> None:
     rng = world.rng
     if len(world.workers) >= 6:
         return
-    names = tuple(rng.sample(world.function_names, rng.randint(0, len(world.function_names))))
+    most = len(world.function_names)
+    names = tuple(rng.sample(world.function_names, rng.choice((0, 1, 1, most, most))))
     worker = world.add_worker(rng.choice(list(Asks)), names, rng.choice((0, 0, SECOND_US // 2)))
     if rng.random() < 0.3:
         world.engine.renew_lease(worker.worker, rng.choice((1, 5)) * SECOND_US)
@@ -170,18 +171,17 @@ def some_able_worker(world: World) -> SimulatedWorker | None:
 
 
 def worker_asks(world: World) -> None:
-    worker = some_able_worker(world)
+    rng = world.rng
+    patient = rng.random() < 0.9  # most wait until they are woken
+    worker = some(world, [w for w in world.workers if not w.hangs and not (patient and w.asleep)])
     if worker is None:
         return
-    rng = world.rng
-    if worker.asks is Asks.PUSH and rng.random() < 0.8:
+    if worker.asks is Asks.PUSH and rng.random() < 0.9:
         if rng.random() < 0.1:
             world.engine.withdraw_credit(worker.worker)
         elif worker.worker.credits < 3:
             world.engine.grant(worker.worker, rng.randint(1, 3))
         return
-    if worker.asleep and rng.random() < 0.8:
-        return  # most wait until they are woken
     runnable = [f for f in worker.worker.order if f.ready and not f.paused and world.engine.handing_out]
     worker.asleep = False
     job = world.engine.take(worker.worker)
@@ -404,14 +404,14 @@ DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
     (worker_changes_functions, 2),
     (worker_renews_lease, 2),
     (worker_asks, 22),
-    (worker_reports, 20),
-    (cancel, 2),
+    (worker_reports, 16),
+    (cancel, 1.5),
     (retry, 3),
-    (add_predecessors, 3),
-    (settle, 1),
-    (pause, 1),
+    (add_predecessors, 2),
+    (settle, 0.5),
+    (pause, 0.7),
     (resume, 2),
-    (set_limits, 0.3),
+    (set_limits, 0.2),
     (drop_function, 0.3),
     (drain, 0.2),
     (end_drain, 1),
@@ -425,4 +425,5 @@ DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
     (server_crashes, 1),
     (moment_passes, 6),
 )
-ALWAYS: Final = {submit, worker_comes, worker_asks, worker_reports, moment_passes}
+# Without these a history soon has nothing more to tell.
+ALWAYS: Final = {submit, worker_comes, worker_asks, worker_reports, resume, end_drain, store_works, moment_passes}

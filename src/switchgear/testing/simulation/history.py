@@ -127,7 +127,7 @@ class History:
         for row in rows:
             if row.state not in FINAL_STATES:
                 self.ended.pop(row.id, None)
-            elif row.id not in self.followed:  # nobody has retried it meanwhile
+            elif row.id not in self.followed:  # nobody has retried it since
                 self.ended[row.id] = row.state
 
     def forget(self, job_ids: Iterable[int]) -> None:

@@ -148,7 +148,9 @@ class World:
 
     def end_commit(self) -> None:
         """Now it is kept, and may be said."""
-        self.history.kept(self.store.end_commit())
+        self.stage()
+        newer = self.store.staged.rows
+        self.history.kept(row for row in self.store.end_commit() if row.id not in newer)
         self.history.promised.update(job.id for job in self.pledges_in_flight)
         self.pledges_in_flight = []
         if self.store_fails:

@@ -1,0 +1,155 @@
+"""`switchgear cancel`, `retry`, `pause` and `resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.commands import call, call_json
+from tests.client.background import reverse, url_of, working
+from tests.support.servers import HOST, Server, free_port, running_gearmand, running_switchgear
+from tests.support.waiting import DEADLINE_SECONDS, eventually
+from tests.support.wire import Kind, Wire
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running_switchgear() as server:
+        yield server
+
+
+def submit(server: Server, function: str, *options: str) -> str:
+    return call(server, "submit", "--background", *options, function, "x").stdout.strip()
+
+
+def state_of(server: Server, handle: str) -> str:
+    job = call_json(server, "job", handle)
+    return "dead" if job["dead"] else str(job["state"])
+
+
+# --- cancel ---
+
+
+def test_cancel(server: Server) -> None:
+    handles = [submit(server, "f") for _ in range(3)]
+    result = call(server, "cancel", *handles[:2])
+    assert (result.exit_code, result.stdout) == (0, f"{handles[0]} cancelled\n{handles[1]} cancelled\n")
+    assert [state_of(server, handle) for handle in handles] == ["cancelled", "cancelled", "ready"]
+
+
+def test_cancel_what_depends_on_it(server: Server) -> None:
+    first = submit(server, "f")
+    second = submit(server, "f", "--after", first)
+    third = submit(server, "f", "--after", second)
+    alone = submit(server, "f")
+    answer = call_json(server, "cancel", "--cascade", first, second)
+    assert answer == {"cancelled": [first, second, third], "problems": []}
+    assert [state_of(server, handle) for handle in (first, second, third, alone)] == ["cancelled"] * 3 + ["ready"]
+
+
+def test_one_that_cannot_be_cancelled_does_not_save_the_others(server: Server) -> None:
+    handle = submit(server, "f")
+    result = call(server, "cancel", "H:nobody:1", handle)
+    assert result.exit_code == 1
+    assert result.stdout == f"{handle} cancelled\n"
+    assert "H:nobody:1" in result.stderr
+    again = call(server, "cancel", handle)
+    assert again.exit_code == 1
+    assert "cancelled" in again.stderr
+
+
+# --- retry ---
+
+
+def make_dead(server: Server, function: str) -> str:
+    """A job whose only attempt is lost with its worker."""
+    handle = submit(server, function, "--attempts", "1")
+    with Wire(server.address) as wire:
+        wire.send(Kind.CAN_DO, function.encode())
+        wire.send(Kind.GRAB_JOB)
+        assert wire.receive_packet().type == Kind.JOB_ASSIGN
+    eventually(lambda: state_of(server, handle) == "dead", "it is dead")
+    return handle
+
+
+def test_retry(server: Server) -> None:
+    handle = make_dead(server, "reverse")
+    assert call(server, "retry", handle).stdout == f"{handle} retried\n"
+    assert state_of(server, handle) == "ready"
+    with working(url_of(server), {"reverse": reverse}):
+        eventually(lambda: state_of(server, handle) == "done", "it is done after all")
+
+
+def test_retry_all_dead_of_a_function(server: Server) -> None:
+    dead = [make_dead(server, function) for function in ("resize", "resize", "mail")]
+    failed = submit(server, "resize")
+    with Wire(server.address) as wire:
+        wire.send(Kind.CAN_DO, b"resize")
+        wire.send(Kind.GRAB_JOB)
+        wire.send(Kind.WORK_FAIL, wire.receive_packet().body.split(b"\0")[0])
+        wire.receive_until_fence()
+    assert set(call_json(server, "retry", "--all-dead", "--function", "resize")["retried"]) == set(dead[:2])
+    assert [state_of(server, handle) for handle in (*dead, failed)] == ["ready", "ready", "dead", "failed"]
+    assert call_json(server, "retry", "--all-dead")["retried"] == [dead[2]]
+    nothing = call(server, "retry", "--all-dead")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "none retried\n")
+
+
+def test_what_cannot_be_retried(server: Server) -> None:
+    handle = submit(server, "f")
+    result = call(server, "retry", handle, "H:nobody:1")
+    assert result.exit_code == 1
+    assert f"{handle}:" in result.stderr
+    assert "H:nobody:1:" in result.stderr
+    problems = call(server, "retry", "--json", handle)
+    assert problems.exit_code == 1
+    assert handle in problems.stdout
+
+
+# --- pause and resume ---
+
+
+def test_pause_and_resume(server: Server) -> None:
+    assert call(server, "pause", "reverse", "mail").stdout == "reverse paused\nmail paused\n"
+    with working(url_of(server), {"reverse": reverse}) as recorder:
+        handle = submit(server, "reverse")
+        assert state_of(server, handle) == "ready"
+        answer = call_json(server, "resume", "reverse")
+        assert answer == {"functions": [{"function": "reverse", "paused": False}], "problems": []}
+        recorder.until("ended")
+        eventually(lambda: state_of(server, handle) == "done", "it is done", DEADLINE_SECONDS)
+
+
+# --- usage ---
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cancel"],
+        ["retry"],
+        ["retry", "H:x:1", "--all-dead"],
+        ["retry", "H:x:1", "--function", "f"],
+        ["retry", "--function", "f"],
+        ["pause"],
+        ["resume"],
+    ],
+)
+def test_wrong_usage(arguments: list[str]) -> None:
+    assert call("gearman://localhost:1", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["cancel", "H:x:1"], ["retry", "H:x:1"], ["pause", "f"], ["resume", "f"]])
+def test_nobody_there(arguments: list[str]) -> None:
+    assert call(f"gearman://{HOST}:{free_port()}", *arguments).exit_code == 3
+
+
+@pytest.mark.parametrize("arguments", [["cancel", "H:x:1"], ["retry", "--all-dead"], ["pause", "f"]])
+def test_another_gearman_server_is_named(arguments: list[str]) -> None:
+    with running_gearmand() as server:
+        result = call(server, *arguments)
+    assert result.exit_code == 1
+    assert "does not know the extension" in result.stderr

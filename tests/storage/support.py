@@ -1,0 +1,103 @@
+"""What the tests of the stores share: jobs, and the words to speak about them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Function, Job, JobState
+from switchgear.storage.base import Snapshot, Store
+
+Result = TypeVar("Result")
+
+HOUR_US = 3_600_000_000
+NOW_US = 1_700_000_000_000_000
+
+# What a store gives back of a job.  The rest is somebody else's to know, or is worked out again.
+KEPT_FIELDS = (
+    "id unique payload priority delivery created_us state name reducer origin run_at_us expires_us timeout_us
+    attempts " "attempts_limit numerator denominator time_left_s progress_text result_code whole_result error
+    warnings finished_us " "predecessors moves revision"
+).split()
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(work)
+
+
+def commit(store: Store, jobs: Iterable[Job] = (), functions: Iterable[Function] = ()) -> Sequence[int]:
+    """Stage and commit, as one turn of the server would."""
+    store.stage(jobs, functions)
+    return run(store.commit())
+
+
+def close(store: Store) -> None:
+    run(store.close())
+
+
+def function(name: bytes = b"resize") -> Function:
+    return Function(name)
+
+
+def new_job(job_id: int, of: Function | None = None, *, payload: bytes | None = b"payload", **fields: Any) -> Job:
+    """A job as a client would have submitted it, a microsecond after the one before."""
+    job = Job(job_id, of or function(), b"", payload, NORMAL, Delivery.HANDLE, NOW_US + job_id)
+    for name, value in fields.items():
+        setattr(job, name, value)
+    return job
+
+
+def finished_job(job_id: int, of: Function | None = None, *, state: JobState = DONE, **fields: Any) -> Job:
+    """One that ended an hour after the one before."""
+    return new_job(job_id, of, **{"state": state, "finished_us": NOW_US + job_id * HOUR_US} | fields)
+
+
+def finish(job: Job, state: JobState = DONE) -> Job:
+    job.state = state
+    job.finished_us = job.created_us + HOUR_US
+    return job
+
+
+def loaded(store: Store) -> Snapshot:
+    functions: dict[bytes, Function] = {}
+    return store.load(lambda name: functions.setdefault(name, Function(name)))
+
+
+def facts(job: Job) -> dict[str, Any]:
+    """All that a store promises to give back."""
+    kept = {name: getattr(job, name) for name in KEPT_FIELDS} | {"function": job.function.name}
+    if job.state not in FINAL_STATES:
+        kept["finished_us"] = 0
+        kept["whole_result"] = job.result
+    return kept
+
+
+def ids(jobs: Iterable[Job]) -> list[int]:
+    return [job.id for job in jobs]
+
+
+def other_copy(job: Job) -> Job:
+    """The same job in the hands of another server, which knows nothing of what happens to the first."""
+    return new_job(job.id, job.function, payload=job.payload, revision=job.revision)
+
+
+@contextmanager
+def written_to_by_another_program(path: Path) -> Iterator[None]:
+    """Nobody else can write to the file meanwhile: a commit waits, and fails when its patience ends."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        connection.close()
+
+
+def retry(job: Job) -> Job:
+    """A person asks for a failed job to run again."""
+    job.state = READY
+    job.finished_us = 0
+    return job

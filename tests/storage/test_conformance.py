@@ -1,0 +1,444 @@
+"""What every store does, and what every durable store does besides.
+
+A new store is added to the list it belongs to, and has to pass as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from switchgear.model import CANCELLED, DONE, EXPIRED, FAILED, RUNNING, SCHEDULED, WAITING, Function, Job, JobState
+from switchgear.storage.base import JobQuery, Store
+from switchgear.storage.memory import MemoryStore
+from switchgear.storage.sqlite import SqliteStore
+from tests.storage.support import (
+    HOUR_US,
+    NOW_US,
+    close,
+    commit,
+    facts,
+    finish,
+    finished_job,
+    function,
+    ids,
+    loaded,
+    new_job,
+    other_copy,
+    retry,
+    run,
+)
+
+# Each makes a store, not yet open, of what lies in a directory.
+DURABLE: dict[str, Callable[[Path], Store]] = {"sqlite": lambda home: SqliteStore(home / "jobs.db", "normal")}
+ALL: dict[str, Callable[[Path], Store]] = {"memory": lambda home: MemoryStore(), **DURABLE}
+
+
+@pytest.fixture(params=ALL)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    store = ALL[request.param](tmp_path)
+    store.open()
+    yield store
+    close(store)
+
+
+class Durable:
+    """A durable store that can be closed and opened again, as when the server restarts."""
+
+    def __init__(self, make: Callable[[], Store]) -> None:
+        self._make = make
+        self.store = make()
+        self.store.open()
+
+    def reopen(self) -> Store:
+        close(self.store)
+        self.store = self._make()
+        self.store.open()
+        return self.store
+
+
+@pytest.fixture(params=DURABLE)
+def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Durable]:
+    durable = Durable(lambda: DURABLE[request.param](tmp_path))
+    yield durable
+    close(durable.store)
+
+
+class TestEveryStore:
+    def test_a_new_one_is_empty(self, store: Store) -> None:
+        snapshot = loaded(store)
+        assert (snapshot.next_job_id, snapshot.jobs, snapshot.unsuccessful) == (1, [], {})
+        assert store.get(1) is None
+        assert store.find(JobQuery()) == []
+        assert store.read_payloads([1]) == {}
+
+    def test_a_commit_of_nothing_is_fine(self, store: Store) -> None:
+        assert list(run(store.commit())) == []
+
+    def test_says_what_it_is(self, store: Store) -> None:
+        assert store.url.partition(":")[0] == ("sqlite" if store.durable else "memory")
+
+    def test_finished_jobs_are_the_job_log(self, store: Store) -> None:
+        job = finished_job(7, result=b"small", moves=[7, NOW_US, 8, NOW_US + 5])
+        assert list(commit(store, [job])) == []
+        found = store.get(7)
+        assert found is not None
+        assert facts(found) == facts(job)
+        assert store.get(8) is None
+        assert store.read_payloads([7, 8]) == {7: b"payload"}
+
+    def test_a_result_that_came_in_parts_is_whole_in_the_log(self, store: Store) -> None:
+        commit(store, [finished_job(1, chunks=[b"first ", b"second "], result=b"last")])
+        found = store.get(1)
+        assert found is not None
+        assert found.whole_result == b"first second last"
+
+    def test_a_job_that_is_retried_and_finishes_again_is_listed_once(self, store: Store) -> None:
+        job = finished_job(1, state=FAILED)
+        commit(store, [job])
+        commit(store, [retry(job)])
+        commit(store, [finish(job)])
+        found = store.find(JobQuery())
+        assert [(job.id, job.state) for job in found] == [(1, DONE)]
+
+    def test_unstaged_jobs_are_forgotten(self, store: Store) -> None:
+        first, second = finished_job(1), finished_job(2)
+        store.stage([first, second])
+        store.unstage([first])
+        run(store.commit())
+        assert ids(store.find(JobQuery())) == [2]
+
+    def test_unstaging_what_was_never_staged_is_fine(self, store: Store) -> None:
+        store.unstage([finished_job(1)])
+        assert store.find(JobQuery()) == []
+
+
+class TestFinding:
+    @pytest.fixture
+    def log(self, store: Store) -> Store:
+        """Ten jobs: even ones resized, odd ones mailed; 3 and 6 failed, 9 was cancelled."""
+        resize, mail = function(b"resize"), function(b"mail")
+        jobs = [finished_job(number, mail if number % 2 else resize) for number in range(1, 11)]
+        for job in jobs:
+            job.unique = b"unique %d" % (job.id // 2)
+            job.name = b"name %d" % job.id if job.id > 5 else b""
+        jobs[2].state = jobs[5].state = FAILED
+        jobs[8].state = CANCELLED
+        commit(store, jobs)
+        return store
+
+    def test_newest_first(self, log: Store) -> None:
+        assert ids(log.find(JobQuery())) == [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            (JobQuery(function=b"mail"), [9, 7, 5, 3, 1]),
+            (JobQuery(function=b"unknown"), []),
+            (JobQuery(states=frozenset({DONE})), [10, 8, 7, 5, 4, 2, 1]),
+            (JobQuery(states=frozenset({FAILED})), [6, 3]),
+            (JobQuery(states=frozenset({FAILED, CANCELLED, EXPIRED})), [9, 6, 3]),
+            (JobQuery(states=frozenset({DONE, CANCELLED})), [10, 9, 8, 7, 5, 4, 2, 1]),
+            (JobQuery(states=frozenset({RUNNING})), []),
+            (JobQuery(unique=b"unique 3"), [7, 6]),
+            (JobQuery(unique=b"unique"), []),
+            (JobQuery(name=b"name 8"), [8]),
+            (JobQuery(name=b"name 8", states=frozenset({FAILED})), []),
+            (JobQuery(name=b""), [5, 4, 3, 2, 1]),
+            (JobQuery(since_us=NOW_US + 8), [10, 9, 8]),
+            (JobQuery(until_us=NOW_US + 3), [2, 1]),
+            (JobQuery(since_us=NOW_US + 3, until_us=NOW_US + 6), [5, 4, 3]),
+            (JobQuery(function=b"mail", states=frozenset({FAILED}), before_id=9), [3]),
+            (JobQuery(limit=0), []),
+        ],
+    )
+    def test_by(self, log: Store, query: JobQuery, expected: list[int]) -> None:
+        assert ids(log.find(query)) == expected
+
+    def test_page_by_page(self, log: Store) -> None:
+        pages = []
+        before_id = 0
+        while page := log.find(JobQuery(before_id=before_id, limit=4)):
+            pages.append(ids(page))
+            before_id = page[-1].id
+        assert pages == [[10, 9, 8, 7], [6, 5, 4, 3], [2, 1]]
+
+    def test_pages_stay_apart_while_new_jobs_come(self, log: Store) -> None:
+        first = log.find(JobQuery(limit=5))
+        commit(log, [finished_job(11)])
+        assert ids(log.find(JobQuery(before_id=first[-1].id, limit=5))) == [5, 4, 3, 2, 1]
+
+
+class TestDropping:
+    def left(self, store: Store) -> list[int]:
+        return sorted(ids(store.find(JobQuery(limit=1000))))
+
+    def test_by_age(self, store: Store) -> None:
+        commit(store, [finished_job(number) for number in range(1, 7)])
+        assert run(store.drop_finished(NOW_US + 4 * HOUR_US, 1000)) == 3
+        assert self.left(store) == [4, 5, 6]
+
+    def test_by_count_the_first_finished_go_first(self, store: Store) -> None:
+        jobs = [finished_job(number) for number in range(1, 7)]
+        jobs[0].finished_us = NOW_US + 100 * HOUR_US
+        commit(store, sorted(jobs, key=lambda job: job.finished_us))
+        assert run(store.drop_finished(0, 2)) == 4
+        assert self.left(store) == [1, 6]
+
+    def test_whichever_of_both_is_more(self, store: Store) -> None:
+        commit(store, [finished_job(number) for number in range(1, 7)])
+        assert run(store.drop_finished(NOW_US + 2 * HOUR_US, 4)) == 2
+        assert run(store.drop_finished(NOW_US + 5 * HOUR_US, 4)) == 2
+        assert self.left(store) == [5, 6]
+
+    def test_all(self, store: Store) -> None:
+        commit(store, [finished_job(number) for number in range(1, 7)])
+        assert run(store.drop_finished(0, 0)) == 6
+        assert self.left(store) == []
+        assert run(store.drop_finished(0, 0)) == 0
+
+    def test_nothing(self, store: Store) -> None:
+        commit(store, [finished_job(1)])
+        assert run(store.drop_finished(0, 1)) == 0
+        assert self.left(store) == [1]
+
+    def test_those_that_others_wait_for_stay(self, store: Store) -> None:
+        commit(store, [finished_job(number, state=FAILED) for number in range(1, 7)])
+        assert run(store.drop_finished(NOW_US + 4 * HOUR_US, 1, frozenset({2, 3, 99}))) == 3
+        assert self.left(store) == [2, 3, 6]
+
+    def test_more_than_fit_into_one_bite(self, store: Store) -> None:
+        of = function()
+        jobs = [finished_job(number, of, state=FAILED) for number in range(1, 8_001)]
+        commit(store, jobs)
+        assert run(store.drop_finished(0, 100)) == 7_900
+        assert len(self.left(store)) == 100
+
+
+class TestEveryDurableStore:
+    def test_unfinished_jobs_come_back_in_order(self, durable: Durable) -> None:
+        states = {5: READY_STATE, 2: SCHEDULED, 9: WAITING, 4: RUNNING}
+        jobs = [new_job(job_id, state=state) for job_id, state in states.items()]
+        commit(durable.store, [*jobs, finished_job(7)])
+        snapshot = loaded(durable.reopen())
+        assert [facts(job) for job in snapshot.jobs] == [facts(job) for job in sorted(jobs, key=lambda job: job.id)]
+        assert all(job.kept for job in snapshot.jobs)
+
+    def test_jobs_of_one_function_share_it(self, durable: Durable) -> None:
+        commit(durable.store, [new_job(1), new_job(2), new_job(3, function(b"mail"))])
+        first, second, third = loaded(durable.reopen()).jobs
+        assert first.function is second.function
+        assert third.function.name == b"mail"
+
+    def test_what_was_only_staged_is_lost(self, durable: Durable) -> None:
+        durable.store.stage([new_job(1)])
+        assert loaded(durable.reopen()).jobs == []
+
+    def test_staging_takes_a_snapshot(self, durable: Durable) -> None:
+        job = new_job(1, attempts=1)
+        durable.store.stage([job])
+        job.attempts = 2
+        run(durable.store.commit())
+        assert loaded(durable.reopen()).jobs[0].attempts == 1
+
+    def test_the_last_of_several_changes_counts(self, durable: Durable) -> None:
+        job = new_job(1)
+        durable.store.stage([job])
+        durable.store.stage([finish(job)])
+        run(durable.store.commit())
+        assert [found.state for found in durable.store.find(JobQuery())] == [DONE]
+
+    def test_a_finished_job_is_not_loaded(self, durable: Durable) -> None:
+        job = new_job(1)
+        commit(durable.store, [job])
+        commit(durable.store, [finish(job)])
+        assert loaded(durable.reopen()).jobs == []
+        assert run(durable.store.drop_finished(0, 0)) == 1
+
+    def test_a_retried_job_is_loaded_and_not_dropped(self, durable: Durable) -> None:
+        job = finished_job(1, state=FAILED)
+        commit(durable.store, [job])
+        commit(durable.store, [retry(job)])
+        assert run(durable.store.drop_finished(NOW_US * 2, 0)) == 0
+        snapshot = loaded(durable.reopen())
+        assert ids(snapshot.jobs) == [1]
+        assert snapshot.unsuccessful == {}
+
+    def test_unfinished_jobs_are_never_dropped(self, durable: Durable) -> None:
+        commit(durable.store, [new_job(1), finished_job(2)])
+        assert run(durable.store.drop_finished(NOW_US * 2, 0)) == 1
+        assert ids(loaded(durable.reopen()).jobs) == [1]
+
+    def test_the_job_log_survives_a_restart(self, durable: Durable) -> None:
+        job = finished_job(3, state=FAILED, result_code=9, error=b"no such image", name=b"thumbs", unique=b"u")
+        commit(durable.store, [job])
+        store = durable.reopen()
+        found = store.get(3)
+        assert found is not None
+        assert facts(found) == facts(job)
+        assert ids(store.find(JobQuery(name=b"thumbs", unique=b"u", function=b"resize"))) == [3]
+
+    def test_failures_are_remembered_by_id(self, durable: Durable) -> None:
+        states = {3: FAILED, 1: CANCELLED, 2: DONE, 8: EXPIRED}
+        commit(durable.store, [finished_job(job_id, state=state) for job_id, state in states.items()])
+        unsuccessful = loaded(durable.reopen()).unsuccessful
+        assert list(unsuccessful.items()) == [(1, CANCELLED), (3, FAILED), (8, EXPIRED)]
+        assert all(isinstance(state, JobState) for state in unsuccessful.values())
+
+    def test_what_was_said_of_a_failure(self, durable: Durable) -> None:
+        """Nothing, and not a word, are different answers."""
+        commit(durable.store, [finished_job(1, error=None), finished_job(2, error=b"")])
+        assert [job.error for job in durable.store.find(JobQuery())] == [b"", None]
+
+    def test_parts_of_a_result_are_lost_with_their_attempt(self, durable: Durable) -> None:
+        commit(durable.store, [new_job(1, state=RUNNING, chunks=[b"half"])])
+        assert loaded(durable.reopen()).jobs[0].whole_result == b""
+
+    def test_ids_are_never_given_twice(self, durable: Durable) -> None:
+        commit(durable.store, [new_job(41)])
+        assert loaded(durable.reopen()).next_job_id == 42
+        durable.store.stage([], [], 1000)
+        run(durable.store.commit())
+        assert loaded(durable.reopen()).next_job_id == 1000
+        commit(durable.store, [finished_job(2000)])
+        assert loaded(durable.reopen()).next_job_id == 2001
+        run(durable.store.drop_finished(0, 0))
+        durable.store.stage([], [], 500)
+        run(durable.store.commit())
+        assert loaded(durable.reopen()).next_job_id == 1000
+
+    def test_settings_of_functions_come_back(self, durable: Durable) -> None:
+        paused, limited = function(b"paused"), function(b"limited")
+        paused.paused = True
+        limited.limits = [0, 20, 10]
+        commit(durable.store, [new_job(1, paused)], [paused, limited])
+        limited.limits = [0, 30, 10]
+        commit(durable.store, [new_job(2, limited)], [limited])
+        functions: dict[bytes, Function] = {}
+        durable.reopen().load(lambda name: functions.setdefault(name, Function(name)))
+        assert (functions[b"paused"].paused, functions[b"paused"].limits) == (True, [0, 0, 0])
+        assert (functions[b"limited"].paused, functions[b"limited"].limits) == (False, [0, 30, 10])
+
+    def test_settings_that_nobody_made_are_left_to_the_configuration(self, durable: Durable) -> None:
+        commit(durable.store, [new_job(1), finished_job(2, function(b"over"))])
+        asked: dict[bytes, Function] = {}
+
+        def function_named(name: bytes) -> Function:
+            asked[name] = function(name)
+            asked[name].limits = [7, 7, 7]
+            return asked[name]
+
+        durable.reopen().load(function_named)
+        assert {name: known.limits for name, known in asked.items()} == {b"resize": [7, 7, 7]}
+
+    def test_a_function_without_jobs_or_settings_stays_forgotten(self, durable: Durable) -> None:
+        commit(durable.store, [finished_job(1)])
+        durable.reopen().load(unexpected_function)
+
+
+READY_STATE = Job(0, Function(b""), b"", b"", 0, 0, 0).state
+
+
+def unexpected_function(name: bytes) -> Function:
+    raise AssertionError(f"nobody needs function {name!r}")
+
+
+class TestPayloadsOfADurableStore:
+    LONG = bytes(range(256)) * 1000
+
+    @pytest.mark.parametrize("payload", [b"", b"short", LONG])
+    def test_a_change_leaves_the_payload_alone(self, durable: Durable, payload: bytes) -> None:
+        job = new_job(1, payload=payload)
+        commit(durable.store, [job])
+        job.payload = None  # spilled: only the store has it now
+        job.attempts = 1
+        commit(durable.store, [job])
+        assert durable.store.read_payloads([1]) == {1: payload}
+        assert loaded(durable.reopen()).jobs[0].payload == payload
+        found = durable.store.get(1)
+        assert found is not None
+        assert (found.payload, found.attempts) == (payload, 1)
+
+    @pytest.mark.parametrize("payload", [b"", b"short", LONG])
+    def test_a_payload_let_go_between_two_stagings(self, durable: Durable, payload: bytes) -> None:
+        job = new_job(1, payload=payload)
+        durable.store.stage([job])
+        job.payload = None
+        durable.store.stage([job])
+        run(durable.store.commit())
+        assert durable.store.read_payloads([1]) == {1: payload}
+
+    def test_finding_does_not_read_them(self, durable: Durable) -> None:
+        commit(durable.store, [finished_job(1), finished_job(2, payload=self.LONG)])
+        assert [job.payload for job in durable.store.find(JobQuery())] == [None, None]
+
+    def test_many_are_read_at_once(self, durable: Durable) -> None:
+        of = function()
+        commit(durable.store, [new_job(number, of, payload=b"%d" % number) for number in range(1, 3_001)])
+        wanted = list(range(2, 3_001, 2))
+        assert durable.store.read_payloads(wanted) == {number: b"%d" % number for number in wanted}
+
+    def test_dropped_with_the_job(self, durable: Durable) -> None:
+        commit(durable.store, [finished_job(1, payload=self.LONG)])
+        run(durable.store.drop_finished(0, 0))
+        assert durable.store.read_payloads([1]) == {}
+        commit(durable.store, [finished_job(1, payload=b"another life")])
+        assert durable.store.read_payloads([1]) == {1: b"another life"}
+
+    def test_a_job_dropped_while_it_is_being_retried_is_kept_anew(self, durable: Durable) -> None:
+        commit(durable.store, [finished_job(1, state=FAILED, payload=self.LONG)])
+        job = durable.store.get(1)
+        assert job is not None
+        run(durable.store.drop_finished(0, 0))
+        commit(durable.store, [retry(job)])
+        assert loaded(durable.reopen()).jobs[0].payload == self.LONG
+
+
+class TestRevisions:
+    def test_each_staging_is_newer(self, durable: Durable) -> None:
+        job = new_job(1)
+        revisions = [job.revision]
+        for _ in range(3):
+            durable.store.stage([job])
+            revisions.append(job.revision)
+        assert revisions == sorted(set(revisions))
+
+    def test_a_change_that_is_not_newer_is_refused(self, durable: Durable) -> None:
+        ours = new_job(1)
+        commit(durable.store, [ours])
+        theirs = other_copy(ours)
+        assert list(commit(durable.store, [finish(ours)])) == []
+        theirs.state = RUNNING
+        assert list(commit(durable.store, [theirs])) == [1]  # it carries the same revision as our completion
+        theirs.revision = 0
+        assert list(commit(durable.store, [theirs])) == [1]  # and now an older one
+        assert [job.state for job in durable.store.find(JobQuery())] == [DONE]
+
+    def test_the_others_of_the_batch_are_kept(self, durable: Durable) -> None:
+        old = [new_job(number) for number in range(1, 21)]
+        commit(durable.store, old)
+        commit(durable.store, old)
+        late = [other_copy(job) for job in old if job.id % 3 == 0]
+        for job in late:
+            job.revision = 0
+        new = [new_job(number) for number in range(21, 31)]
+        changed = [finish(job) for job in old if job.id % 3 == 1]
+        payload = new_job(31, payload=b"long" * 1000)
+        durable.store.stage([*changed, *late, *new, payload], [], 100)
+        refused = run(durable.store.commit())
+        assert sorted(refused) == [3, 6, 9, 12, 15, 18]
+        assert ids(durable.store.find(JobQuery(states=frozenset({DONE})))) == [19, 16, 13, 10, 7, 4, 1]
+        snapshot = loaded(durable.reopen())
+        assert [job.id for job in snapshot.jobs if job.id > 20] == list(range(21, 32))
+        assert snapshot.jobs[-1].payload == b"long" * 1000
+        assert snapshot.next_job_id == 100
+
+    def test_they_survive_a_restart(self, durable: Durable) -> None:
+        job = new_job(1)
+        commit(durable.store, [job])
+        restored = loaded(durable.reopen()).jobs[0]
+        assert restored.revision == job.revision
+        assert list(commit(durable.store, [finish(restored)])) == []
+        assert list(commit(durable.store, [job])) == [1]
