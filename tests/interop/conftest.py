@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from tests.interop.sweeping import Reused, StartServer
 from tests.support.servers import Server, running_gearmand, running_switchgear
 

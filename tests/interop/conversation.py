@@ -59,6 +59,9 @@ class Say:
     peer: str
     sayings: tuple[Saying, ...]
     note: str = ""
+    # Read until the server hangs up, without a fence: bytes that it has not read when it closes would make the
+    # kernel throw away its last words.
+    to_the_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Leave:
 
     peer: str
     note: str = ""
+    abruptly: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,9 +112,9 @@ def tell(peer: str, *words: Argument, end: bytes = b"\n", note: str = "") -> Say
     return Say(peer, (Words(words, end),), note)
 
 
-def pour(peer: str, *sayings: Saying, note: str = "") -> Say:
+def pour(peer: str, *sayings: Saying, note: str = "", to_the_end: bool = False) -> Say:
     """Several things, or bytes that are nothing, in one write."""
-    return Say(peer, sayings, note)
+    return Say(peer, sayings, note, to_the_end)
 
 
 def hear(peer: str, note: str = "") -> Say:
@@ -118,8 +122,9 @@ def hear(peer: str, note: str = "") -> Say:
     return Say(peer, (), note)
 
 
-def leave(peer: str) -> Leave:
-    return Leave(peer)
+def leave(peer: str, *, abruptly: bool = False) -> Leave:
+    """Close a connection as a program does that ends, or with a reset as a crashed machine or a firewall does."""
+    return Leave(peer, abruptly=abruptly)
 
 
 def insist(peer: str, kind: int, *args: Argument, answer: Packet) -> Insist:
@@ -174,7 +179,7 @@ class _Holder:
 
     def _take(self, step: Step) -> list[Message]:
         if isinstance(step, Leave):
-            self._leave(step.peer)
+            self._leave(step.peer, abruptly=step.abruptly)
             return []
         if isinstance(step, Insist):
             self._insist(step)
@@ -183,7 +188,7 @@ class _Holder:
         data = b"".join(self._encode(saying) for saying in step.sayings)
         if data:
             peer.send_bytes(data)
-        messages = peer.receive_until_fence()
+        messages = peer.receive_until_closed() if step.to_the_end else peer.receive_until_fence()
         if CLOSED in messages:
             self._hung_up_on.add(step.peer)
         return self._comparable(step, messages)
@@ -202,9 +207,13 @@ class _Holder:
             self._peers[name] = self._connections.enter_context(Wire(self._server.address))
         return self._peers[name]
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, *, abruptly: bool = False) -> None:
         """A close travels by itself and may be overtaken by what another peer says, so we look for it."""
-        self._peers.pop(name).close()
+        wire = self._peers.pop(name)
+        if abruptly:
+            wire.reset()
+        else:
+            wire.close()
         self._hung_up_on.discard(name)
         expected = 1 + len(self._peers.keys() - self._hung_up_on)
         eventually(lambda: self._count_connections() == expected, f"the server notices that {name} left")
@@ -288,6 +297,6 @@ _EVEN_OUT: dict[bytes, EvenOut] = {
     b"show unique jobs": _sorted_listing,
     b"workers": _sorted_connections,
     b"getpid": _with_real_pid,
-    b"version": _replacing(rb"^OK \d+(\.\d+)+\S*", b"OK VERSION"),
+    b"version": _replacing(rb"^OK \S+", b"OK VERSION"),
     b"verbose": _replacing(rb"^OK (FATAL|ALERT|CRITICAL|ERROR|WARNING|NOTICE|INFO|DEBUG)\b", b"OK LEVEL"),
 }

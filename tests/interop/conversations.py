@@ -70,30 +70,55 @@ _MALFORMED = {
             _error("INVALID_COMMAND", "Command not expected"),
         ),
     ),
-    **_each(
-        ((f"too few arguments: {kind.name}", "the answer") for kind in malformed.TOO_FEW),
-        Difference(
+    **{
+        (f"too few arguments: {kind.name}", "the answer"): Difference(
             "gearmand swallows the next packet as the missing argument and then hangs up",
             HUNG_UP,
-            _error("INVALID_PACKET", "Too few arguments"),
-        ),
+            _error("INVALID_PACKET", f"{kind.name} takes {wanted} arguments, got {len(args)}"),
+        )
+        for kind, (wanted, args) in malformed.TOO_FEW.items()
+    },
+    ("wrong magic", "the answer"): Difference(
+        "the peer is told why", HUNG_UP, (*_error("INVALID_MAGIC", "unknown magic bytes"), *HUNG_UP)
+    ),
+    ("an option with a NUL in its name", "the answer"): Difference(
+        "gearmand compares up to the NUL: this is another name",
+        _packet(Kind.OPTION_RES, "exceptions", "more"),
+        _error("UNKNOWN_OPTION", "Server does not recognize given option"),
     ),
     ("a time that is no 64-bit number", "the answer"): Difference(
         "gearmand gives no answer and drops the connection later",
         HUNG_UP,
-        _error("INVALID_PACKET", "Epoch is not a 64-bit number"),
+        _error("ARGUMENT_TOO_LARGE", "epoch is too far away"),
     ),
 }
 
 # --- names and numbers ----------------------------------------------------------------------------------------
 
 _KEY_64 = b"k" * 64
+_BEYOND = ("4294967296", "4294967297")
+_TEN, _ELEVEN, _TWELVE = "1234567890", ("12345678901", "12345678901"), "123456789012"
 
 _NAMES = {
     ("a key of exactly 64 bytes", "the key of 64 bytes"): Difference(
         "gearmand cuts the key to 63 bytes and puts one NUL too many before the payload",
         _packet(Kind.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64[:63], "", "payload"),
         _packet(Kind.JOB_ASSIGN_UNIQ, "H1", "f", _KEY_64, "payload"),
+    ),
+    ("status of a key of 64 bytes", "the answer"): Difference(
+        "a key of 64 bytes is a key",
+        HUNG_UP,
+        _packet(Kind.STATUS_RES_UNIQUE, _KEY_64, "0", "0", "0", "0", "0"),
+    ),
+    ("a function name of 8000 bytes", "the answer"): Difference(
+        "names are limited, so that they fit logs, metrics and pages",
+        _packet(Kind.JOB_CREATED, "H1"),
+        _error("ARGUMENT_TOO_LARGE", "Function name over 512 bytes"),
+    ),
+    ("a function name of 9000 bytes", "the answer"): Difference(
+        "a name that is too long is no reason to hang up",
+        HUNG_UP,
+        _error("ARGUMENT_TOO_LARGE", "Function name over 512 bytes"),
     ),
     ("a reduce job with a long key", "a long key"): Difference(
         "gearmand checks the reducer twice and the key never, and sends the worker bytes of its memory",
@@ -104,6 +129,34 @@ _NAMES = {
         "gearmand counts the line end as two bytes and cuts off a letter",
         _lines("resiz\t0\t0\t0", "."),
         _lines("resize\t0\t0\t0", "."),
+    ),
+}
+
+# gearmand keeps 32 bits, reads the numerator with atoi, copies the denominator into 11 bytes, and hangs up on
+# the worker, whose job is then given to the next, when that buffer is too small.
+_FIGURES = "progress has no sign and is not folded into 32 bits; a figure is no reason to lose a worker"
+
+_NUMBERS = {
+    ("progress is stored as numbers and forwarded as it is", "with signs"): Difference(
+        _FIGURES,
+        (*_packet(Kind.WORK_STATUS, "H1", "-1", "+2"), *_packet(Kind.STATUS_RES, "H1", "1", "1", "4294967295", "2")),
+        (*_packet(Kind.WORK_STATUS, "H1", "-1", "+2"), *_packet(Kind.STATUS_RES, "H1", "1", "1", "0", "0")),
+    ),
+    ("progress beyond 32 bits", "just beyond"): Difference(
+        _FIGURES,
+        (*_packet(Kind.WORK_STATUS, "H1", *_BEYOND), *_packet(Kind.STATUS_RES, "H1", "1", "1", "0", "1")),
+        (*_packet(Kind.WORK_STATUS, "H1", *_BEYOND), *_packet(Kind.STATUS_RES, "H1", "1", "1", *_BEYOND)),
+    ),
+    ("progress beyond 32 bits", "eleven digits"): Difference(
+        _FIGURES,
+        (*_packet(Kind.WORK_STATUS, "H1", *_ELEVEN), *_packet(Kind.STATUS_RES, "H1", "1", "1", "3755744309", _TEN)),
+        (*_packet(Kind.WORK_STATUS, "H1", *_ELEVEN), *_packet(Kind.STATUS_RES, "H1", "1", "1", _TEN, _TEN)),
+    ),
+    ("progress beyond 32 bits", "twelve digits"): Difference(_FIGURES, HUNG_UP, NOTHING),
+    ("progress beyond 32 bits", "after twelve digits"): Difference(
+        _FIGURES,
+        _packet(Kind.STATUS_RES, "H1", "1", "0", "0", "0"),
+        (*_packet(Kind.WORK_STATUS, "H1", "1", _TWELVE), *_packet(Kind.STATUS_RES, "H1", "1", "1", "1", _TEN)),
     ),
 }
 
@@ -145,6 +198,20 @@ _WORKERS = {
             only_with_own_defaults=True,
         ),
     ),
+    **{
+        ("a worker's functions are served newest first", f"grab {n}"): Difference(
+            "priority counts over all functions of a worker, and they take turns: nobody starves",
+            _packet(Kind.JOB_ASSIGN, *theirs),
+            _packet(Kind.JOB_ASSIGN, *ours),
+            only_with_own_defaults=True,
+        )
+        for n, theirs, ours in (
+            (1, ("H4", "two", "two normal"), ("H3", "one", "one high")),
+            (2, ("H2", "two", "two low"), ("H4", "two", "two normal")),
+            (3, ("H3", "one", "one high"), ("H1", "one", "one normal")),
+            (4, ("H1", "one", "one normal"), ("H2", "two", "two low")),
+        )
+    },
     ("a sleeper learns a function that has work", "the new function"): Difference(
         "otherwise the jobs wait until somebody submits another", NOTHING, _packet(Kind.NOOP)
     ),
@@ -173,6 +240,8 @@ _WORKERS = {
 
 # --- jobs that end, and clients that leave --------------------------------------------------------------------
 
+_NOBODY_WAITS = "nobody waits for the job: it is gone at once, not when it reaches the head of the queue"
+
 _ENDINGS = {
     (
         "an exception goes to clients that asked for it and is a failure for the others",
@@ -185,18 +254,29 @@ _ENDINGS = {
     ("a failure after an exception", "the worker's own failure after its exception"): Difference(
         "the Perl worker sends exactly this pair and dies of the error", _NOT_FOUND, NOTHING
     ),
-    ("the only client of a queued job leaves", "the job in the listing"): Difference(
-        "nobody waits for the job: it is gone at once, not when it reaches the head of the queue",
-        _lines("f\t1\t0\t0", "."),
-        _lines("f\t0\t0\t0", "."),
+    **_each(
+        (
+            ("the only client of a queued job leaves", "the job in the listing"),
+            ("the only client of a queued job is cut off", "the job in the listing"),
+            ("the only client of a running job leaves, and then its worker", "the job in the listing"),
+        ),
+        Difference(_NOBODY_WAITS, _lines("f\t1\t0\t0", "."), _lines("f\t0\t0\t0", ".")),
     ),
     ("the only client of a queued job leaves", "the job by its handle"): Difference(
-        "nobody waits for the job: it is gone at once, not when it reaches the head of the queue",
+        _NOBODY_WAITS,
         _packet(Kind.STATUS_RES, "H1", "1", "0", "0", "0"),
         _packet(Kind.STATUS_RES, "H1", "0", "0", "0", "0"),
     ),
     ("a foreground client joins a background job and leaves", "the background job"): Difference(
         "gearmand loses the background job", _packet(Kind.NO_JOB), _packet(Kind.JOB_ASSIGN, "H1", "f", "x")
+    ),
+    (
+        "a time in the future is waited for, and does not hold up others",
+        "the job that waits for its time",
+    ): Difference(
+        "these figures tell what a worker could take now",
+        _lines("f\t0\t1\t0\t1", "."),
+        _lines("f\t0\t0\t0\t1", "."),
     ),
     ("a time in the future and a job of lower priority", "the job of lower priority"): Difference(
         "gearmand looks only at the first priority that has any job, runnable or not",
@@ -220,10 +300,16 @@ _ADMIN = {
         _CANCEL, _lines("f\t1\t0\t0", "."), _lines("f\t0\t0\t0", ".")
     ),
     ("cancelling a queued job", "the job in the listing"): Difference(_CANCEL, _lines("H1\t0\t1\t0", "."), _lines(".")),
+    ("cancelling a running job", "the counts"): Difference(
+        _CANCEL_RUNNING, _lines("f\t1\t1\t1", "."), _lines("f\t0\t0\t1", ".")
+    ),
     ("cancelling a running job", "the client after the result"): Difference(
         _CANCEL_RUNNING,
         (*_packet(Kind.WORK_DATA, "H1", "data"), *_packet(Kind.WORK_COMPLETE, "H1", "result")),
         NOTHING,
+    ),
+    ("a limit for a function that nobody knows", "the function"): Difference(
+        "the limit is remembered, so the function is known", _lines("."), _lines("f\t0\t0\t0", ".")
     ),
     ("a limit for a function that nobody knows", "one more than the limit"): Difference(
         "who sets limits before the first job comes means them",
@@ -240,6 +326,7 @@ _ADMIN = {
 DELIBERATE_DIFFERENCES: dict[Place, Difference] = {
     **_MALFORMED,
     **_NAMES,
+    **_NUMBERS,
     **_WORKERS,
     **_ENDINGS,
     **_ADMIN,

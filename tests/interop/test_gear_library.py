@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.interop.gear_peers import (
     admin_answer,
     gear_client,

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+
 from tests.interop.gearman_tools import (
     function_line,
     gearadmin,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.interop.conversation import Conversation, Frame, Heard, Insist, Leave, Saying, Step, Words, hold
 from tests.interop.conversations import CONVERSATIONS, DELIBERATE_DIFFERENCES, Difference, Place
 from tests.interop.scripts.flags import WITH_FLAGS
@@ -120,8 +121,8 @@ def _readable_step(heard: Heard) -> Iterator[str]:
 
 def _readable_saying(step: Step) -> str:
     match step:
-        case Leave():
-            return "leaves"
+        case Leave(abruptly=abruptly):
+            return "is cut off" if abruptly else "leaves"
         case Insist():
             return f"insists on {_one_saying(step.question)}"
         case _:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,18 +14,22 @@ from typing import Any, TypeVar
 
 from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Function, Job, JobState
 from switchgear.storage.base import Snapshot, Store
+from switchgear.storage.sqlite import SqliteStore
 
 Result = TypeVar("Result")
+
+REPOSITORY = Path(__file__).parents[2]
 
 HOUR_US = 3_600_000_000
 NOW_US = 1_700_000_000_000_000
 
 # What a store gives back of a job.  The rest is somebody else's to know, or is worked out again.
 KEPT_FIELDS = (
-    "id unique payload priority delivery created_us state name reducer origin run_at_us expires_us timeout_us
-    attempts " "attempts_limit numerator denominator time_left_s progress_text result_code whole_result error
-    warnings finished_us " "predecessors moves revision"
-).split()
+    *("id", "unique", "payload", "priority", "delivery", "created_us", "name", "reducer", "origin"),
+    *("state", "run_at_us", "expires_us", "timeout_us", "attempts", "attempts_limit", "predecessors", "moves"),
+    *("numerator", "denominator", "time_left_s", "progress_text", "warnings"),
+    *("result_code", "whole_result", "error", "finished_us", "revision"),
+)
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
@@ -101,3 +108,23 @@ def retry(job: Job) -> Job:
     job.state = READY
     job.finished_us = 0
     return job
+
+
+def opened(path: Path, **options: Any) -> SqliteStore:
+    store = SqliteStore(path, **options)
+    store.open()
+    return store
+
+
+def pragma(path: Path, name: str) -> Any:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+    finally:
+        connection.close()
+
+
+def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)

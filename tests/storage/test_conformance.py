@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.model import CANCELLED, DONE, EXPIRED, FAILED, RUNNING, SCHEDULED, WAITING, Function, Job, JobState
+from switchgear.model import CANCELLED, DONE, EXPIRED, FAILED, READY, RUNNING, SCHEDULED, WAITING, Function, JobState
 from switchgear.storage.base import JobQuery, Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
@@ -219,7 +219,7 @@ class TestDropping:
 
 class TestEveryDurableStore:
     def test_unfinished_jobs_come_back_in_order(self, durable: Durable) -> None:
-        states = {5: READY_STATE, 2: SCHEDULED, 9: WAITING, 4: RUNNING}
+        states = {5: READY, 2: SCHEDULED, 9: WAITING, 4: RUNNING}
         jobs = [new_job(job_id, state=state) for job_id, state in states.items()]
         commit(durable.store, [*jobs, finished_job(7)])
         snapshot = loaded(durable.reopen())
@@ -336,9 +336,6 @@ class TestEveryDurableStore:
     def test_a_function_without_jobs_or_settings_stays_forgotten(self, durable: Durable) -> None:
         commit(durable.store, [finished_job(1)])
         durable.reopen().load(unexpected_function)
-
-
-READY_STATE = Job(0, Function(b""), b"", b"", 0, 0, 0).state
 
 
 def unexpected_function(name: bytes) -> Function:

@@ -156,10 +156,14 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
-    @property
-    def local_port(self) -> int:
-        port: int = self._socket.getsockname()[1]
-        return port
+    def reset(self) -> None:
+        """Close without a goodbye: the server gets a reset instead of an end."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+    def send_no_more(self) -> None:
+        """Close the sending side only, as ``printf ... | nc`` does."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def send(self, kind: int, *args: bytes, magic: bytes = REQ) -> None:
         self.send_bytes(request(kind, *args, magic=magic))
@@ -209,6 +213,13 @@ class Wire:
                     return messages
         except NothingArrivedError as error:
             raise NothingArrivedError(f"{error}; before the fence came {messages!r}") from None
+
+    def receive_until_closed(self) -> list[Message]:
+        """All that the server says before it hangs up, and CLOSED."""
+        messages = [self.receive()]
+        while messages[-1] is not CLOSED:
+            messages.append(self.receive())
+        return messages
 
     def expect_nothing(self) -> None:
         messages = self.receive_until_fence()

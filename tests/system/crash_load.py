@@ -127,26 +127,19 @@ class Load:
             await peer.close()
 
     async def _streaming_submitter(self) -> None:
-        """Background submissions a few at a time, without a look at the answers; so some arrive while the server is
-        in the
-        middle of anything."""
+        """Background submissions one by one, without a look at the answers, so that some arrive while the server is in
+        the middle of anything."""
         peer = await self._connect("streaming submitter")
-        waiting: deque[bytes] = deque()
-        sending = asyncio.create_task(self._stream(peer, waiting))
         try:
             while True:
-                while not waiting:
+                waiting: deque[bytes] = deque()
+                for _ in range(self._chance.randint(5, 60)):
+                    self._submit_more(peer, waiting, len(waiting) + 1)
                     await asyncio.sleep(0)
-                await self._submission_answer(peer, waiting.popleft())
+                while waiting:
+                    await self._submission_answer(peer, waiting.popleft())
         finally:
-            sending.cancel()
-            await asyncio.wait([sending])
             await peer.close()
-
-    async def _stream(self, peer: Peer, waiting: deque[bytes]) -> None:
-        while True:
-            self._submit_more(peer, waiting, min(200, len(waiting) + self._chance.randint(1, 3)))
-            await asyncio.sleep(0)
 
     def _submit_more(self, peer: Peer, waiting: deque[bytes], window: int) -> None:
         packets = []

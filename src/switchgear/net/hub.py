@@ -43,6 +43,8 @@ log = logging.getLogger("switchgear")
 LAZY_COMMIT_SECONDS: Final = 0.05
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 1.0
+# Where little fits and much does not, the store works again only to fail again; each time it is given longer to do so.
+CALM_SECONDS: Final = 10.0
 # A restart skips at most this many ids; reserving them in blocks saves writing the counter with every job.
 RESERVED_IDS: Final = 100_000
 # Payloads read ahead from the store in one go, when a queue is longer than memory should hold.
@@ -85,6 +87,7 @@ class Hub(Context):
         self._ids_in_commit = 0
         self._kept_ids = 0  # ids below it may be used
         self._failed_at = 0.0
+        self._recovered_at = 0.0
         self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._resident_bytes = 0
@@ -309,6 +312,8 @@ class Hub(Context):
         if self.storage_error is None:
             self.storage_error = error
             self._failed_at = self._loop.time()
+            if self._failed_at - self._recovered_at > CALM_SECONDS:
+                self._retry_seconds = FIRST_RETRY_SECONDS
             self.telemetry.emit("storage_failed", error=error)
             if self.engine.refusal is None:
                 self.engine.refusal = Refused(REFUSED_STORAGE, f"storage failed: {error}")
@@ -350,12 +355,13 @@ class Hub(Context):
     def _try_again(self) -> None:
         self._retry = None
         if self._commit is None:
-            self.store.stage((), (), self._reserved_ids)  # so that there is something to be kept
+            self._reserved_ids += 1  # so that there is something to be kept, and something new
+            self.store.stage((), (), self._reserved_ids)
             self._start_commit()
 
     def _storage_recovered(self) -> None:
         self.storage_error = None
-        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._recovered_at = self._loop.time()
         self.telemetry.emit("storage_recovered", seconds=round(self._loop.time() - self._failed_at, 1))
         if self.engine.refusal is None or self.engine.refusal.reason != REFUSED_DRAINING:
             self.engine.refusal = None

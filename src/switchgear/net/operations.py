@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
-from switchgear.errors import Refused
+from switchgear.engine.core import REFUSED_STORAGE
+from switchgear.errors import Refused, StorageError
 from switchgear.model import (
     FINAL_STATES,
     PRIORITY_NAMES,
@@ -68,6 +69,8 @@ class Operations:
             return action(**arguments)
         except TypeError as error:
             raise ValueError(f"{verb}: {error}") from error
+        except StorageError as error:
+            raise Refused(REFUSED_STORAGE, str(error)) from error
 
     # --- looking ---
 

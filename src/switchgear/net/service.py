@@ -15,13 +15,13 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from logging.handlers import WatchedFileHandler
 
 from switchgear.config import Config, ListenUrl, changed_but_not_reloadable
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import ConfigError, StorageError
-from switchgear.model import SECOND_US
+from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
@@ -38,6 +38,7 @@ __all__ = ["Service", "run_server"]
 
 log = logging.getLogger("switchgear")
 
+DRAIN_LOOK_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 1.0
 RETENTION_SECONDS = 30.0
 
@@ -163,21 +164,30 @@ class Service:
         await self._stop.wait()
         for door in self.doors:
             door.stop_accepting()
-        if self._stop_now.is_set():
-            return
         seconds = self.config.drain_timeout_seconds
         self.hub.begin_turn()
         self.engine.drain()
-        self.telemetry.emit("server_draining", running=self.engine.running_jobs(), seconds=seconds)
-        try:
-            await asyncio.wait_for(self._drained(), seconds)
-        except TimeoutError:
-            log.warning("%d jobs still run; they are given back", self.engine.running_jobs())
+        if not self._stop_now.is_set():
+            self.telemetry.emit("server_draining", running=self.engine.running_jobs(), seconds=seconds)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._drained(), seconds)
+        self._give_back()
+        await self.hub.settle()  # before anybody is hung up on: a result may be waiting for its commit
 
     async def _drained(self) -> None:
         """Until nothing runs, or a second signal says that this was long enough."""
         while self.engine.running_jobs() and not self._stop_now.is_set():
-            await asyncio.sleep(0.02)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop_now.wait(), DRAIN_LOOK_SECONDS)
+
+    def _give_back(self) -> None:
+        """What still runs is for the next server.  It is not the jobs' fault, so it costs them no attempt."""
+        running = self.engine.running_jobs()
+        if running:
+            log.warning("%d jobs still run; they are given back", running)
+            self.hub.begin_turn()
+            for worker in list(self.engine.workers.values()):
+                self.engine.remove_worker(worker, Cause.GIVEN_BACK)
 
     def request_stop(self, graceful: bool) -> None:
         """Stop: at once, or when what runs is finished.  Asking twice means at once."""
@@ -202,13 +212,13 @@ class Service:
             return
         try:
             new = self._reload()
+            configure_log(new)
         except ConfigError as error:
             self.telemetry.emit("config_not_reloaded", reason=error)
             return
         for name in changed_but_not_reloadable(self.config, new):
             self.telemetry.emit("setting_needs_restart", name=name)
         self.config = new
-        configure_log(new)
         settings = engine_settings(new)
         settings.function_order = self.engine.settings.function_order
         self.engine.settings = settings
@@ -296,6 +306,7 @@ def configure_log(config: Config) -> None:
             root.removeHandler(old)
             old.close()
     root.addHandler(handler)
+    logging.raiseExceptions = False  # a full disk: a lost line must not become a traceback
     root.setLevel(config.log.level.upper())
     root.propagate = False
 

@@ -7,7 +7,6 @@ What waits for it is bounded in size and in time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import logging
 import socket
@@ -32,6 +31,9 @@ INTAKE_BYTES: Final = 1024 * 1024 * 1024
 # an offence, so it is not size alone that counts.
 PATIENCE_SECONDS: Final = 2.0
 
+# So long may peers take for what they are still to be told when the server stops.
+LAST_WORDS_SECONDS: Final = 2.0
+
 
 class TcpDoor:
     """One listening address: accepts, within limits, and looks after what it has accepted."""
@@ -46,6 +48,7 @@ class TcpDoor:
         self.connections: set[Connection] = set()
         self.by_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
+        self._all_gone: asyncio.Future[None] | None = None  # while closing
 
     async def open(self) -> None:
         """Start listening."""
@@ -74,13 +77,21 @@ class TcpDoor:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.close()
-        if self._server is not None:
-            # On Python 3.12 and later this waits for the connections too; a peer that does not read its last
-            # bytes must not keep the server from stopping.
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._server.wait_closed(), 1)
+        if self.connections:
+            # A peer that does not read its last bytes must not keep the server from stopping.
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_gone], timeout=LAST_WORDS_SECONDS)
         for connection in list(self.connections):
             connection.abort()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.connections.discard(connection)
+        self.by_host[connection.host] -= 1
+        if not self.by_host[connection.host]:
+            del self.by_host[connection.host]
+        if self._all_gone is not None and not self.connections and not self._all_gone.done():
+            self._all_gone.set_result(None)
 
     def refusal_for(self, connection: Connection) -> str:
         """Why this connection cannot be taken, or nothing."""
@@ -161,10 +172,7 @@ class Connection(asyncio.Protocol, Wire):
         self.hub.begin_turn()
         self.session.closed()
         self.session = None
-        self.door.connections.discard(self)
-        self.door.by_host[self.host] -= 1
-        if not self.door.by_host[self.host]:
-            del self.door.by_host[self.host]
+        self.door.forget(self)
         self.hub.telemetry.emit("connection_lost", host=self.host, port=self.port)
 
     def pause_writing(self) -> None:

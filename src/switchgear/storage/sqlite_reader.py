@@ -116,7 +116,8 @@ class Reader:
                     self._connection = connect(self._path, "normal", any_thread=True)
                     self._connection.execute("PRAGMA query_only = ON")
                 yield self._connection
-            except (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError) as error:
+            except (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+                # The latter four come of a row that means nothing.
                 self._discard()
                 raise StorageError(f"{self._path} cannot be read: {error}") from error
 

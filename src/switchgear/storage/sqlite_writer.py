@@ -59,7 +59,7 @@ class Writer:
         try:
             self._connection = connect(self._path, self._sync)
             migrate(self._connection, self._path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError) as error:  # the latter where SQLite quotes damaged text
             self.close()
             raise StorageError(f"{self._path} cannot be used as a job database: {error}") from error
         except BaseException:
@@ -97,7 +97,7 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
             self._connection.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:  # the last where SQLite quotes damaged text
             self._in_doubt = True
             self.close()
             raise StorageError(f"{self._path} cannot be written: {error}") from error

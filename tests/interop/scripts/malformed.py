@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from tests.interop.conversation import Conversation, conversation, frame, pour, say, tell
-from tests.support.wire import REQ, RES, Kind
+from tests.support.wire import RES, Kind
 
 # Packets that only a server sends, or that nobody ever implemented, with as many arguments as they have.
 NOT_FOR_SERVERS: dict[Kind, tuple[str, ...]] = {
@@ -29,13 +29,13 @@ UNKNOWN_TYPES = (0, 43, 999)  # never one with the top bit set: 12 such bytes ki
 
 # Too few arguments: what is missing is one NUL and all that should follow it.  Only packets with a payload:
 # with the others gearmand waits in silence, which cannot be seen without waiting too.
-TOO_FEW: dict[Kind, tuple[str, ...]] = {
-    Kind.SUBMIT_JOB: ("f", "key"),
-    Kind.SUBMIT_JOB_LOW_BG: ("f",),
-    Kind.SUBMIT_JOB_EPOCH: ("f", "key", "0"),
-    Kind.SUBMIT_REDUCE_JOB: ("f", "key", "sum", "x"),
-    Kind.WORK_COMPLETE: ("handle",),
-    Kind.WORK_DATA: ("handle",),
+TOO_FEW: dict[Kind, tuple[int, tuple[str, ...]]] = {  # how many there should be, and what we send
+    Kind.SUBMIT_JOB: (3, ("f", "key")),
+    Kind.SUBMIT_JOB_LOW_BG: (3, ("f",)),
+    Kind.SUBMIT_JOB_EPOCH: (4, ("f", "key", "0")),
+    Kind.SUBMIT_REDUCE_JOB: (5, ("f", "key", "sum", "x")),
+    Kind.WORK_COMPLETE: (2, ("handle",)),
+    Kind.WORK_DATA: (2, ("handle",)),
 }
 
 
@@ -49,7 +49,7 @@ def _unknown_type(kind: int) -> Conversation:
 def _too_few(kind: Kind) -> Conversation:
     return conversation(
         f"too few arguments: {kind.name}",
-        pour("client", frame(kind, *TOO_FEW[kind]), note="the answer"),
+        pour("client", frame(kind, *TOO_FEW[kind][1]), note="the answer"),
     )
 
 
@@ -107,11 +107,15 @@ CONVERSATIONS = (
         tell("admin", "workers"),
     ),
     conversation(
-        "a NUL in the last argument belongs to it",
+        "a NUL in a last argument that is no payload",
         say("worker", Kind.CAN_DO, b"f\0g"),
         say("client", Kind.GET_STATUS, b"handle\0more"),
         say("client", Kind.GET_STATUS_UNIQUE, b"key\0more"),
-        say("client", Kind.OPTION_REQ, b"exceptions\0more"),
+        tell("admin", "status"),
+    ),
+    conversation(
+        "an option with a NUL in its name",
+        say("client", Kind.OPTION_REQ, b"exceptions\0more", note="the answer"),
     ),
     conversation(
         "handles and option names at their limits",
@@ -135,7 +139,7 @@ CONVERSATIONS = (
         "a browser knocks",
         pour("client", b"GET / HTTP/1.0\r\nHost: x\r\n\r\n"),
     ),
-    conversation("a line of 9000 bytes", pour("client", b"x" * 9000 + b"\n", note="the answer")),
+    conversation("a line of 9000 bytes", pour("client", b"x" * 9000 + b"\n", to_the_end=True)),
     conversation("a line of 8000 bytes", pour("client", b"x" * 8000 + b"\n")),
     conversation(
         "a function name of 8000 bytes",
@@ -145,10 +149,9 @@ CONVERSATIONS = (
         "a function name of 9000 bytes",
         say("client", Kind.SUBMIT_JOB_BG, "n" * 9000, "", "x", note="the answer"),
     ),
-    conversation("wrong magic", pour("client", header(b"\0XXX", Kind.ECHO_REQ, 0), note="the answer")),
     conversation(
-        "a length that ends in the middle of the arguments",
-        pour("client", header(REQ, Kind.SUBMIT_JOB, 3) + b"f\0key\0x", note="the answer"),
+        "wrong magic",
+        pour("client", header(b"\0XXX", Kind.ECHO_REQ, 0), note="the answer", to_the_end=True),
     ),
     *(_unknown_type(kind) for kind in UNKNOWN_TYPES),
     *(_too_few(kind) for kind in TOO_FEW),

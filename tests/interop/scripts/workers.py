@@ -44,7 +44,6 @@ def _lost(name: str, *before: Step) -> Conversation:
         say("client", Kind.GET_STATUS, H1),
         tell("admin", "status"),
         tell("admin", "prioritystatus"),
-        tell("admin", "show jobs"),
         say("next", Kind.CAN_DO, "f"),
         say("next", Kind.GRAB_JOB_UNIQ),
         say("next", Kind.WORK_COMPLETE, H1, "all of it"),
@@ -107,11 +106,11 @@ ABILITIES = (
         say("client", Kind.SUBMIT_JOB_BG, b"\xff\xfe", "", "x"),
         say("client", Kind.SUBMIT_JOB_BG, "n" * 500, "", "x"),
         tell("admin", "status"),
-        say("worker", Kind.CAN_DO, ""),
-        say("worker", Kind.CAN_DO, "a b"),
-        say("worker", Kind.CAN_DO, b"\xff\xfe"),
-        say("worker", Kind.CAN_DO, "n" * 500),
-        [say("worker", Kind.GRAB_JOB) for _ in range(5)],
+        [
+            step
+            for n, name in enumerate((b"", b"a b", b"\xff\xfe", b"n" * 500), 1)
+            for step in (say(f"worker {n}", Kind.CAN_DO, name), say(f"worker {n}", Kind.GRAB_JOB))
+        ],
     ),
     conversation(
         "function names have case",
@@ -132,7 +131,11 @@ ABILITIES = (
         tell("admin", "workers"),
         say("worker", Kind.SET_CLIENT_ID, "i" * 128),
         say("other", Kind.SET_CLIENT_ID, "i" * 300),
-        say("third", Kind.SET_CLIENT_ID, b"with\0NUL"),
+        tell("admin", "workers"),
+    ),
+    conversation(
+        "a client id with a NUL",
+        say("worker", Kind.SET_CLIENT_ID, b"with\0NUL"),
         tell("admin", "workers"),
     ),
     conversation(
@@ -273,6 +276,18 @@ LOST = (
         say("lost", Kind.WORK_COMPLETE, H2, "done"),
         leave("lost"),
         tell("admin", "status"),
+        hear("client"),
+    ),
+    conversation(
+        "a worker is cut off in the middle of a job",
+        say("lost", Kind.CAN_DO, "f"),
+        say("client", Kind.SUBMIT_JOB, "f", "", "x"),
+        say("lost", Kind.GRAB_JOB),
+        leave("lost", abruptly=True),
+        tell("admin", "status"),
+        say("next", Kind.CAN_DO, "f"),
+        say("next", Kind.GRAB_JOB),
+        say("next", Kind.WORK_COMPLETE, H1, "done"),
         hear("client"),
     ),
     conversation(

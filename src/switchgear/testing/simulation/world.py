@@ -132,6 +132,8 @@ class World:
         self.engine.advance(self.now_us)
 
     def set_clock(self, delta_us: int) -> None:
+        self.engine.advance(self.now_us)
+        self.finish_step()  # what has come due was entered in the logs by the old time
         self.now_us += delta_us
         self.engine.clock_moved(delta_us)
         self.engine.advance(self.now_us)

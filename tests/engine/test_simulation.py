@@ -1,0 +1,73 @@
+"""Some thousands of histories of the deterministic simulation; any that fails says how to see it again.
+
+SWITCHGEAR_SIMULATION_SEEDS sets how many, SWITCHGEAR_SIMULATION_FIRST where to begin.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from switchgear.engine.engine import Engine
+from switchgear.testing.simulation import SimulationFailed, simulate
+from switchgear.testing.simulation.__main__ import main
+
+SEEDS = int(os.environ.get("SWITCHGEAR_SIMULATION_SEEDS", "3000"))
+FIRST = int(os.environ.get("SWITCHGEAR_SIMULATION_FIRST", "1"))
+BLOCKS = 8
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_nothing_goes_wrong_in_any_history(block: int) -> None:
+    failures = []
+    for seed in range(FIRST + block, FIRST + SEEDS, BLOCKS):
+        try:
+            simulate(seed)
+        except SimulationFailed as failure:
+            failures.append(str(failure))
+            if len(failures) == 3:
+                break
+    assert not failures, "\n".join(failures)
+
+
+def test_long_histories_go_well_too() -> None:
+    for seed in range(10):
+        simulate(seed, steps=1500)
+
+
+def tale(seed: int) -> list[str]:
+    told: list[str] = []
+    simulate(seed, say=told.append)
+    return told
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    assert tale(7) == tale(7)
+    assert tale(7) != tale(8)
+
+
+def test_a_failing_history_names_the_command_that_replays_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forget_to_count(self: Engine, job: object) -> None:
+        pass
+
+    monkeypatch.setattr(Engine, "_count_unsuccessful", forget_to_count)
+    with pytest.raises(SimulationFailed) as failed:
+        for seed in range(50):
+            simulate(seed)
+    command = f"python -m switchgear.testing.simulation --seed {failed.value.seed} --steps 150 --verbose"
+    assert command in str(failed.value)
+    assert main(["--seed", str(failed.value.seed)]) == 1
+    assert command in capsys.readouterr().err
+
+
+def test_the_command_replays_a_history_and_searches_many(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "3", "--steps", "20", "--verbose"]) == 0
+    told = capsys.readouterr().out
+    assert "  20 " in told
+    assert "nothing amiss" in told
+    assert main(["--seed", "3", "--seeds", "4", "--steps", "20"]) == 0
+    assert "4 × 20 steps" in capsys.readouterr().out

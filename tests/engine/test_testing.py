@@ -1,0 +1,200 @@
+"""The helpers that are shipped: a clock that stands still, a peer that writes down, a look at all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from switchgear import testing
+from switchgear.engine.deadlines import Kind
+from switchgear.model import DONE, READY, SECOND_US, Job
+from switchgear.net.clock import SystemClock
+from switchgear.testing import BrokenInvariant, FakeClock, RecordingPeer, check_engine
+from tests.engine.house import House
+
+
+def test_the_public_names_are_explained() -> None:
+    for name in testing.__all__:
+        assert name in (testing.__doc__ or "")
+        assert getattr(testing, name).__doc__
+
+
+# --- the clock ---
+
+
+def test_time_stands_still_until_it_is_moved() -> None:
+    clock = FakeClock()
+    start_us = clock.now_us()
+    assert clock.now_us() == start_us
+    assert clock.advance(1.5) == clock.now_us() == start_us + 3 * SECOND_US // 2
+
+
+def test_time_does_not_run_backwards() -> None:
+    with pytest.raises(ValueError, match="backwards"):
+        FakeClock().advance(-1)
+
+
+def test_a_wall_clock_that_was_set_is_seen_by_those_who_follow_it() -> None:
+    clock = FakeClock(start_us=1000)
+    assert isinstance(clock, SystemClock)
+    assert clock.follow_wall_clock() == 0
+    clock.set_wall_clock(-0.0005)
+    assert clock.now_us() == 1000
+    assert clock.follow_wall_clock() == -500
+    assert clock.now_us() == 500
+    assert clock.follow_wall_clock() == 0
+
+
+# --- the peer ---
+
+
+def test_a_recording_peer_writes_down_all_that_it_hears() -> None:
+    house = House()
+    peer = RecordingPeer()
+    worker = house.worker(peer=peer)
+    house.engine.sleep(worker)
+    job = house.submit(watcher=peer)
+    house.engine.grant(worker, 1)
+    house.engine.progress(worker, job.id, 1, 2, 3)
+    house.engine.data(worker, job.id, b"data")
+    house.engine.warning(worker, job.id, b"warning")
+    house.engine.hand_back(worker, job.id)
+    house.engine.take(worker)
+    house.engine.cancel(job)
+    assert peer.words() == ["wake", "assign", "progress", "data", "warning", "revoke", "finished"]
+    assert peer.take_heard()[:3] == [
+        ("wake", worker.id),
+        ("assign", worker.id, job.id),
+        ("progress", job.id, 1, 2, 3),
+    ]
+    assert peer.heard == []
+
+
+# --- the look at all tables ---
+
+
+def crowded_house() -> tuple[House, Job]:
+    """An engine with something in every table, and a ready job in it."""
+    house = House()
+    client = RecordingPeer()
+    house.submit(b"one", name=b"Anna", watcher=client)
+    worker = house.worker(b"one", b"two", timeout_seconds=5)
+    house.engine.renew_lease(worker, SECOND_US)
+    house.engine.take(worker)
+    job = house.submit(b"three", unique=b"k", watcher=client, expires_us=house.at(9))
+    house.submit(b"three", after=(job,))
+    house.submit(b"three", run_at_us=house.at(5))
+    house.engine.cancel(house.submit(b"three"))
+    house.engine.sleep(house.worker(b"two"))
+    house.engine.grant(house.worker(b"four"), 2)
+    check_engine(house.engine)
+    return house, job
+
+
+def lose_edge(house: House, job: Job) -> None:
+    house.engine.graph.successors.clear()
+
+
+def misplace(house: House, job: Job) -> None:
+    job.function.queues[1].remove(job)
+
+
+def double(house: House, job: Job) -> None:
+    job.function.queues[1].append(job)
+
+
+def miscount_total(house: House, job: Job) -> None:
+    job.function.total += 1
+
+
+def miscount_ready(house: House, job: Job) -> None:
+    job.function.ready -= 1
+
+
+def miscount_running(house: House, job: Job) -> None:
+    house.function(b"one").running = 0
+
+
+def miscount_ghosts(house: House, job: Job) -> None:
+    job.function.ghosts[1] = 0
+
+
+def miscount_blockers(house: House, job: Job) -> None:
+    house.engine.graph.waiting_for(job.id)[0].blockers = 2
+
+
+def lose_unique(house: House, job: Job) -> None:
+    del job.function.uniques[b"k"]
+
+
+def keep_name(house: House, job: Job) -> None:
+    house.engine.names[b"Bob"] = job
+
+
+def finish_silently(house: House, job: Job) -> None:
+    job.state = DONE
+
+
+def make_ready_twice(house: House, job: Job) -> None:
+    next(iter(house.engine.workers.values())).running.popitem()[1].state = READY
+
+
+def lose_deadlines(house: House, job: Job) -> None:
+    for subject_kind in Kind:
+        house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not subject_kind]
+
+
+def miscount_stale(house: House, job: Job) -> None:
+    job.expires_us = house.at(10)
+
+
+def lose_sleeper(house: House, job: Job) -> None:
+    house.function(b"two").sleepers.clear()
+
+
+def lose_pusher(house: House, job: Job) -> None:
+    house.function(b"four").pushers.clear()
+
+
+def lose_watcher(house: House, job: Job) -> None:
+    job.watchers = None
+
+
+def overspend(house: House, job: Job) -> None:
+    job.attempts = 99
+
+
+def forget_job(house: House, job: Job) -> None:
+    del house.engine.jobs[job.id]
+
+
+FAULTS: list[Callable[[House, Job], None]] = [
+    lose_edge,
+    misplace,
+    double,
+    miscount_total,
+    miscount_ready,
+    miscount_running,
+    miscount_ghosts,
+    miscount_blockers,
+    lose_unique,
+    keep_name,
+    finish_silently,
+    make_ready_twice,
+    lose_deadlines,
+    miscount_stale,
+    lose_sleeper,
+    lose_pusher,
+    lose_watcher,
+    overspend,
+    forget_job,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_every_contradiction_between_tables_is_found(fault: Callable[[House, Job], None]) -> None:
+    house, job = crowded_house()
+    fault(house, job)
+    with pytest.raises(BrokenInvariant):
+        check_engine(house.engine)

@@ -1,0 +1,259 @@
+"""Nothing is said before it is kept: the hub with a store that commits, or fails to, when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+import switchgear.net.hub as hub_module
+from switchgear.engine.engine import Engine
+from switchgear.errors import StorageError
+from switchgear.model import FINAL_STATES, Function, Job
+from switchgear.net.clock import SystemClock
+from switchgear.net.hub import Hub
+from switchgear.protocols.base import Wire
+from switchgear.protocols.gearman.admin import on_line
+from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
+from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
+from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.storage.base import JobQuery, Snapshot, Store
+from switchgear.telemetry import Telemetry
+
+
+class GatedStore(Store):
+    """Keeps what is staged once the test opens the gate, or raises what the test puts there."""
+
+    durable = True
+    url = "gated:"
+
+    def __init__(self) -> None:
+        self.kept: dict[int, bool] = {}  # by id: whether the job is kept as finished
+        self.next_job_id = 1
+        self.gate: asyncio.Future[None] | None = None
+        self.is_gated = False
+        self._staged: dict[int, bool] = {}
+        self._staged_next_id = 0
+
+    def open(self) -> None:
+        pass
+
+    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
+        return Snapshot(self.next_job_id)
+
+    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+        self._staged.update((job.id, job.state in FINAL_STATES) for job in jobs)
+        self._staged_next_id = max(self._staged_next_id, next_job_id)
+
+    def unstage(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self._staged.pop(job.id, None)
+
+    async def commit(self) -> Sequence[int]:
+        batch, self._staged = self._staged, {}
+        next_id = self._staged_next_id
+        if self.is_gated:
+            self.gate = asyncio.get_running_loop().create_future()
+            try:
+                await self.gate
+            except StorageError:
+                self._staged = batch | self._staged
+                raise
+        self.kept.update(batch)
+        self.next_job_id = max(self.next_job_id, next_id)
+        return ()
+
+    @property
+    def is_committing(self) -> bool:
+        return self.gate is not None and not self.gate.done()
+
+    def let_commit(self, *, fail: bool = False) -> None:
+        assert self.gate is not None
+        if fail:
+            self.gate.set_exception(StorageError("no room"))
+        else:
+            self.gate.set_result(None)
+
+    def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
+        raise NotImplementedError
+
+    def get(self, job_id: int) -> Job | None:
+        return None
+
+    def find(self, query: JobQuery) -> list[Job]:
+        return []
+
+    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+        return 0
+
+    async def close(self) -> None:
+        pass
+
+
+class Listener(Wire):
+    """The far end of a connection: cuts what it hears into packets, and looks whether the store has it already."""
+
+    def __init__(self, store: GatedStore) -> None:
+        self.store = store
+        self.heard: list[tuple[Packet, bytes]] = []
+        self.reported: set[int] = set()  # jobs whose end was reported; the echo that follows has the number
+        self._decoder = Decoder(RESPONSE, 1 << 20)
+
+    def write(self, data: bytes) -> None:
+        for kind, body in self._decoder.feed(data):
+            packet = Packet(kind)
+            self.heard.append((packet, body))
+            if packet is Packet.JOB_CREATED:
+                number = int(body.rpartition(b":")[2])
+                assert number in self.store.kept, f"job {number} was acknowledged and not kept"
+            elif packet is Packet.ECHO_RES:
+                number = int(body)
+                assert self.store.kept.get(number), f"the end of job {number} was acknowledged and not kept"
+                self.reported.remove(number)
+
+    def close(self) -> None:
+        pass
+
+
+class House:
+    """A hub, its store, and some connections."""
+
+    def __init__(self) -> None:
+        self.store = GatedStore()
+        self.engine = Engine()
+        loop = asyncio.get_running_loop()
+        self.hub = Hub(self.engine, self.store, SystemClock(), Telemetry(loop.time))
+        self.setup = GearmanSetup(handle_prefix=b"H:", version="0", on_request=ON_REQUEST, on_line=on_line)
+
+    def connect(self) -> tuple[GearmanSession, Listener]:
+        listener = Listener(self.store)
+        return GearmanSession(self.hub, listener, self.setup), listener
+
+    def say(self, session: GearmanSession, *packets: bytes) -> None:
+        self.hub.begin_turn()
+        session.receive(b"".join(packets))
+
+
+SUBMIT = request(Packet.SUBMIT_JOB_BG, b"f", b"", b"payload")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LAZY_COMMIT_SECONDS", "FIRST_RETRY_SECONDS", "LONGEST_RETRY_SECONDS"):
+        monkeypatch.setattr(hub_module, name, 0.0)
+    monkeypatch.setattr("switchgear.telemetry.log.disabled", True)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_an_answer_of_the_open_turn_waits_for_its_own_commit() -> None:
+    async def story() -> None:
+        house = House()
+        await house.hub.load()
+        house.store.is_gated = True
+        session, listener = house.connect()
+        house.say(session, SUBMIT)
+        await turns(3)
+        assert house.store.is_committing
+        house.store.let_commit()  # its end is noticed in the next turn,
+        house.say(session, SUBMIT)  # which this has opened by then
+        await turns(3)
+        assert [kind for kind, _ in listener.heard] == [Packet.JOB_CREATED]
+        house.store.let_commit()
+        await turns(3)
+        assert [kind for kind, _ in listener.heard] == [Packet.JOB_CREATED] * 2
+
+    asyncio.run(story())
+
+
+def test_a_submission_in_the_open_turn_is_refused_when_the_commit_before_it_fails() -> None:
+    async def story() -> None:
+        house = House()
+        await house.hub.load()
+        house.store.is_gated = True
+        session, listener = house.connect()
+        house.say(session, SUBMIT)
+        await turns(3)
+        house.store.let_commit(fail=True)
+        house.say(session, SUBMIT)
+        await turns(3)
+        assert [kind for kind, _ in listener.heard] == [Packet.ERROR] * 2
+        assert not house.engine.jobs
+
+    asyncio.run(story())
+
+
+def test_a_restart_never_hands_out_the_id_of_an_earlier_foreground_job() -> None:
+    async def story() -> None:
+        house = House()
+        await house.hub.load()
+        house.store.is_gated = True  # nothing is kept from here on
+        session, _ = house.connect()
+        house.say(session, request(Packet.SUBMIT_JOB, b"f", b"", b"payload"))
+        await turns(3)
+        assert house.store.next_job_id > house.engine.next_job_id - 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_in_whatever_order_things_happen_nothing_is_said_before_it_is_kept(seed: int) -> None:
+    """Listeners check what they hear; here, that everybody gets an answer for every request in the end."""
+
+    async def story() -> None:
+        chance = random.Random(seed)
+        house = House()
+        await house.hub.load()
+        house.store.is_gated = True
+        clients = [house.connect() for _ in range(3)]
+        worker, results = house.connect()
+        house.say(worker, request(Packet.CAN_DO, b"f"))
+        asked = [0, 0, 0]
+        for _ in range(60):
+            deed = chance.random()
+            if deed < 0.4:
+                number = chance.randrange(3)
+                count = chance.randint(1, 3)
+                asked[number] += count
+                house.say(clients[number][0], SUBMIT * count)
+            elif deed < 0.55:
+                work(house, worker, results, chance)
+            elif deed < 0.75 and house.store.is_committing:
+                house.store.let_commit(fail=chance.random() < 0.3)
+            else:
+                await turns(chance.randint(1, 3))
+        await heal(house)
+        for (_, listener), count in zip(clients, asked):
+            assert len(listener.heard) == count
+        assert not results.reported
+        acknowledged = sum(kind is Packet.JOB_CREATED for _, listener in clients for kind, _ in listener.heard)
+        assert house.hub.storage_error is None
+        assert acknowledged == len(house.store.kept)
+
+    asyncio.run(story())
+
+
+def work(house: House, worker: GearmanSession, results: Listener, chance: random.Random) -> None:
+    """Take a job, or report on one."""
+    if worker.assigned and chance.random() < 0.6:
+        handle, number = next(iter(worker.assigned.items()))
+        results.reported.add(number)
+        house.say(worker, request(Packet.WORK_COMPLETE, handle, b""), request(Packet.ECHO_REQ, b"%d" % number))
+    else:
+        house.say(worker, request(Packet.GRAB_JOB))
+
+
+async def heal(house: House) -> None:
+    """From now on every commit works."""
+    for _ in range(200):
+        if house.store.is_committing:
+            house.store.let_commit()
+        await turns(2)
+    house.store.is_gated = False
+    await house.hub.close()

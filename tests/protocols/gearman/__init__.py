@@ -1,0 +1,1 @@
+"""The modern Gearman protocol: conversations without a wire."""

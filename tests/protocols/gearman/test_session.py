@@ -1,0 +1,147 @@
+"""One connection: what it makes of its stream, and that nothing depends on how the stream was cut."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switchgear.protocols.gearman.messages import ARGUMENTS, EXTENSIONS, NOT_REQUESTS, Packet
+from switchgear.protocols.gearman.session import split
+from switchgear.protocols.gearman.verbs import ON_REQUEST
+from tests.protocols.gearman.conversations import Said, cut, listen, sayings
+from tests.protocols.gearman.house import LINE_BYTES, PACKET_BYTES, House
+from tests.protocols.gearman.transcript import MANNERS, Transcript, load, play
+from tests.support.wire import Kind, Line, request
+from tests.support.wire import Packet as Heard
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("transcript", load("framing"), ids=str)
+def test_what_is_no_packet(transcript: Transcript, manner: str) -> None:
+    play(transcript, manner)
+
+
+# --- the table of packets ---
+
+
+@pytest.mark.parametrize("packet", Packet, ids=lambda packet: packet.name)
+def test_every_packet_is_a_request_or_listed_as_none(packet: Packet) -> None:
+    is_request = packet in ON_REQUEST
+    assert is_request != (packet in NOT_REQUESTS)
+    assert is_request == (packet in ARGUMENTS)
+
+
+def test_the_tables_know_no_other_packets() -> None:
+    assert set(ON_REQUEST) | NOT_REQUESTS == set(Packet)
+    assert {packet for packet in Packet if packet >= 1000} == EXTENSIONS
+
+
+def test_the_numbers_are_those_of_gearmand() -> None:
+    ours = {packet.name: int(packet) for packet in Packet if packet not in EXTENSIONS}
+    assert ours == {kind.name: int(kind) for kind in Kind}
+
+
+@pytest.mark.parametrize("packet", [packet for packet, count in ARGUMENTS.items() if count > 1], ids=str)
+def test_arguments_are_counted(packet: Packet) -> None:
+    count = ARGUMENTS[packet]
+    words = [b"%d" % n for n in range(count)]
+    assert split(b"\0".join(words) + b"\0last has NULs\0", packet) == [*words[:-1], words[-1] + b"\0last has NULs\0"]
+    house = House()
+    talker = house.talker("peer")
+    talker.send(request(packet, *words[:-1]))
+    (error,) = talker.heard()
+    assert isinstance(error, Heard)
+    assert error.type == Kind.ERROR
+    assert error.body.startswith(b"INVALID_PACKET\0")
+    assert house.bad_input == [("peer", "INVALID_PACKET")]
+
+
+# --- bad input is counted, and the rest is not disturbed ---
+
+
+@pytest.mark.parametrize(
+    ("data", "codes"),
+    [
+        (b"\0XXX", ["INVALID_MAGIC"]),
+        (struct.pack(">4sII", b"\0REQ", 16, PACKET_BYTES + 1), ["ARGUMENT_TOO_LARGE"]),
+        (b"x" * LINE_BYTES, ["LINE_TOO_LONG"]),
+        (request(Kind.ECHO_REQ, magic=b"\0RES"), ["INVALID_MAGIC"]),
+        (request(Kind.NOOP) + request(77), ["INVALID_COMMAND", "INVALID_COMMAND"]),
+        (request(Kind.SUBMIT_JOB, b"f"), ["INVALID_PACKET"]),
+        (request(Kind.SUBMIT_JOB, b"f", b"u" * 65, b""), ["ARGUMENT_TOO_LARGE"]),
+        (b"one two three four five six\n", ["TOO_MANY_WORDS"]),
+        (b"nonsense\n", ["UNKNOWN_COMMAND"]),
+        (b"create function %b\n" % (b"n" * 65), ["ARGUMENT_TOO_LARGE"]),
+    ],
+)
+def test_bad_input_is_counted(data: bytes, codes: list[str]) -> None:
+    house = House()
+    house.talker("stranger").send(data)
+    assert house.bad_input == [("stranger", code) for code in codes]
+
+
+@pytest.mark.parametrize(
+    ("data", "codes"),
+    [
+        (request(Kind.GET_STATUS, b"unknown"), []),
+        (request(Kind.OPTION_REQ, b"unknown"), []),
+        (request(Kind.WORK_COMPLETE, b"unknown", b""), []),
+        (b"show nothing\n", []),
+    ],
+)
+def test_what_may_happen_to_anybody_is_not_counted_as_bad_input(data: bytes, codes: list[str]) -> None:
+    house = House()
+    house.talker("peer").send(data)
+    assert house.bad_input == []
+
+
+def test_a_line_that_is_too_long_gets_no_packet_in_answer() -> None:
+    house = House()
+    talker = house.talker("peer")
+    talker.send(b"version\n" + b"x" * LINE_BYTES)
+    assert talker.heard() == [Line(b"OK test\n")]
+    assert talker.wire.is_closed
+
+
+def test_nothing_is_understood_after_the_end_of_the_conversation() -> None:
+    house = House()
+    talker = house.talker("peer")
+    talker.send(b"\0XXX")
+    talker.take_bytes()
+    talker.session.receive(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x") + b"version\n")
+    assert not talker.session.out
+    assert not house.engine.jobs
+
+
+def test_five_thousand_requests_in_one_piece_are_answered_in_order() -> None:
+    house = House()
+    talker = house.talker("peer")
+    talker.send(*(request(Kind.ECHO_REQ, b"%d" % n) for n in range(5000)))
+    assert talker.heard() == [Heard(Kind.ECHO_RES, b"%d" % n) for n in range(5000)]
+
+
+def test_a_session_leaves_nothing_behind() -> None:
+    house = House()
+    talker = house.talker("both")
+    talker.send(request(Kind.CAN_DO, b"f"), request(Kind.SUBMIT_JOB, b"f", b"key", b"x"), request(Kind.GRAB_JOB))
+    talker.send(request(Kind.SUBMIT_JOB, b"f", b"other", b"x"), request(Kind.PRE_SLEEP))
+    talker.leave()
+    assert not house.setup.sessions
+    assert not house.engine.workers
+    assert not house.engine.jobs
+    assert not talker.session.watching
+
+
+# --- slicing ---
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(sayings, max_size=30), st.randoms(use_true_random=False))
+def test_slicing_never_matters(conversation: list[Said], random: object) -> None:
+    whole = listen((who, [data]) for who, data in conversation)
+    single_bytes = listen((who, [data[i : i + 1] for i in range(len(data))]) for who, data in conversation)
+    assert single_bytes == whole
+    assert listen(cut(conversation, random)) == whole

@@ -1,0 +1,74 @@
+"""The store in memory: a job log of bounded size."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.model import FAILED
+from switchgear.storage.base import JobQuery
+from switchgear.storage.memory import MemoryStore
+from tests.storage.support import commit, finished_job, function, ids, new_job, retry
+
+ALL = JobQuery(limit=100_000)
+
+
+def test_it_forgets_everything_but_the_last_few() -> None:
+    store = MemoryStore(keep_count=3)
+    for number in range(1, 11):
+        commit(store, [finished_job(number)])
+    assert ids(store.find(ALL)) == [10, 9, 8]
+    assert store.get(7) is None
+
+
+def test_one_batch_may_be_longer_than_what_is_kept() -> None:
+    store = MemoryStore(keep_count=3)
+    commit(store, [finished_job(number, state=FAILED) for number in range(1, 11)])
+    assert ids(store.find(ALL)) == [10, 9, 8]
+
+
+def test_large_jobs_are_forgotten_sooner() -> None:
+    store = MemoryStore(keep_count=100, keep_bytes=1000)
+    commit(store, [finished_job(number, payload=b"x" * 200, result=b"y" * 100) for number in range(1, 11)])
+    assert ids(store.find(ALL)) == [10, 9, 8]
+    commit(store, [finished_job(11, payload=b"x" * 5000)])
+    assert ids(store.find(ALL)) == []
+    commit(store, [finished_job(12)])
+    assert ids(store.find(ALL)) == [12]
+
+
+def test_a_flood_of_done_jobs_does_not_wash_away_the_failures() -> None:
+    store = MemoryStore(keep_count=5_000)
+    of = function()
+    commit(store, [finished_job(1, of, state=FAILED)])
+    commit(store, [finished_job(number, of) for number in range(2, 20_000)])
+    assert ids(store.find(JobQuery(states=frozenset({FAILED})))) == [1]
+
+
+@pytest.mark.parametrize("again", [1, 50])
+def test_a_job_retried_over_and_over_takes_no_more_room(again: int) -> None:
+    store = MemoryStore(keep_count=10, keep_bytes=10_000)
+    job = finished_job(1, state=FAILED, payload=b"x" * 1000)
+    for _ in range(again):
+        commit(store, [job])
+        commit(store, [retry(job)])
+        job.state = FAILED
+    commit(store, [job])
+    assert ids(store.find(ALL)) == [1]
+    assert store.get(1) is job
+
+
+def test_unfinished_jobs_are_the_engines() -> None:
+    store = MemoryStore()
+    job = finished_job(1, state=FAILED)
+    commit(store, [job, new_job(2)])
+    assert ids(store.find(ALL)) == [1]
+    retry(job)
+    assert store.get(1) is None
+    assert store.find(ALL) == []
+    assert store.read_payloads([1, 2]) == {}
+
+
+def test_revisions_are_for_stores_that_last() -> None:
+    job = finished_job(1)
+    commit(MemoryStore(), [job])
+    assert job.revision == 0
