@@ -17,7 +17,7 @@ from tests.interop.gearman_tools import (
 )
 from tests.support.servers import Server, running_switchgear
 from tests.support.waiting import eventually
-from tests.support.wire import Wire
+from tests.support.wire import Kind, Wire
 
 pytestmark = pytest.mark.interop
 
@@ -165,7 +165,7 @@ def test_clients_with_one_unique_key_share_one_job(server: Server, tmp_path: Pat
 
 
 def _unique_status(admin: Wire, unique: bytes) -> bytes:
-    admin.send(41, unique)
+    admin.send(Kind.GET_STATUS_UNIQUE, unique)
     return admin.receive_packet().body
 
 
@@ -279,10 +279,3 @@ def test_a_background_job_survives_a_power_cut(tmp_path: Path) -> None:
         assert gearadmin(second, "--show-jobs") == b".\n"
 
     assert (tmp_path / "log").read_text() == "payload\n"
-
-
-@pytest.mark.parametrize("command", ["shutdown", "shutdown graceful"])
-def test_shutdown_by_text(command: str) -> None:
-    with running_switchgear() as server, Wire(server.address) as admin:
-        assert admin.ask(command) == [b"OK\n"]
-        assert server.wait_stopped() == 0

@@ -1,7 +1,7 @@
 """A disk that fills up and is cleared again, without a disk: the kernel's limit on the size of a process's files.
 
-Beyond the limit a write fails as it does on a full disk, only with another number (Python ignores the signal that comes with
-it).  What was written before can still be read and overwritten.
+Beyond the limit a write fails as it does on a full disk, only with another number (Python ignores the signal that
+comes with it).  What was written before can still be read and overwritten.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The store fails: nothing is acknowledged that is not kept, everybody is told, and it goes on when there is room again."""
+"""The store fails: nothing is acknowledged that is not kept, everybody is told, and all goes on when there is room."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class SqliteStore(Store):
         except BaseException as error:
             self._thread.submit(self._writer.close).result()
             self._let_go()
-            if isinstance(error, OSError):
+            if isinstance(error, (OSError, TypeError, ValueError)):  # the latter two come of a damaged row
                 raise StorageError(f"{self.path} cannot be opened: {error}") from error
             raise
 

@@ -1,0 +1,126 @@
+"""What clients say: conversations, and the promises that answers make."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.model import Delivery
+from switchgear.protocols.gearman.messages import Packet
+from tests.protocols.gearman.house import House
+from tests.protocols.gearman.transcript import MANNERS, Transcript, load, play
+from tests.support.wire import Kind, request
+from tests.support.wire import Packet as Heard
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("transcript", load("clients"), ids=str)
+def test_conversation(transcript: Transcript, manner: str) -> None:
+    play(transcript, manner)
+
+
+BACKGROUND = (
+    request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"),
+    request(Kind.SUBMIT_JOB_HIGH_BG, b"f", b"", b"x"),
+    request(Kind.SUBMIT_JOB_LOW_BG, b"f", b"", b"x"),
+    request(Kind.SUBMIT_JOB_EPOCH, b"f", b"", b"0", b"x"),
+    request(Kind.SUBMIT_REDUCE_JOB_BACKGROUND, b"f", b"", b"sum", b"", b"x"),
+    request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", b"{}", b"x"),
+)
+FOREGROUND = (
+    request(Kind.SUBMIT_JOB, b"f", b"", b"x"),
+    request(Kind.SUBMIT_JOB_HIGH, b"f", b"", b"x"),
+    request(Kind.SUBMIT_JOB_LOW, b"f", b"", b"x"),
+    request(Kind.SUBMIT_REDUCE_JOB, b"f", b"", b"sum", b"", b"x"),
+    request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", b'{"wait": true}', b"x"),
+)
+
+
+@pytest.mark.parametrize("packet", BACKGROUND)
+def test_the_answer_to_a_background_submission_promises_the_job(packet: bytes) -> None:
+    house = House(keeps=True)
+    session = house.talker("client").session
+    session.receive(request(Kind.ECHO_REQ, b"before") + packet)
+    (job,) = house.engine.jobs.values()
+    assert job.delivery is Delivery.HANDLE
+    assert session.pledges == 1
+    assert session.pledged_jobs == [(1, job)]  # its place among the answers
+    assert house.marked == [session]
+
+
+@pytest.mark.parametrize("packet", FOREGROUND)
+def test_the_answer_to_a_foreground_submission_promises_nothing(packet: bytes) -> None:
+    house = House(keeps=True)
+    session = house.talker("client").session
+    session.receive(packet)
+    (job,) = house.engine.jobs.values()
+    assert job.delivery is Delivery.WAIT
+    assert session.watching == {job.id: job}
+    assert session.pledges == 0
+
+
+@pytest.mark.parametrize("packet", [*BACKGROUND, *FOREGROUND])
+def test_without_a_durable_store_nothing_is_promised(packet: bytes) -> None:
+    house = House()
+    session = house.talker("client").session
+    session.receive(packet)
+    assert session.pledges == 0
+    assert session.pledged_jobs == []
+
+
+def test_who_joins_a_job_that_is_being_kept_is_promised_it_too() -> None:
+    house = House(keeps=True)
+    first, second = house.talker("first").session, house.talker("second").session
+    first.receive(request(Kind.SUBMIT_JOB, b"f", b"key", b"x"))
+    assert first.pledges == 0
+    second.receive(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"))
+    (job,) = house.engine.jobs.values()
+    assert second.pledged_jobs == [(0, job)]
+    assert job.delivery is Delivery.HANDLE
+
+
+def test_the_result_of_a_kept_job_is_told_after_it_is_kept() -> None:
+    house = House(keeps=True)
+    client, worker = house.talker("client"), house.talker("worker")
+    client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"), request(Kind.SUBMIT_JOB, b"f", b"key", b"x"))
+    worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
+    assert client.session.pledges == 0
+    worker.session.receive(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
+    assert client.session.out
+    assert client.session.pledges == 1
+
+
+def test_the_result_of_a_foreground_job_waits_for_nobody() -> None:
+    house = House(keeps=True)
+    client, worker = house.talker("client"), house.talker("worker")
+    client.send(request(Kind.SUBMIT_JOB, b"f", b"", b"x"))
+    worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
+    worker.session.receive(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
+    assert client.session.out
+    assert client.session.pledges == 0
+    assert worker.session.pledges == 0
+
+
+def test_a_refused_submission_changes_nothing() -> None:
+    house = House(keeps=True)
+    client = house.talker("client")
+    house.engine.drain()
+    client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"), request(Kind.SUBMIT_JOB, b"f", b"", b"x"))
+    assert client.heard() == [Heard(Kind.ERROR, b"QUEUE_ERROR\0server is shutting down")] * 2
+    assert client.session.pledged_jobs == []
+    assert not house.engine.jobs
+    assert house.bad_input == []
+
+
+def test_handles_may_be_long() -> None:
+    house = House()
+    house.setup.handle_prefix = prefix = b"H:" + b"h" * 64 + b":"
+    client, worker = house.talker("client"), house.talker("worker")
+    client.send(request(Kind.SUBMIT_JOB, b"f", b"", b"x"), request(Kind.SUBMIT_JOB, b"f", b"", b"y"))
+    first, second = prefix + b"1", prefix + b"2"
+    assert client.heard() == [Heard(Kind.JOB_CREATED, first), Heard(Kind.JOB_CREATED, second)]
+    worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB), request(Kind.GRAB_JOB))
+    assert [m.body.split(b"\0")[0] for m in worker.heard() if isinstance(m, Heard)] == [first, second]
+    worker.send(request(Kind.WORK_FAIL, first), request(Kind.WORK_EXCEPTION, second, b"x"))
+    worker.send(request(Kind.WORK_FAIL, second))  # what some workers say after an exception
+    assert worker.heard() == []
+    assert client.heard() == [Heard(Kind.WORK_FAIL, first), Heard(Kind.WORK_FAIL, second)]

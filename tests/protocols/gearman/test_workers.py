@@ -1,0 +1,137 @@
+"""What workers say: conversations, promises, and payloads that only the store has."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.engine.engine import EngineSettings
+from switchgear.errors import Refused
+from switchgear.model import FAILED, READY, Job
+from tests.protocols.gearman.house import House, Talker
+from tests.protocols.gearman.transcript import MANNERS, Transcript, load, play
+from tests.support.wire import Kind, Packet, request
+
+
+@pytest.mark.parametrize("manner", MANNERS)
+@pytest.mark.parametrize("transcript", load("workers"), ids=str)
+def test_conversation(transcript: Transcript, manner: str) -> None:
+    play(transcript, manner)
+
+
+def submit(house: House, count: int = 1) -> list[Job]:
+    house.talker("client").send(*(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x") for _ in range(count)))
+    return list(house.engine.jobs.values())
+
+
+def worker_of(house: House) -> Talker:
+    worker = house.talker("worker")
+    worker.send(request(Kind.CAN_DO, b"f"))
+    return worker
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        request(Kind.WORK_COMPLETE, b"H:t:1", b"done"),
+        request(Kind.WORK_FAIL, b"H:t:1"),
+        request(Kind.WORK_EXCEPTION, b"H:t:1", b"broken"),
+    ],
+)
+def test_what_a_worker_hears_after_its_report_tells_that_the_report_is_kept(report: bytes) -> None:
+    house = House(keeps=True)
+    submit(house)
+    worker = worker_of(house)
+    worker.send(request(Kind.GRAB_JOB))
+    assert worker.session.pledges == 0
+    worker.session.receive(report + request(Kind.GRAB_JOB))
+    assert worker.session.pledges == 1
+    assert worker.session.pledged_jobs == []
+
+
+@pytest.mark.parametrize("grab", [Kind.GRAB_JOB, Kind.GRAB_JOB_UNIQ, Kind.GRAB_JOB_ALL])
+def test_the_last_attempt_is_kept_before_it_is_made(grab: Kind) -> None:
+    house = House(keeps=True, settings=EngineSettings(attempts=2))
+    submit(house)
+    worker = worker_of(house)
+    worker.session.receive(request(grab))
+    assert worker.session.pledges == 0
+    house.end_turn()
+    worker.leave()
+    worker = worker_of(house)
+    worker.session.receive(request(grab))
+    assert worker.session.pledges == 1
+
+
+class StoreWithoutPayloads(House):
+    """Only the store has the payloads of jobs, and it does not give them."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(keeps=True)
+        self.error = error
+
+    def payload(self, job: Job) -> bytes:
+        assert job.payload is None
+        raise self.error
+
+
+@pytest.mark.parametrize("grab", [Kind.GRAB_JOB, Kind.GRAB_JOB_UNIQ, Kind.GRAB_JOB_ALL])
+def test_a_job_whose_payload_cannot_be_read_is_given_back(grab: Kind) -> None:
+    house = StoreWithoutPayloads(Refused("storage", "disk broken"))
+    (job,) = submit(house)
+    job.payload = None
+    worker = worker_of(house)
+    worker.send(request(grab))
+    assert worker.heard() == [Packet(Kind.NO_JOB, b"")]
+    assert job.state is READY
+    assert job.attempts == 0
+    worker.send(request(Kind.WORK_COMPLETE, b"H:t:1", b""))
+    assert worker.heard() == [Packet(Kind.ERROR, b"JOB_NOT_FOUND\0Job given in work result not found")]
+
+
+def test_a_job_whose_payload_is_lost_fails() -> None:
+    house = StoreWithoutPayloads(LookupError("the store has lost it"))
+    (job,) = submit(house)
+    job.payload = None
+    worker = worker_of(house)
+    worker.send(request(Kind.GRAB_JOB))
+    assert worker.heard() == [Packet(Kind.NO_JOB, b"")]
+    assert job.state is FAILED
+    assert job.error == b"the store has lost it"
+
+
+def test_a_worker_can_be_stopped_from_hoarding() -> None:
+    house = House(settings=EngineSettings(jobs_per_worker=2))
+    submit(house, 3)
+    worker = worker_of(house)
+    worker.send(*[request(Kind.GRAB_JOB)] * 3)
+    assert [packet.type for packet in worker.heard() if isinstance(packet, Packet)] == [
+        Kind.JOB_ASSIGN,
+        Kind.JOB_ASSIGN,
+        Kind.NO_JOB,
+    ]
+
+
+def test_the_parts_of_a_kept_result_are_put_together() -> None:
+    house = House(keeps=True)
+    (job,) = submit(house)
+    worker = worker_of(house)
+    worker.send(request(Kind.GRAB_JOB), request(Kind.WORK_DATA, b"H:t:1", b"one "))
+    worker.send(request(Kind.WORK_DATA, b"H:t:1", b"two "), request(Kind.WORK_COMPLETE, b"H:t:1", b"three"))
+    assert job.result == b"one two three"
+
+
+def test_a_name_given_later_is_the_workers_name() -> None:
+    house = House()
+    worker = worker_of(house)
+    worker.send(request(Kind.SET_CLIENT_ID, b"late"))
+    assert [other.name for other in house.engine.workers.values()] == [b"late"]
+    early = house.talker("early")
+    early.send(request(Kind.SET_CLIENT_ID, b"early"), request(Kind.CAN_DO, b"f"))
+    assert [other.name for other in house.engine.workers.values()] == [b"late", b"early"]
+
+
+def test_an_idle_connection_is_no_worker() -> None:
+    house = House()
+    talker = house.talker("client")
+    talker.send(request(Kind.SET_CLIENT_ID, b"me"), request(Kind.RESET_ABILITIES), request(Kind.CANT_DO, b"f"))
+    assert not house.engine.workers
