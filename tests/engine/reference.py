@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from switchgear.model import (
     CANCELLED,
@@ -27,7 +28,7 @@ from switchgear.model import (
 News = tuple[object, ...]
 
 
-class RefusedByModel(Exception):  # noqa: N818
+class RefusedByModel(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -177,7 +178,7 @@ class Model:
             job.attempts -= cause is Cause.GIVEN_BACK
             if self.is_too_late(job):
                 self.move(job, cause, READY)
-                self.finish(job, Cause.EXPIRED, EXPIRED)
+                self.expire(job)
             else:
                 self.make_ready(job, cause)
 
@@ -185,28 +186,32 @@ class Model:
 
     def advance(self, now_us: int) -> None:
         self.now_us = now_us
-        while due := [deed for deed in self.timed() if deed[0] <= now_us]:
-            min(due, key=lambda deed: deed[:2])[2]()
+        while due := [timed for timed in self.timed() if timed[0] <= now_us]:
+            _, _, happens, subject = min(due, key=lambda timed: timed[:2])
+            happens(subject)
 
-    def timed(self) -> Iterator[tuple[int, int, Callable[[], None]]]:
-        """Everything that has a time: when, which came first, and what happens then."""
+    def timed(self) -> Iterator[tuple[int, int, Callable[[Any], None], object]]:
+        """Everything that has a time: when, which came first, what happens then, and to whom."""
         for job in self.unfinished():
             if job.state is SCHEDULED:
-                yield job.run_at_us, job.since, lambda job=job: self.come_due(job)  # type: ignore[misc]
+                yield job.run_at_us, job.since, self.come_due, job
             if job.expires_us and job.state is not RUNNING:
-                yield job.expires_us, job.id, lambda job=job: self.finish(job, Cause.EXPIRED, EXPIRED)  # type: ignore[misc]
+                yield job.expires_us, job.id, self.expire, job
             if job.limit_us:
-                yield job.limit_us, job.since, lambda job=job: self.time_out(job)  # type: ignore[misc]
+                yield job.limit_us, job.since, self.time_out, job
         for worker in self.workers:
             if worker.lease_until_us:
-                yield worker.lease_until_us, worker.id, lambda worker=worker: self.remove_worker(worker)  # type: ignore[misc]
+                yield worker.lease_until_us, worker.id, self.remove_worker, worker
         for function in self.functions:
             if function.look_at_us:
-                yield function.look_at_us, 0, lambda function=function: self.look_after(function)  # type: ignore[misc]
+                yield function.look_at_us, 0, self.look_after, function
+
+    def expire(self, job: ModelJob) -> None:
+        self.finish(job, Cause.EXPIRED, EXPIRED)
 
     def come_due(self, job: ModelJob) -> None:
         if self.is_too_late(job):
-            self.finish(job, Cause.EXPIRED, EXPIRED)
+            self.expire(job)
         else:
             self.make_ready(job, Cause.DUE)
 
@@ -288,9 +293,9 @@ class Model:
     def rely_on(self, job: ModelJob) -> None:
         if not job.durable and job.state not in FINAL_STATES:
             job.durable = True
-            for job_id in job.predecessors:
-                if job_id <= len(self.jobs):
-                    self.rely_on(self.job(job_id))
+            for other in self.jobs:
+                if other.id in job.predecessors:
+                    self.rely_on(other)
 
     def unwatch(self, heard: list[News]) -> None:
         for job in list(self.unfinished()):
@@ -476,7 +481,7 @@ class Model:
             job.run_at_us = self.now_us + delay_us
             self.move(job, Cause.RETRY_LATER, SCHEDULED)
             if self.is_too_late(job):
-                self.finish(job, Cause.EXPIRED, EXPIRED)
+                self.expire(job)
         return job_id
 
     # --- operators ---
@@ -541,7 +546,7 @@ class Model:
             self.leave(job)
             self.move(job, Cause.HELD_BACK, WAITING)
         if self.is_too_late(job):
-            self.finish(job, Cause.EXPIRED, EXPIRED)
+            self.expire(job)
         else:
             self.wait_for(job, blockers)
 

@@ -10,7 +10,8 @@ import os
 import pytest
 
 from switchgear.engine.engine import Engine
-from switchgear.testing.simulation import SimulationFailed, simulate
+from switchgear.testing import BrokenInvariant
+from switchgear.testing.simulation import SimulationFailed, simulate, world
 from switchgear.testing.simulation.__main__ import main
 
 SEEDS = int(os.environ.get("SWITCHGEAR_SIMULATION_SEEDS", "3000"))
@@ -51,16 +52,16 @@ def test_the_same_seed_gives_the_same_history() -> None:
 def test_a_failing_history_names_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def forget_to_count(self: Engine, job: object) -> None:
-        pass
+    def complain(engine: Engine) -> None:
+        if any(function.done for function in engine.functions.values()):
+            raise BrokenInvariant("a job was done")
 
-    monkeypatch.setattr(Engine, "_count_unsuccessful", forget_to_count)
-    with pytest.raises(SimulationFailed) as failed:
-        for seed in range(50):
-            simulate(seed)
-    command = f"python -m switchgear.testing.simulation --seed {failed.value.seed} --steps 150 --verbose"
+    monkeypatch.setattr(world, "check_engine", complain)
+    command = "python -m switchgear.testing.simulation --seed 3 --steps 150 --verbose"
+    with pytest.raises(SimulationFailed, match=r"seed 3, step \d+ \(\w+\): a job was done") as failed:
+        simulate(3)
     assert command in str(failed.value)
-    assert main(["--seed", str(failed.value.seed)]) == 1
+    assert main(["--seed", "3"]) == 1
     assert command in capsys.readouterr().err
 
 

@@ -244,7 +244,7 @@ class _Holder:
         commands = [saying for saying in step.sayings if isinstance(saying, Words)]
         if len(commands) == 1 and len(step.sayings) == 1:
             command = b" ".join(map(self._argument, commands[0].words))
-            even_out = _EVEN_OUT.get(b" ".join(command.split()).lower())
+            even_out = next((e for name, e in _EVEN_OUT.items() if _is_command(name, command)), None)
             if even_out is not None:
                 return even_out(renamed, self._server)
         return renamed
@@ -263,6 +263,11 @@ class _Holder:
         if handle not in self._handles:
             self._handles.append(handle)
         return b"H%d" % (self._handles.index(handle) + 1)
+
+
+def _is_command(name: bytes, line: bytes) -> bool:
+    """Words too many do not change what gearmand answers."""
+    return line.lower().split()[: len(name.split())] == name.split()
 
 
 EvenOut = Callable[[list[Message], Server], list[Message]]

@@ -86,17 +86,11 @@ def gearman_worker(server: Server, function: str, *command: str, options: tuple[
 
 
 def worker_count(admin: Wire, function: str) -> int:
-    return function_line(admin, function)[2]
-
-
-def function_line(admin: Wire, function: str) -> tuple[int, int, int]:
-    """Jobs, running jobs, workers: as ``status`` says it."""
     for line in admin.ask("status")[:-1]:
-        name, *numbers = line.split(b"\t")
+        name, _total, _running, workers = line.split(b"\t")
         if name == function.encode():
-            total, running, workers = map(int, numbers)
-            return total, running, workers
-    return 0, 0, 0
+            return int(workers)
+    return 0
 
 
 def _command(server: Server, *args: str) -> list[str]:

@@ -48,7 +48,7 @@ def sweep(server: Server) -> bool:
     """Take all jobs, end them, drop all functions; say whether the server shows no trace of anything."""
     with Wire(server.address) as broom:
         for line in broom.ask("status")[:-1]:
-            function = line.split(b"\t")[0]
+            function = line.rsplit(b"\t", 3)[0]
             broom.send(Kind.CAN_DO, function)
             _end_all_jobs(broom)
             broom.send(Kind.CANT_DO, function)

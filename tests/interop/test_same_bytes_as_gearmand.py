@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conversation import Conversation, Frame, Heard, Insist, Leave, Saying, Step, Words, hold
+from tests.interop.conversation import Conversation, Frame, Heard, Insist, Leave, Say, Saying, Step, Words, hold
 from tests.interop.conversations import CONVERSATIONS, DELIBERATE_DIFFERENCES, Difference, Place
 from tests.interop.scripts.flags import WITH_FLAGS
 from tests.interop.sweeping import Reused, StartServer
@@ -93,6 +93,18 @@ def test_gearmand_still_differs_as_listed(place: Place, gearmand_says: Callable[
     assert heard.messages == difference.gearmand
     assert difference.switchgear != difference.gearmand, "this is no difference"
     assert difference.reason
+
+
+def test_every_packet_type_is_said_in_some_conversation() -> None:
+    said = {
+        saying.kind
+        for talk in CONVERSATIONS
+        for step in talk.steps
+        if isinstance(step, Say)
+        for saying in step.sayings
+        if isinstance(saying, Frame)
+    }
+    assert said >= set(Kind)
 
 
 def _as_we_want_it(talk: Conversation, heard: Heard, flavour: str) -> Heard:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +89,46 @@ def test_a_worker_that_stops_sending_is_gone(server: Server, peer: Wire) -> None
 def _status(client: Wire, handle: bytes) -> bytes:
     client.send(Kind.GET_STATUS, handle)
     return client.receive_packet().body
+
+
+def test_a_delayed_job_wakes_a_sleeper_when_its_time_comes(server: Server, peer: Wire) -> None:
+    """gearmand never wakes anybody for it."""
+    peer.send(Kind.CAN_DO, b"later")
+    peer.send(Kind.PRE_SLEEP)
+    peer.expect_nothing()
+    with Wire(server.address) as client:
+        client.send(Kind.SUBMIT_JOB_EPOCH, b"later", b"", b"%d" % (time.time() + 1), b"x")
+        handle = client.receive_packet().body
+        assert peer.receive_packet() == Packet(Kind.NOOP, b"")
+        peer.send(Kind.GRAB_JOB)
+        assert peer.receive_packet() == Packet(Kind.JOB_ASSIGN, handle + b"\0later\0x")
+
+
+def test_every_job_of_a_worker_has_its_own_time(server: Server, peer: Wire) -> None:
+    """gearmand has one timer for each connection, so only the last job is timed."""
+    peer.send(Kind.CAN_DO_TIMEOUT, b"timed", b"1000")
+    with Wire(server.address) as client:
+        for _ in range(2):
+            client.send(Kind.SUBMIT_JOB_BG, b"timed", b"", b"x")
+            client.receive_packet()
+            peer.send(Kind.GRAB_JOB)
+            assert peer.receive_packet().type == Kind.JOB_ASSIGN
+        eventually(lambda: b"timed\t2\t0\t1\n" in client.ask("status"), "both jobs wait again")
+
+
+def test_a_restart_knows_its_jobs_and_never_uses_a_handle_twice(tmp_path: Path) -> None:
+    """gearmand counts from 1 again and gives a kept job another handle."""
+    store = f"sqlite:{tmp_path / 'jobs.db'}"
+    handles: list[bytes] = []
+    for _ in range(3):
+        with running_switchgear(store=store) as server, Wire(server.address) as client:
+            for handle in handles:
+                assert _status(client, handle) == handle + b"\x001\x000\x000\x000"
+            client.send(Kind.SUBMIT_JOB_BG, b"f", b"", b"x")
+            handles.append(client.receive_packet().body)
+            server.kill()
+
+    assert len(set(handles)) == 3
 
 
 @pytest.mark.parametrize("command", ["shutdown", "shutdown graceful"])

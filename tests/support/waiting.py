@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # Generous, because a loaded build machine is slow; it is only ever used up by a test that fails.
-DEADLINE_SECONDS = 15.0
+DEADLINE_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 
 

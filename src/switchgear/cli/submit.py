@@ -46,8 +46,10 @@ or seconds since the epoch.
 Exit codes:
     0  the job is done, or with --background: taken
     1  the job failed, or the server did not take it
+    2  wrong usage
     3  the server cannot be reached, or the connection was lost before the job's end
     4  --timeout: still not done
+  130  interrupted; what becomes of the job is the same as with --timeout
 """
 
 

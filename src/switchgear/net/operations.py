@@ -34,6 +34,7 @@ from switchgear.version import VERSION
 __all__ = ["Operations"]
 
 MOST_LISTED: Final = 1000
+LARGEST: Final = 2**63 - 1
 # A filter that matches little must not keep the server from its work: this many unfinished jobs are looked at.
 MOST_SCANNED: Final = 200_000
 STATE_NAMES: Final = {state.name.lower(): state for state in JobState}
@@ -67,7 +68,7 @@ class Operations:
             raise ValueError(f"unknown verb {verb!r}; there are {', '.join(self._verbs)}")
         try:
             return action(**arguments)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error
@@ -147,8 +148,8 @@ class Operations:
             states=frozenset(state_named(word) for word in states or ()),
             unique=encoded(unique),
             name=encoded(name),
-            before_id=int(before_id or 0),
-            limit=max(1, min(int(limit), MOST_LISTED)),
+            before_id=whole(before_id),
+            limit=max(1, min(whole(limit), MOST_LISTED)),
         )
         found = {job.id: job for job in self.hub.store.find(query)}
         found.update((job.id, job) for job in self._unfinished(query))
@@ -226,7 +227,7 @@ class Operations:
             return {"retried": [self.handle(job.id)]}
         if not all_dead:
             raise ValueError("retry takes a handle, or all_dead")
-        query = JobQuery(function=encoded(function), states=frozenset({JobState.FAILED}), limit=int(limit))
+        query = JobQuery(function=encoded(function), states=frozenset({JobState.FAILED}), limit=whole(limit))
         retried = []
         for found in self.hub.store.find(query):
             if not found.is_dead or found.id in self.engine.jobs:
@@ -249,7 +250,7 @@ class Operations:
         return self._set_paused(function, False)
 
     def _set_paused(self, name: str, paused: bool) -> dict[str, Any]:
-        function = self.engine.function_named(name.encode())
+        function = self.engine.function_named(encoded(name) or b"")
         if paused:
             self.engine.pause(function)
         else:
@@ -262,6 +263,7 @@ class Operations:
         return f"{self.handle_prefix}{job_id}"
 
     def _find(self, job_id: int) -> Job:
+        job_id = whole(job_id)
         job = self.engine.jobs.get(job_id) or (self.hub.store.get(job_id) if job_id else None)
         if job is None:
             raise LookupError("there is no such job, or it finished so long ago that it was dropped from the job log")
@@ -279,14 +281,22 @@ def matches(job: Job, query: JobQuery) -> bool:
 
 
 def state_named(word: str) -> JobState:
-    state = STATE_NAMES.get(word.lower())
+    state = STATE_NAMES.get(str(word).lower())
     if state is None:
         raise ValueError(f"unknown state {word!r}; there are {', '.join(STATE_NAMES)}")
     return state
 
 
 def encoded(text: str | None) -> bytes | None:
+    if text is not None and not isinstance(text, str):  # it comes from a stranger's JSON
+        raise ValueError(f"expected a text, got {text!r}")
     return text.encode() if text is not None else None
+
+
+def whole(number: int) -> int:
+    if not isinstance(number, int) or not 0 <= number <= LARGEST:
+        raise ValueError(f"expected a whole number, got {number!r}")
+    return number
 
 
 def plain(data: bytes) -> str | dict[str, str]:
