@@ -143,7 +143,7 @@ class Dispatch(Core):
 
     def sleep(self, worker: Worker) -> bool:
         """Sleep and be woken: False if there is a job already, so the worker should ask at once."""
-        if self.handing_out:
+        if self.handing_out and not len(worker.running) >= self.settings.jobs_per_worker > 0:
             for function in worker.order:
                 if function.ready and not function.paused:
                     if worker.asleep:

@@ -163,7 +163,7 @@ class Hub(Context):
         if out:
             session.out = []
             session.wire.write(out[0] if len(out) == 1 else b"".join(out))
-        if session.closing or (session.half_closed and not session.watching):
+        if session.closing:
             session.wire.close()
 
     def _arm_timer(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -227,17 +227,29 @@ class Operations:
             return {"retried": [self.handle(job.id)]}
         if not all_dead:
             raise ValueError("retry takes a handle, or all_dead")
-        query = JobQuery(function=encoded(function), states=frozenset({JobState.FAILED}), limit=whole(limit))
-        retried = []
-        for found in self.hub.store.find(query):
-            if not found.is_dead or found.id in self.engine.jobs:
-                continue
+        retried: list[str] = []
+        for dead in self._dead(encoded(function)):
+            if len(retried) >= whole(limit):
+                break
             try:
-                self._revive(self._find(found.id))
+                self._revive(self._find(dead.id))
             except Refused:
                 continue  # another job has its unique key; that one counts
-            retried.append(self.handle(found.id))
+            retried.append(self.handle(dead.id))
         return {"retried": retried}
+
+    def _dead(self, function: bytes | None) -> Iterator[Job]:
+        """The dead jobs of the job log, newest first, however many others failed in between."""
+        before_id = 0
+        while True:
+            query = JobQuery(
+                function=function, states=frozenset({JobState.FAILED}), before_id=before_id, limit=MOST_LISTED
+            )
+            failed = self.hub.store.find(query)
+            yield from (job for job in failed if job.is_dead and job.id not in self.engine.jobs)
+            if len(failed) < MOST_LISTED:
+                return
+            before_id = failed[-1].id
 
     def _revive(self, job: Job) -> None:
         job.function = self.engine.function_named(job.function.name)

@@ -80,7 +80,6 @@ class Session(Peer):
         self.waiting = False  # for the next commit
         self.marked = False
         self.closing = False  # hang up when everything is sent
-        self.half_closed = False  # the peer will send no more
 
     @abstractmethod
     def receive(self, data: bytes) -> None:
@@ -100,8 +99,12 @@ class Session(Peer):
         return 0
 
     def eof(self) -> None:
-        """The peer will send no more, but may still read what it has asked for."""
-        self.half_closed = True
+        """The peer will send no more.  It gets the answers to what it has asked, and then it is gone.
+
+        Whether it still reads cannot be known: closing both directions looks the same.  So a job that only it waits
+        for is not kept alive.
+        """
+        self.closing = True
         self.mark()
 
     def mark(self) -> None:

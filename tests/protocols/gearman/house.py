@@ -88,7 +88,7 @@ class House(Context):
             session.marked = False
             session.hold()
             session.wire.write(b"".join(session.release()))
-            if session.closing or (session.half_closed and not session.watching):
+            if session.closing:
                 session.wire.close()
 
     # --- what sessions ask ---
