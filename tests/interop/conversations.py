@@ -291,11 +291,6 @@ _CANCEL = "a cancelled job is gone at once, not when it reaches the head of the 
 _CANCEL_RUNNING = "a cancelled job is over for its clients; its worker may finish in peace"
 
 _ADMIN = {
-    ("what is no command", "a blank before the command"): Difference(
-        "gearmand takes an empty word for the command",
-        (Line(b"ERR UNKNOWN_COMMAND Unknown+server+command\r\n"),),
-        _lines("."),
-    ),
     ("cancelling a queued job", "the job by its handle"): Difference(
         _CANCEL,
         _packet(Kind.STATUS_RES, "H1", "1", "0", "0", "0"),

@@ -74,7 +74,7 @@ def gearman_beside(server: Server, *args: str) -> Iterator[Running]:
 
 @contextmanager
 def gearman_worker(server: Server, function: str, *command: str, options: tuple[str, ...] = ()) -> Iterator[Running]:
-    """The command as a worker, once the server knows it."""
+    """The command as a worker, once the server knows it, and until the server has noticed its end."""
     with Wire(server.address) as admin:
         before = worker_count(admin, function)
         with gearman_beside(server, "-w", "-f", function, *options, "--", *command) as running:
@@ -83,6 +83,7 @@ def gearman_worker(server: Server, function: str, *command: str, options: tuple[
                 f"a gearman worker registers {function}",
             )
             yield running
+        eventually(lambda: worker_count(admin, function) <= before, f"the server notices that {function}'s worker left")
 
 
 def worker_count(admin: Wire, function: str) -> int:

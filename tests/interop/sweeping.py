@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from tests.support.servers import Server
+from tests.support.waiting import eventually
 from tests.support.wire import Kind, Packet, Wire
 
 StartServer = Callable[[], AbstractContextManager[Server]]
@@ -47,6 +48,7 @@ def _is_clean_after_sweeping(server: Server) -> bool:
 def sweep(server: Server) -> bool:
     """Take all jobs, end them, drop all functions; say whether the server shows no trace of anything."""
     with Wire(server.address) as broom:
+        eventually(lambda: len(broom.ask("workers")) == 2, "the test's connections are gone", within_seconds=2)
         for line in broom.ask("status")[:-1]:
             function = line.rsplit(b"\t", 3)[0]
             broom.send(Kind.CAN_DO, function)

@@ -3,7 +3,7 @@
 A `Config` is checked when it is made and never changes.  The rest of the program is handed the section it needs and
 reads neither files nor the environment.
 
-The words given to `_setting` are the only description of a setting: `switchgear config show` and the table in the
+The words given to `setting` are the only description of a setting: `switchgear config show` and the table in the
 manual are made from them.  Units are part of the name.
 """
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from switchgear.config.listen import ListenUrl
+from switchgear.config.setting import Checked, Setting, setting
 from switchgear.config.values import (
     GIB,
     KIB,
     MIB,
     Choice,
     FilePath,
-    Kind,
+    JobLogUrl,
     ListenUrls,
     Seconds,
     Size,
@@ -38,6 +38,7 @@ __all__ = [
     "Config",
     "EngineConfig",
     "GearmanConfig",
+    "JobLogConfig",
     "LimitsConfig",
     "LogConfig",
     "Setting",
@@ -46,109 +47,41 @@ __all__ = [
 ]
 
 DATABASE_NAME = "switchgear.db"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is known about one setting besides its value."""
-
-    name: str  # as in a TOML file: section.key, or key alone
-    kind: Kind
-    help: str
-    reason: str  # why the default is what it is
-    default: object
-    default_note: str  # where the default is decided when the server starts
-    reloadable: bool
-    flag: str  # of `switchgear serve`, if it has one of its own
-
-    @property
-    def environment(self) -> str:
-        """The environment variable that sets it."""
-        return "SWITCHGEAR_" + self.name.replace(".", "_").upper()
-
-    @property
-    def default_text(self) -> str:
-        """The default as one would write it."""
-        return self.default_note or self.kind.toml(self.default)
-
-    def value_in(self, config: Config) -> Any:
-        """This setting's value in a configuration."""
-        section, _, key = self.name.rpartition(".")
-        return getattr(getattr(config, section) if section else config, key)
-
-
-def _setting(
-    default: object,
-    kind: Kind,
-    help: str,
-    reason: str,
-    *,
-    reloadable: bool = False,
-    flag: str = "",
-    default_note: str = "",
-) -> Any:
-    return field(
-        default=default,
-        metadata={
-            "kind": kind,
-            "help": help,
-            "reason": reason,
-            "default_note": default_note,
-            "reloadable": reloadable,
-            "flag": flag,
-        },
-    )
+JOB_LOG_NAME = "joblog.db"
 
 
 @dataclass(frozen=True)
-class _Checked:
-    """Reads every field through its kind, so that an object that exists holds only values that make sense."""
-
-    def __post_init__(self) -> None:
-        for entry in fields(self):
-            kind = entry.metadata.get("kind")
-            if kind is None:
-                continue
-            value = getattr(self, entry.name)
-            try:
-                object.__setattr__(self, entry.name, kind.read(value))
-            except ValueError as error:
-                text = str(error) or f"expected {kind.expected}, got {value!r}"
-                raise ConfigError(f"{entry.name}: {text}") from None
-
-
-@dataclass(frozen=True)
-class LimitsConfig(_Checked):
+class LimitsConfig(Checked):
     """How much strangers may make the server hold."""
 
-    packet_bytes: int = _setting(
+    packet_bytes: int = setting(
         64 * MIB,
         Size(64, 4 * GIB - 1),
         "The largest packet that is taken, from its header on. A larger one ends the connection.",
         "Room for any sane payload, while a hundred peers sending at once still fit in memory.",
         reloadable=True,
     )
-    connections: int = _setting(
+    connections: int = setting(
         10_000,
         WholeNumber(1, 1_000_000),
         "Connections open at one time. Later ones are closed at once.",
         "Far above common use, and it leaves an end to what a runaway client can take.",
         reloadable=True,
     )
-    connections_per_address: int = _setting(
+    connections_per_address: int = setting(
         200,
         WholeNumber(0),
         "Connections open at one time from one address other than loopback; 0: no limit of its own.",
         "One broken machine must not use up the connections of all others.",
         reloadable=True,
     )
-    backlog: int = _setting(
+    backlog: int = setting(
         1024,
         WholeNumber(1, 65_535),
         "Connections that the system keeps waiting until the server accepts them.",
         "After a restart all workers come back at the same moment; the system caps it at its own maximum.",
     )
-    slow_reader_bytes: int = _setting(
+    slow_reader_bytes: int = setting(
         8 * MIB,
         Size(KIB),
         "Bytes that may wait for a peer that is behind with reading. If more than that waits and the peer takes"
@@ -156,70 +89,70 @@ class LimitsConfig(_Checked):
         "A peer that stopped reading must not make the server hold its answers without end.",
         reloadable=True,
     )
-    slow_reader_seconds: float = _setting(
+    slow_reader_seconds: float = setting(
         10,
         Seconds(1, 86_400),
         "How long a peer may take nothing of what waits for it until its connection is closed.",
         "A busy peer on a slow line recovers within seconds; a stuck one does not.",
         reloadable=True,
     )
-    functions: int = _setting(
+    functions: int = setting(
         10_000,
         WholeNumber(1),
         "Distinct functions known at one time. A command that needs one more is refused.",
         "Real installations have tens to hundreds; a client that puts ids into names makes millions.",
         reloadable=True,
     )
-    jobs: int = _setting(
+    jobs: int = setting(
         0,
         WholeNumber(0),
         "Unfinished jobs of all functions together; 0: no limit. A submission beyond it is refused.",
         "Accepting work that has to wait is what the server is for; the store's size is the natural limit.",
         reloadable=True,
     )
-    jobs_per_function: int = _setting(
+    jobs_per_function: int = setting(
         0,
         WholeNumber(0),
         "Unfinished jobs of one function; 0: no limit. The admin command `maxqueue` sets another for one function.",
         "How long a queue may sensibly grow depends on the function.",
         reloadable=True,
     )
-    jobs_per_worker: int = _setting(
+    jobs_per_worker: int = setting(
         10_000,
         WholeNumber(1),
         "Jobs that one worker connection may hold at one time.",
         "Workers hold one or a few; without an end, one that only takes would empty every queue.",
         reloadable=True,
     )
-    name_bytes: int = _setting(
+    name_bytes: int = setting(
         512,
         WholeNumber(1, 8192),
         "The longest function name and the longest unique key.",
         "Names are kept in memory for every job; everything that is longer belongs into the payload.",
         reloadable=True,
     )
-    text_line_bytes: int = _setting(
+    text_line_bytes: int = setting(
         8192,
         WholeNumber(64, MIB),
         "The longest line of the text admin protocol. A longer one ends the connection.",
         "Commands are a few words; gearmand stops at the same length.",
         reloadable=True,
     )
-    keepalive_idle_seconds: int = _setting(
+    keepalive_idle_seconds: int = setting(
         60,
         Seconds(0, 32_767, whole=True),
         "Silence after which the system asks whether a peer is still there; 0: never ask.",
         "A machine that vanishes closes nothing, and its jobs wait for this to be noticed.",
         reloadable=True,
     )
-    keepalive_interval_seconds: int = _setting(
+    keepalive_interval_seconds: int = setting(
         15,
         Seconds(1, 32_767, whole=True),
         "Pause between two such questions.",
         "With the two settings beside it, a lost peer is noticed after two minutes.",
         reloadable=True,
     )
-    keepalive_count: int = _setting(
+    keepalive_count: int = setting(
         4,
         WholeNumber(1, 127),
         "Questions without an answer after which the peer counts as lost.",
@@ -229,10 +162,10 @@ class LimitsConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class EngineConfig(_Checked):
+class EngineConfig(Checked):
     """How jobs are handed out."""
 
-    attempts: int = _setting(
+    attempts: int = setting(
         3,
         WholeNumber(0, 2**31 - 1),
         "How often a job is tried when its worker is lost or takes too long; 0: without end. A job may have"
@@ -240,14 +173,14 @@ class EngineConfig(_Checked):
         "A job that kills its worker would otherwise kill all of them, one after the other.",
         reloadable=True,
     )
-    wakeups: int = _setting(
+    wakeups: int = setting(
         1,
         WholeNumber(0, 2**31 - 1),
         "Sleeping workers that are woken for one new job; 0: all that can do it.",
         "One job needs one worker; the others would be woken to find nothing.",
         reloadable=True,
     )
-    function_order: str = _setting(
+    function_order: str = setting(
         "fair",
         Choice("fair", "registration", "round-robin"),
         "Which function of a worker is served next. fair: the highest priority over all its functions, and"
@@ -258,10 +191,10 @@ class EngineConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class GearmanConfig(_Checked):
+class GearmanConfig(Checked):
     """The Gearman protocol."""
 
-    handle_prefix: str = _setting(
+    handle_prefix: str = setting(
         "",
         # A handle is at most 63 bytes for existing clients, of which a colon and the number may need 21.
         Text(42),
@@ -269,13 +202,13 @@ class GearmanConfig(_Checked):
         "What clients have always seen; with several servers, it tells whose job it is.",
         default_note="`H:` and the host's name",
     )
-    exceptions: bool = _setting(
+    exceptions: bool = setting(
         False,
         Switch(),
         "Send WORK_EXCEPTION to every client, not only to those that asked for it.",
         "A client that never asked may not know the packet; it gets WORK_FAIL.",
     )
-    shutdown: str = _setting(
+    shutdown: str = setting(
         "loopback",
         Choice("loopback", "anywhere", "never"),
         "From where the admin command `shutdown` is obeyed.",
@@ -284,10 +217,10 @@ class GearmanConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class StorageConfig(_Checked):
+class StorageConfig(Checked):
     """How jobs are kept, and for how long."""
 
-    sync: str = _setting(
+    sync: str = setting(
         "full",
         Choice("full", "normal"),
         "full: each commit waits for the disk, so an acknowledged job survives loss of power. normal: it"
@@ -296,20 +229,20 @@ class StorageConfig(_Checked):
         "An acknowledgement is a promise. One wait serves all jobs that arrived meanwhile.",
         flag="--sync",
     )
-    payload_memory_bytes: int = _setting(
+    payload_memory_bytes: int = setting(
         256 * MIB,
         Size(0),
         "Payloads of waiting jobs held in memory. Beyond it they are read from the store when needed.",
         "Ten million waiting jobs must not need the memory of their payloads.",
     )
-    keep_finished_seconds: int = _setting(
+    keep_finished_seconds: int = setting(
         86_400,
         Seconds(0, whole=True),
         "How long a finished job stays listed, with its result.",
         "Long enough to ask tomorrow morning what went wrong tonight.",
         reloadable=True,
     )
-    keep_finished_count: int = _setting(
+    keep_finished_count: int = setting(
         1_000_000,
         WholeNumber(0),
         "How many finished jobs stay listed; the oldest go first.",
@@ -319,10 +252,39 @@ class StorageConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class LogConfig(_Checked):
+class JobLogConfig(Checked):
+    """The job log: what ran, how long it took, and how it ended."""
+
+    url: str = setting(
+        "",
+        JobLogUrl(),
+        "Where the job log is written: sqlite:PATH, postgresql://USER@HOST/DATABASE, or off.",
+        "What ran and what failed is asked for later, when it is too late to switch a log on.",
+        flag="--joblog",
+        default_note=f"`sqlite:` and `{JOB_LOG_NAME}` in the state directory; if the store is another file,"
+        " `NAME-log.db` beside it; `off` if the store is `memory:`",
+    )
+    keep_seconds: int = setting(
+        30 * 86_400,
+        Seconds(60, whole=True),
+        "How long an entry stays in the job log.",
+        "A month, so that this week can be held against the last.",
+        reloadable=True,
+    )
+    keep_count: int = setting(
+        5_000_000,
+        WholeNumber(1),
+        "How many entries stay in the job log; the oldest go first.",
+        "An entry takes some 250 bytes, and the disk must not fill with them.",
+        reloadable=True,
+    )
+
+
+@dataclass(frozen=True)
+class LogConfig(Checked):
     """What is logged, and where to."""
 
-    level: str = _setting(
+    level: str = setting(
         "info",
         Choice("debug", "info", "warning", "error", "critical"),
         "The least important messages that are logged.",
@@ -330,7 +292,7 @@ class LogConfig(_Checked):
         reloadable=True,
         flag="--log-level",
     )
-    file: str = _setting(
+    file: str = setting(
         "",
         FilePath(empty=True),
         "The file to log to; empty: standard error. SIGHUP opens it anew, for log rotation.",
@@ -338,7 +300,7 @@ class LogConfig(_Checked):
         reloadable=True,
         flag="--log-file",
     )
-    format: str = _setting(
+    format: str = setting(
         "text",
         Choice("text", "json"),
         "text for people, json (one object a line) for programs.",
@@ -348,17 +310,17 @@ class LogConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class Config(_Checked):
+class Config(Checked):
     """Everything the server can be told."""
 
-    listen: tuple[ListenUrl, ...] = _setting(
+    listen: tuple[ListenUrl, ...] = setting(
         (ListenUrl("gearman", "127.0.0.1", 4730),),
         ListenUrls(),
         "Where to listen, and which protocol is spoken there: SCHEME://HOST:PORT.",
         "Loopback only: the protocol has neither passwords nor encryption.",
         flag="--listen",
     )
-    store: str = _setting(
+    store: str = setting(
         "",
         StoreUrl(),
         "Where jobs are kept: sqlite:PATH, or memory: for jobs that may be lost with the process.",
@@ -366,21 +328,21 @@ class Config(_Checked):
         flag="--store",
         default_note=f"`sqlite:` and `{DATABASE_NAME}` in the state directory",
     )
-    state_dir: Path = _setting(  # noqa: RUF009 - it makes a field, like the others
+    state_dir: Path = setting(  # noqa: RUF009 - it makes a field, like the others
         Path(),
         FilePath(),
         "The directory of the default store.",
         "Where systems expect the state of a program, for users and for services.",
         default_note="`$XDG_STATE_HOME/switchgear`, else `~/.local/state/switchgear`; `/var/lib/switchgear` for root",
     )
-    allow_remote: bool = _setting(
+    allow_remote: bool = setting(
         False,
         Switch(),
         "Permit listening on addresses that other machines can reach.",
         "Whoever can connect can run jobs and read payloads; opening that door should be a decision.",
         flag="--allow-remote",
     )
-    drain_timeout_seconds: float = _setting(
+    drain_timeout_seconds: float = setting(
         30,
         Seconds(0, 30 * 86_400),
         "How long running jobs may take to finish after SIGTERM; what still runs then is given back.",
@@ -392,6 +354,7 @@ class Config(_Checked):
     engine: EngineConfig = field(default_factory=EngineConfig)
     gearman: GearmanConfig = field(default_factory=GearmanConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
+    joblog: JobLogConfig = field(default_factory=JobLogConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
@@ -408,17 +371,30 @@ class Config(_Checked):
         """Where jobs are kept, with the default filled in."""
         return self.store or f"sqlite:{self.state_dir / DATABASE_NAME}"
 
+    @property
+    def joblog_url(self) -> str:
+        """Where the job log is written, with the default filled in; empty: nowhere."""
+        if self.joblog.url:
+            return "" if self.joblog.url == "off" else self.joblog.url
+        scheme, _, place = self.store_url.partition(":")
+        if scheme != "sqlite":
+            return ""
+        store = Path(place)
+        name = JOB_LOG_NAME if store == self.state_dir / DATABASE_NAME else f"{store.stem}-log.db"
+        return f"sqlite:{store.with_name(name)}"
 
-SECTIONS: Mapping[str, type[_Checked]] = {
+
+SECTIONS: Mapping[str, type[Checked]] = {
     "limits": LimitsConfig,
     "engine": EngineConfig,
     "gearman": GearmanConfig,
     "storage": StorageConfig,
+    "joblog": JobLogConfig,
     "log": LogConfig,
 }
 
 
-def _settings_of(owner: type[_Checked], prefix: str) -> dict[str, Setting]:
+def _settings_of(owner: type[Checked], prefix: str) -> dict[str, Setting]:
     return {
         prefix + entry.name: Setting(name=prefix + entry.name, default=entry.default, **entry.metadata)
         for entry in fields(owner)

@@ -60,6 +60,8 @@ def _toml_block(setting: Setting, loaded: LoadedConfig) -> str:
         notes[-1] += f" Default: {setting.default_text}."
     elif setting.name == "store":
         notes[-1] += f" In effect: {loaded.config.store_url}"
+    elif setting.name == "joblog.url":
+        notes[-1] += f" In effect: {loaded.config.joblog_url or 'off'}"
     if setting.reloadable:
         notes[-1] += " Taken up on SIGHUP."
     key = setting.name.rpartition(".")[2]

@@ -22,6 +22,7 @@ __all__ = [
     "MIB",
     "Choice",
     "FilePath",
+    "JobLogUrl",
     "Kind",
     "ListenUrls",
     "Seconds",
@@ -284,6 +285,26 @@ class StoreUrl(Kind):
 
     def toml(self, value: object) -> str:
         return _quoted(value)
+
+
+class JobLogUrl(StoreUrl):
+    """Where the job log is written.  Empty: beside the jobs, if these are in a file."""
+
+    expected = "sqlite:PATH, postgresql://USER@HOST/DATABASE, off or nothing"
+
+    def read(self, value: object) -> object:
+        if not isinstance(value, str) or "\0" in value:
+            raise ValueError
+        if value.strip().lower() in ("off", "none"):
+            return "off"
+        scheme, colon, rest = value.partition(":")
+        if value and not (colon and ((scheme == "sqlite" and rest) or _is_postgresql(scheme, rest))):
+            raise ValueError
+        return value
+
+
+def _is_postgresql(scheme: str, rest: str) -> bool:
+    return scheme in ("postgresql", "postgres") and rest.startswith("//")
 
 
 def _between(minimum: int, maximum: int) -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_STORAGE
@@ -47,8 +47,11 @@ LONGEST_RETRY_SECONDS: Final = 1.0
 CALM_SECONDS: Final = 10.0
 # A restart skips at most this many ids; reserving them in blocks saves writing the counter with every job.
 RESERVED_IDS: Final = 100_000
-# Payloads read ahead from the store in one go, when a queue is longer than memory should hold.
+# Payloads read ahead from the store in one go, when a queue is longer than memory should hold: at most so many, and
+# about so many bytes.  How long they are is only known afterwards, so the number grows from a small one.
 READ_AHEAD: Final = 256
+READ_AHEAD_BYTES: Final = 8 * 1024 * 1024
+FIRST_READ_AHEAD: Final = 4
 
 
 class Hub(Context):
@@ -91,6 +94,7 @@ class Hub(Context):
         self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._resident_bytes = 0
+        self._read_ahead_jobs = FIRST_READ_AHEAD
 
     async def load(self) -> None:
         """Take over what the store has kept, and reserve ids for what is to come."""
@@ -216,13 +220,13 @@ class Hub(Context):
             self._lazy = self._loop.call_later(LAZY_COMMIT_SECONDS, self._start_commit)
 
     def _start_commit(self) -> None:
-        if self._lazy is not None:
-            self._lazy.cancel()
-            self._lazy = None
         if self._commit is not None:
             return
         if self.turn_open:
             self._close_turn()
+        if self._lazy is not None:
+            self._lazy.cancel()
+            self._lazy = None
         self._in_commit, self._unkept = self._unkept, []
         self._ids_in_commit = self._reserved_ids
         self._held, self._waiting = self._waiting, []
@@ -292,7 +296,7 @@ class Hub(Context):
     def _read_ahead(self, job: Job) -> None:
         """Read this job's payload, and those of the jobs that will be wanted next."""
         queue = job.function.queues[job.priority]
-        wanted = {other.id: other for other in islice(queue, READ_AHEAD) if other.payload is None}
+        wanted = {other.id: other for other in islice(queue, self._read_ahead_jobs) if other.payload is None}
         wanted[job.id] = job
         try:
             payloads = self.store.read_payloads(list(wanted))
@@ -302,8 +306,28 @@ class Hub(Context):
             raise Refused(REFUSED_STORAGE, str(error)) from error
         if job.id not in payloads:
             raise LookupError(f"the store has lost the payload of job {job.id}")
+        read_bytes = 0
         for job_id, payload in payloads.items():
             wanted[job_id].payload = payload
+            read_bytes += len(payload)
+        if read_bytes > READ_AHEAD_BYTES:
+            self._read_ahead_jobs = FIRST_READ_AHEAD
+        elif read_bytes * 2 <= READ_AHEAD_BYTES:
+            self._read_ahead_jobs = min(self._read_ahead_jobs * 2, READ_AHEAD)
+
+    def find_job(self, job_id: int) -> Job | None:
+        job = self.engine.jobs.get(job_id)
+        if job is not None or not 0 < job_id < self.engine.next_job_id:
+            return job
+        try:
+            job = self.store.get(job_id)
+        except StorageError as error:
+            raise Refused(REFUSED_STORAGE, str(error)) from error
+        if job is None:
+            # Perhaps it has just ended, and the store will hear of it.
+            recent = chain(self.engine.changed, self._unkept, self._in_commit)
+            job = next((job for job in recent if job.id == job_id and not (self.keeps and job.delivery)), None)
+        return job
 
     # --- when the store fails ---
 

@@ -23,13 +23,16 @@ from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import ConfigError, StorageError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
+from switchgear.net.dialects import Dialect, Dialects
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
 from switchgear.net.tcp import TcpDoor
-from switchgear.protocols.base import Session, Wire
+from switchgear.protocols.base import Context, Session, Wire
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
 from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.protocols.gearman_draft.codec import MAGIC as DRAFT_MAGIC
+from switchgear.protocols.gearman_draft.session import DraftSession, DraftSetup
 from switchgear.storage.open import open_store
 from switchgear.telemetry import JsonFormatter, Telemetry
 from switchgear.version import VERSION
@@ -131,11 +134,20 @@ class Service:
             shutdown=self.config.gearman.shutdown,
             log_level=self.config.log.level.upper(),
         )
+        self.draft = DraftSetup(
+            handle_prefix=self.gearman.handle_prefix,
+            packet_bytes=self.config.limits.packet_bytes,
+            name_bytes=self.config.limits.name_bytes,
+            sessions=self.gearman.sessions,  # on one list
+        )
 
-    def _session_maker(self, url: ListenUrl) -> Callable[[Hub, Wire], Session]:
+    def _session_maker(self, url: ListenUrl) -> Callable[[Context, Wire], Session]:
         """Who speaks at an address, by its scheme."""
-        makers: dict[str, Callable[[Hub, Wire], Session]] = {
-            "gearman": lambda hub, wire: GearmanSession(hub, wire, self.gearman),
+        makers: dict[str, Callable[[Context, Wire], Session]] = {
+            "gearman": Dialects(
+                usual=lambda context, wire: GearmanSession(context, wire, self.gearman),
+                others=(Dialect(DRAFT_MAGIC, lambda context, wire: DraftSession(context, wire, self.draft)),),
+            ),
         }
         return makers[url.scheme]
 
@@ -223,9 +235,9 @@ class Service:
         settings.function_order = self.engine.settings.function_order
         self.engine.settings = settings
         self.gearman.log_level = new.log.level.upper()
-        self.gearman.packet_bytes = new.limits.packet_bytes
+        self.gearman.packet_bytes = self.draft.packet_bytes = new.limits.packet_bytes
         self.gearman.line_bytes = new.limits.text_line_bytes
-        self.gearman.name_bytes = new.limits.name_bytes
+        self.gearman.name_bytes = self.draft.name_bytes = new.limits.name_bytes
         for door in self.doors:
             door.limits = new.limits
         self.telemetry.emit("config_reloaded")

@@ -17,7 +17,7 @@ from typing import Final, cast
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.errors import ConfigError
 from switchgear.net.hub import Hub
-from switchgear.protocols.base import Session, Wire
+from switchgear.protocols.base import Context, Session, Wire
 
 __all__ = ["Connection", "TcpDoor"]
 
@@ -39,7 +39,7 @@ class TcpDoor:
     """One listening address: accepts, within limits, and looks after what it has accepted."""
 
     def __init__(
-        self, url: ListenUrl, hub: Hub, limits: LimitsConfig, make_session: Callable[[Hub, Wire], Session]
+        self, url: ListenUrl, hub: Hub, limits: LimitsConfig, make_session: Callable[[Context, Wire], Session]
     ) -> None:
         self.url = url
         self.hub = hub
@@ -119,10 +119,10 @@ class Connection(asyncio.Protocol, Wire):
     def __init__(self, door: TcpDoor) -> None:
         self.door = door
         self.hub = door.hub
-        self.session: Session | None = None
         self.transport: asyncio.Transport | None = None
         self._stalled_since = 0.0  # 0: the peer reads
         self._stalled_bytes = 0
+        self._waits_for_store = False  # and is not read from
 
     # --- the event loop calls these ---
 
@@ -158,6 +158,11 @@ class Connection(asyncio.Protocol, Wire):
             fields = {"protocol": session.protocol, "host": self.host, "port": self.port}
             self.hub.telemetry.emit("internal_error", text=repr(error), **fields)
             self.abort()
+            return
+        if session.pledges and self.hub.storage_error is not None and self.transport is not None:
+            # Its answers wait for the store to work again, and must not become more and more meanwhile.
+            self._waits_for_store = True
+            self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         if self.session is not None:
@@ -183,7 +188,7 @@ class Connection(asyncio.Protocol, Wire):
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
-        if self.transport is not None and not self.transport.is_closing():
+        if self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
 
     # --- the hub calls these ---
@@ -219,6 +224,10 @@ class Connection(asyncio.Protocol, Wire):
 
     def check_reader(self, now: float) -> None:
         """Once a second: hang up if the peer has taken nothing for too long."""
+        if self._waits_for_store and self.hub.storage_error is None:
+            self._waits_for_store = False
+            if not self._stalled_since:
+                self.resume_writing()
         if not self._stalled_since or self.transport is None:
             return
         pending = self.transport.get_write_buffer_size()

@@ -11,18 +11,25 @@ for a refusal should the store fail.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Final, Protocol
 
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
-from switchgear.model import Job, Peer
+from switchgear.model import Job, Peer, Worker
 
-__all__ = ["Context", "Session", "Wire"]
+__all__ = ["Context", "Listed", "Session", "Wire", "harmless", "number_in_handle"]
+
+# Of the words of a stranger that are repeated in an answer or in the log.
+MOST_REPEATED: Final = 200
+
+MOST_DIGITS: Final = 19  # as many may be more than a store can hold
+ZERO: Final = 48
 
 
 class Wire(ABC):
     """The connection behind a session.  Sessions read what it is; only the hub writes to it."""
 
+    session: Session | None = None  # who is spoken to; another may take over
     host: str = ""
     port: int = 0
     descriptor: int = -1
@@ -37,6 +44,14 @@ class Wire(ABC):
         """Hang up, once everything written has been sent."""
 
 
+class Listed(Protocol):
+    """A conversation as it is shown where connections are listed."""
+
+    wire: Wire
+    client_id: bytes  # what the peer calls itself
+    worker: Worker | None
+
+
 class Context(ABC):
     """What a session may ask of the house."""
 
@@ -47,6 +62,13 @@ class Context(ABC):
     @abstractmethod
     def payload(self, job: Job) -> bytes:
         """The job's payload, from memory or from the store."""
+
+    @abstractmethod
+    def find_job(self, job_id: int) -> Job | None:
+        """A job by its number, unfinished or from the job log; raises Refused if the log cannot be read.
+
+        One that has to be kept shows its end only when that is kept, and until then what the store last had of it.
+        """
 
     @abstractmethod
     def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
@@ -130,6 +152,27 @@ class Session(Peer):
             self.pledges += 1
             self.pledged_jobs.append((len(self.out) - 1, job))
 
+    def can_hand_out(self, worker: Worker, job: Job) -> bool:
+        """What a durable store makes necessary before a worker is sent a job that it took; False if it cannot be."""
+        if job.payload is None and not self._fetch_payload(worker, job):
+            return False
+        if job.delivery and self.engine.is_last_attempt(job):
+            # Should the server die now, it must remember that this attempt was made.
+            self.pledge()
+        return True
+
+    def _fetch_payload(self, worker: Worker, job: Job) -> bool:
+        """Get a payload that only the store has; if it cannot give it, the worker does not get the job."""
+        try:
+            self.context.payload(job)
+        except Refused:
+            self.engine.hand_back(worker, job.id)
+            return False
+        except LookupError as error:
+            self.engine.fail(worker, job.id, 255, str(error.args[0]).encode())
+            return False
+        return True
+
     # --- the hub's side of promises ---
 
     def hold(self) -> None:
@@ -164,3 +207,18 @@ class Session(Peer):
             else:
                 still_promised.append((index, job))
         self.pledged_jobs = still_promised
+
+
+def harmless(text: str) -> str:
+    """What a stranger may have had a say in, fit for an answer and for the log: one line, and not a long one."""
+    if len(text) > MOST_REPEATED:
+        text = text[:MOST_REPEATED] + "..."
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def number_in_handle(handle: bytes, prefix: bytes) -> int:
+    """The number of the job whose handle this is, or 0."""
+    if not handle.startswith(prefix):
+        return 0
+    digits = handle[len(prefix) :]
+    return int(digits) if digits.isdigit() and len(digits) < MOST_DIGITS and digits[0] != ZERO else 0

@@ -51,7 +51,7 @@ PLAIN = (
         tell("admin", "prioritystatus x"),
         tell("admin", "status\tx"),
         tell("admin", "show\tjobs"),
-        tell("admin", "  status", note="a blank before the command"),
+        tell("admin", "  status"),
     ),
     conversation(
         "commands without all their words",

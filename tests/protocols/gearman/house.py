@@ -39,7 +39,7 @@ class FakeWire(Wire):
         self.is_closed = False
 
     def write(self, data: bytes) -> None:
-        assert not self.is_closed, "written to after it was closed"
+        assert not (data and self.is_closed), "written to after it was closed"
         self.written += data
 
     def close(self) -> None:
@@ -83,19 +83,25 @@ class House(Context):
         if self.keeps:
             for job in jobs:
                 job.kept = True
-        marked, self.marked = self.marked, []
-        for session in marked:
+        while self.marked:
+            session = self.marked.pop(0)
             session.marked = False
             session.hold()
             session.wire.write(b"".join(session.release()))
             if session.closing:
                 session.wire.close()
+                session.closed()
 
     # --- what sessions ask ---
 
     def payload(self, job: Job) -> bytes:
         assert job.payload is not None
         return job.payload
+
+    def find_job(self, job_id: int) -> Job | None:
+        unfinished = self.engine.jobs.get(job_id)
+        ended = (job for job in self.engine.changed if job.id == job_id)
+        return unfinished or self.store.get(job_id) or next(ended, None)
 
     def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
         return self.operator(verb, arguments)

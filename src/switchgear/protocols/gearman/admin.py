@@ -9,12 +9,15 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from switchgear.errors import PeerError, Refused
 from switchgear.model import Function
-from switchgear.protocols.gearman.session import GearmanSession, leading_number, shown_unique
+from switchgear.protocols.base import harmless
+from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code, shown_unique
 
 __all__ = ["ON_COMMAND", "on_line"]
 
 MOST_WORDS: Final = 5
+MOST_LIMIT: Final = 2**31 - 1
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
 
@@ -23,19 +26,31 @@ Words = list[bytes]
 
 def on_line(session: GearmanSession, line: bytes) -> None:
     """Answer one line."""
-    words = line.split()
-    if len(words) > MOST_WORDS:
-        session.context.count_bad_input(session, "TOO_MANY_WORDS", f"text command of {len(words)} words")
+    first, *rest = line.split(b" ")  # names of functions may have other white space
+    words = [word for word in rest if word]
+    if len(words) >= MOST_WORDS:
+        session.context.count_bad_input(session, "TOO_MANY_WORDS", f"text command of {len(words) + 1} words")
         session.closing = True
         session.mark()
         return
-    command = ON_COMMAND.get(words[0].lower()) if words else None
+    command = ON_COMMAND.get(first.lower())
     if command is None:
-        word = words[0] if words else b""
         session.context.count_bad_input(session, "UNKNOWN_COMMAND", "unknown text command")
-        session.send(b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % word)
+        session.send(b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % first)
         return
-    session.send(command(session, words[1:]))
+    try:
+        answer = command(session, words)
+    except PeerError as error:
+        text = harmless(str(error))
+        session.context.count_bad_input(session, error.code, text)
+        answer = refusal(error.code.encode(), text)
+    except Refused as refused:
+        answer = refusal(refusal_code(refused), str(refused))
+    session.send(answer)
+
+
+def refusal(code: bytes, text: str) -> bytes:
+    return b"ERR %b %b\r\n" % (code, text.replace(" ", "+").encode())
 
 
 def incomplete(command: bytes) -> bytes:
@@ -118,7 +133,7 @@ def on_maxqueue(session: GearmanSession, words: Words) -> bytes:
 
 def limit(word: bytes) -> int:
     """A queue limit; nothing, nonsense and negative numbers mean none."""
-    return leading_number(word)
+    return min(leading_number(word), MOST_LIMIT)
 
 
 def on_create(session: GearmanSession, words: Words) -> bytes:

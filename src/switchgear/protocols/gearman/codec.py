@@ -4,8 +4,8 @@ A stream may mix binary packets, which start with a NUL byte, and lines of the t
 message is told apart by its first byte.  The same decoder serves both ends of a connection: `magic` says which
 direction it reads.
 
-Memory: nothing is reserved because a header announces it.  The pieces of an unfinished packet are kept as they
-arrived and joined once, when the last one is there.
+Memory: nothing is reserved because a header announces it.  An unfinished message takes the bytes that have arrived,
+in however many pieces they came.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = ["FOREIGN_MAGIC", "REQUEST", "RESPONSE", "TEXT", "Decoder", "request",
 
 HEADER: Final = Struct(">III")
 HEADER_BYTES: Final = 12
+MAGIC_BYTES: Final = 4
 REQUEST: Final = 0x00524551  # \0REQ
 RESPONSE: Final = 0x00524553  # \0RES
 
@@ -49,25 +50,24 @@ class Decoder:
         self.packet_bytes = packet_bytes
         self.line_bytes = line_bytes
         self.failure: PeerError | None = None  # framing is lost; what came before it was still decoded
-        self._pieces: list[bytes] = []
-        self._have = 0
-        self._need = 1  # bytes before another look is worth while
+        self._held = bytearray()  # the beginning of an unfinished message
+        self._need = 1  # bytes of it before another look is worth while
 
     @property
     def buffered_bytes(self) -> int:
         """What an unfinished message makes us hold."""
-        return self._have
+        return len(self._held)
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are complete now.  After `failure` is set nothing more is understood."""
-        if self._have:
-            self._pieces.append(data)
-            self._have += len(data)
-            if self._have < self._need:
+        if self.failure is not None:
+            return []
+        if self._held:
+            if len(self._held) + len(data) < self._need:
+                self._held += data
                 return []
-            data = b"".join(self._pieces)
-            self._pieces = []
-            self._have = 0
+            data = b"".join((self._held, data))
+            self._held = bytearray()
         messages: list[Message] = []
         position = 0
         end = len(data)
@@ -128,8 +128,8 @@ class Decoder:
         if rest[0]:
             self._need = 1
         elif len(rest) < HEADER_BYTES:
-            self._need = HEADER_BYTES
-            if rest[:4] not in (b"\0REQ"[: len(rest)], b"\0RES"[: len(rest)]):
+            self._need = HEADER_BYTES if len(rest) >= MAGIC_BYTES else len(rest) + 1
+            if rest[:MAGIC_BYTES] not in (b"\0REQ"[: len(rest)], b"\0RES"[: len(rest)]):
                 self.failure = PeerError("unknown magic bytes", code="INVALID_MAGIC", framing_lost=True)
                 return
         else:
@@ -139,5 +139,4 @@ class Decoder:
                 self.failure = PeerError(text, code="ARGUMENT_TOO_LARGE", framing_lost=True)
                 return
             self._need = HEADER_BYTES + size
-        self._pieces = [rest]
-        self._have = len(rest)
+        self._held += rest

@@ -8,21 +8,26 @@ A server that does not know them answers with an error or hangs up, so a client 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from math import ceil
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
 from switchgear.model import PRIORITY_NAMES, SECOND_US, Delivery
-from switchgear.protocols.gearman.clients import submit_with_options
+from switchgear.protocols.gearman.clients import UNIQUE_BYTES, submit_with_options
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, split
 
 __all__ = ["JobOptions", "on_control", "on_submit_options"]
 
+Parsed = TypeVar("Parsed")
+
 YEAR_SECONDS: Final = 366 * 24 * 3600
+# Looking for circles takes time that others wait for.
+MOST_PREDECESSORS: Final = 10_000
 CHANGING_VERBS: Final = frozenset({b"cancel", b"retry", b"pause", b"resume"})
 
 
@@ -42,10 +47,9 @@ class JobOptions(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 def on_submit_options(session: GearmanSession, body: bytes) -> None:
     function, unique, text, payload = split(body, Packet.SUBMIT_JOB_OPTIONS)
-    try:
-        options = msgspec.json.decode(text or b"{}", type=JobOptions)
-    except msgspec.DecodeError as error:
-        raise PeerError(f"options: {error}", code="INVALID_ARGUMENT") from error
+    options = parsed(text, JobOptions, "options")
+    if len(options.after) > MOST_PREDECESSORS:
+        raise PeerError(f"options: after: at most {MOST_PREDECESSORS} handles", code="ARGUMENT_TOO_LARGE")
     if options.priority not in PRIORITY_NAMES:
         raise PeerError(f"options: priority is one of {', '.join(PRIORITY_NAMES)}", code="INVALID_ARGUMENT")
     predecessors = tuple(predecessor(session, handle) for handle in options.after)
@@ -62,10 +66,18 @@ def on_submit_options(session: GearmanSession, body: bytes) -> None:
             timeout_us=microseconds(options.timeout, "timeout"),
             attempts_limit=max(-1, min(options.attempts, 1_000_000)),
             predecessors=predecessors,
-            name=options.name.encode(),
-            reducer=options.reducer.encode(),
+            name=short(options.name, session.setup.name_bytes, "name"),
+            reducer=short(options.reducer, UNIQUE_BYTES, "reducer"),
         ),
     )
+
+
+def parsed(text: bytes, kind: type[Parsed], name: str) -> Parsed:
+    """A JSON object; nothing is an empty one."""
+    try:
+        return msgspec.json.decode(text or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise PeerError(f"{name}: {error}", code="INVALID_ARGUMENT") from error
 
 
 def predecessor(session: GearmanSession, handle: str) -> int:
@@ -78,18 +90,27 @@ def predecessor(session: GearmanSession, handle: str) -> int:
 def microseconds(seconds: float, name: str) -> int:
     if not 0 <= seconds < 100_000 * YEAR_SECONDS:
         raise PeerError(f"options: {name} is out of range", code="INVALID_ARGUMENT")
-    return int(seconds * SECOND_US)
+    return ceil(seconds * SECOND_US)
+
+
+def short(text: str, most_bytes: int, name: str) -> bytes:
+    """A text that can be an argument of a packet."""
+    data = text.encode()
+    if len(data) > most_bytes:
+        raise PeerError(f"options: {name} has at most {most_bytes} bytes", code="ARGUMENT_TOO_LARGE")
+    if b"\0" in data:
+        raise PeerError(f"options: {name} has a NUL", code="INVALID_ARGUMENT")
+    return data
 
 
 def on_control(session: GearmanSession, body: bytes) -> None:
     verb, text = split(body, Packet.CONTROL)
-    try:
-        arguments: dict[str, Any] = msgspec.json.decode(text or b"{}", type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise PeerError(f"arguments: {error}", code="INVALID_ARGUMENT") from error
+    arguments = parsed(text, dict[str, Any], "arguments")
     handle = arguments.pop("handle", None)
     if handle is not None:
         arguments["job_id"] = session.job_id(str(handle).encode())
+    if isinstance(arguments.get("function"), str):
+        session.name_of(arguments["function"].encode())
     try:
         answer = session.context.operate(verb.decode("utf-8", "replace"), arguments)
     except LookupError as error:

@@ -13,11 +13,19 @@ from typing import Final
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT
 from switchgear.errors import PeerError, Refused
 from switchgear.model import CANCELLED, DONE, Job, Worker
-from switchgear.protocols.base import Context, Session, Wire
+from switchgear.protocols.base import Context, Listed, Session, Wire, harmless, number_in_handle
 from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, HEADER, REQUEST, RESPONSE, TEXT, Decoder, response
 from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
 
-__all__ = ["PAYLOAD_KEY", "GearmanSession", "GearmanSetup", "leading_number", "shown_unique", "split"]
+__all__ = [
+    "PAYLOAD_KEY",
+    "GearmanSession",
+    "GearmanSetup",
+    "leading_number",
+    "refusal_code",
+    "shown_unique",
+    "split",
+]
 
 # A unique key that a client cannot send, because it contains a NUL: the payload itself is the key.
 PAYLOAD_KEY: Final = b"-\0"
@@ -40,7 +48,7 @@ class GearmanSetup:
     name_bytes: int = 512
     shutdown: str = "loopback"
     log_level: str = "INFO"
-    sessions: dict[GearmanSession, None] = field(default_factory=dict)
+    sessions: dict[Listed, None] = field(default_factory=dict)
 
 
 class GearmanSession(Session):
@@ -65,23 +73,28 @@ class GearmanSession(Session):
     # --- the wire side ---
 
     def receive(self, data: bytes) -> None:
+        if self.closing:
+            return
         on_request = self.on_request
         for kind, body in self.decoder.feed(data):
             handler = on_request.get(kind)
             if handler is None:
                 self._not_a_request(kind, body)
+                if self.closing:
+                    return
                 continue
             try:
                 handler(self, body)
             except PeerError as error:
-                self.context.count_bad_input(self, error.code, str(error))
-                self.send_error(error.code, str(error))
+                text = harmless(str(error))
+                self.context.count_bad_input(self, error.code, text)
+                self.send_error(error.code, text)
             except Refused as refused:
                 self.send(self.refusal(refused))
         if self.out and not self.marked:
             self.mark()
         failure = self.decoder.failure
-        if failure is not None and not self.closing:
+        if failure is not None:
             self._lose_framing(failure)
 
     @property
@@ -90,10 +103,10 @@ class GearmanSession(Session):
 
     def closed(self) -> None:
         self.setup.sessions.pop(self, None)
+        self.engine.unwatch(self)  # first, so that a job that it did for itself is not queued again
         if self.worker is not None:
             self.engine.remove_worker(self.worker)
             self.worker = None
-        self.engine.unwatch(self)
 
     def _not_a_request(self, kind: int, body: bytes) -> None:
         if kind == TEXT:
@@ -117,8 +130,7 @@ class GearmanSession(Session):
         self.send(response(Packet.ERROR, code.encode(), text.encode()))
 
     def refusal(self, refused: Refused) -> bytes:
-        code = REFUSAL_CODES.get(refused.reason, b"QUEUE_ERROR")
-        return response(Packet.ERROR, code, str(refused).encode())
+        return response(Packet.ERROR, refusal_code(refused), str(refused).encode())
 
     # --- handles and names ---
 
@@ -127,11 +139,7 @@ class GearmanSession(Session):
 
     def job_id(self, handle: bytes) -> int:
         """The number in a handle of ours, or 0."""
-        prefix = self.prefix
-        if not handle.startswith(prefix):
-            return 0
-        digits = handle[len(prefix) :]
-        return int(digits) if digits.isdigit() and len(digits) < 20 else 0
+        return number_in_handle(handle, self.prefix)
 
     def name_of(self, body: bytes) -> bytes:
         """A function name that is not too long."""
@@ -171,6 +179,11 @@ class GearmanSession(Session):
             self.send(response(Packet.WORK_FAIL, handle))
         if job.delivery:
             self.pledge()
+
+
+def refusal_code(refused: Refused) -> bytes:
+    """The protocol's word for why something was refused."""
+    return REFUSAL_CODES.get(refused.reason, b"QUEUE_ERROR")
 
 
 def split(body: bytes, kind: Packet) -> list[bytes]:

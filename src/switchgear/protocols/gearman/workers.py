@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.errors import PeerError, Refused
+from switchgear.errors import PeerError
 from switchgear.model import Function, Job, Worker
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.messages import Packet
@@ -69,33 +69,10 @@ def grab(session: GearmanSession) -> Job | None:
     job = session.engine.take(worker)
     if job is None:
         session.out.append(NO_JOB)
-    elif (job.payload is None or session.keeps) and not prepare(session, worker, job):
+    elif (job.payload is None or session.keeps) and not session.can_hand_out(worker, job):
         session.out.append(NO_JOB)
         return None
     return job
-
-
-def prepare(session: GearmanSession, worker: Worker, job: Job) -> bool:
-    """What a durable store makes necessary before a job is handed out; False if it cannot be."""
-    if job.payload is None and not fetch_payload(session, worker, job):
-        return False
-    if job.delivery and session.engine.is_last_attempt(job):
-        # Should the server die now, it must remember that this attempt was made.
-        session.pledge()
-    return True
-
-
-def fetch_payload(session: GearmanSession, worker: Worker, job: Job) -> bool:
-    """Get a payload that only the store has; if it cannot give it, the worker does not get the job."""
-    try:
-        session.context.payload(job)
-    except Refused:
-        session.engine.hand_back(worker, job.id)
-        return False
-    except LookupError as error:
-        session.engine.fail(worker, job.id, 255, str(error.args[0]).encode())
-        return False
-    return True
 
 
 def on_grab_job(session: GearmanSession, body: bytes) -> None:
@@ -152,9 +129,6 @@ def on_work_complete(session: GearmanSession, body: bytes) -> None:
 
 
 def on_work_fail(session: GearmanSession, body: bytes) -> None:
-    if len(body) >= HANDLE_BYTES:
-        text = "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf"
-        raise PeerError(text, code="ARGUMENT_TOO_LARGE")
     worker = session.worker
     job = session.engine.fail(worker, session.assigned.pop(body, 0)) if worker is not None else None
     if job is not None:
@@ -162,6 +136,9 @@ def on_work_fail(session: GearmanSession, body: bytes) -> None:
             session.pledge()
     elif session.threw and session.job_id(body) == session.threw:
         session.threw = 0  # some workers say both; the exception has ended the job already
+    elif len(body) >= HANDLE_BYTES:
+        text = "Error occurred due to GEARMAND_JOB_HANDLE_SIZE being too small from snprintf"
+        raise PeerError(text, code="ARGUMENT_TOO_LARGE")
     else:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
 

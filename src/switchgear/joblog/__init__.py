@@ -1,0 +1,17 @@
+"""The job log: what ran, how long it took, how it ended, and what started and never did.
+
+    log = JobLog.open("sqlite:joblog.db")
+    with log.task("resize", key="17-3-640-480"):
+        ...
+    for run in log.failures(function="resize", since=time.time() - 3600):
+        print(run.error)
+
+The server writes a row for each of its jobs (`recorder.py`), workers register their own tasks through `JobLog`, and anybody
+may ask, whether the server runs or not.  It is a log, not the store: nothing is scheduled from it, and a few rows may be
+missing after a crash.
+"""
+
+from switchgear.joblog.log import JobLog
+from switchgear.joblog.runs import FunctionSummary, Run, RunQuery, Task
+
+__all__ = ["FunctionSummary", "JobLog", "Run", "RunQuery", "Task"]

@@ -1,0 +1,157 @@
+"""What the job log needs of a database, and what all databases have in common here.
+
+A `Database` is used by any thread.  After a fork it is used by both processes: each has a connection of its own, because
+neither SQLite nor PostgreSQL survives sharing one.  What a process inherited is kept and never touched, not even to be
+closed: closing it would say goodbye in the parent's name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from switchgear.errors import SchemaTooNew, StorageError
+from switchgear.joblog.runs import COLUMNS, RunRow
+
+__all__ = ["Ask", "ConnectionLost", "Database", "Server", "read_migrations", "read_statements"]
+
+Connection = TypeVar("Connection")
+Result = TypeVar("Result")
+
+# Runs one statement; gives its rows, or none for a statement that has none.
+Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[tuple[Any, ...]]]
+
+
+class ConnectionLost(StorageError):
+    """The connection cannot be used any more; another may work."""
+
+
+class Server:
+    """Who tells of jobs: what comes before a job's number in its handle, the host, and the process."""
+
+    def __init__(self, prefix: str, host: str, process: str) -> None:
+        self.prefix = prefix
+        self.host = host
+        self.process = process
+
+
+class _Link(Generic[Connection]):
+    """One process's way to the database."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.connection: Connection | None = None
+
+
+class Database(ABC, Generic[Connection]):
+    """Connects when it has to, and makes transactions."""
+
+    url: str  # as a user would write it, without a password
+    statements: Mapping[str, str]
+
+    def __init__(self) -> None:
+        self._links: dict[int, _Link[Connection]] = {}  # by process
+        self._closed = False
+
+    def open(self) -> None:
+        """Connect, and bring the layout up to date."""
+        self.do(lambda ask: None)
+
+    def do(self, work: Callable[[Ask], Result]) -> Result:
+        """What `work` makes of one transaction, which is kept whole or not at all; raises StorageError.
+
+        A connection that broke while it was idle is replaced, so `work` may be called twice.
+        """
+        return self._on_link(lambda connection: self._transact(connection, work))
+
+    def put(self, server: Server, rows: Sequence[RunRow]) -> None:
+        """Write what a server tells of its jobs, whole or not at all, over what it told before.  No job is there twice."""
+        self._on_link(lambda connection: self._put(connection, server, rows))
+
+    def close(self) -> None:
+        """Let go of this process's connection.  Nothing more can be done then."""
+        self._closed = True
+        link = self._links.get(os.getpid())
+        if link is not None:
+            with link.lock:
+                self._discard(link)
+
+    def _on_link(self, use: Callable[[Connection], Result]) -> Result:
+        link = self._links.get(os.getpid())
+        if link is None:
+            link = self._links.setdefault(os.getpid(), _Link())
+        with link.lock:
+            was_connected = link.connection is not None
+            try:
+                return self._attempt(link, use)
+            except ConnectionLost:
+                if not was_connected:
+                    raise
+            return self._attempt(link, use)
+
+    def _attempt(self, link: _Link[Connection], use: Callable[[Connection], Result]) -> Result:
+        if self._closed:
+            raise StorageError(f"{self.url} is closed")
+        if link.connection is None:
+            link.connection = self._connect()
+        try:
+            return use(link.connection)
+        except BaseException:
+            # Whatever it was, no broken transaction outlives its caller.
+            self._discard(link)
+            raise
+
+    def _discard(self, link: _Link[Connection]) -> None:
+        connection, link.connection = link.connection, None
+        if connection is not None:
+            self._disconnect(connection)
+
+    def _check_version(self, version: int, newest: int) -> None:
+        if version > newest:
+            raise SchemaTooNew(
+                f"the job log {self.url} has layout version {version}, this program knows versions up to {newest}: "
+                f"it was written by a later Switchgear"
+            )
+
+    @abstractmethod
+    def _connect(self) -> Connection:
+        """A connection to a database of the newest layout; raises StorageError."""
+
+    @abstractmethod
+    def _disconnect(self, connection: Connection) -> None:
+        """Close it, whatever state it is in."""
+
+    @abstractmethod
+    def _transact(self, connection: Connection, work: Callable[[Ask], Result]) -> Result:
+        """Do the work in a transaction; raises ConnectionLost or StorageError where it is the database's fault."""
+
+    @abstractmethod
+    def _put(self, connection: Connection, server: Server, rows: Sequence[RunRow]) -> None:
+        """`put`, on this connection."""
+
+
+def read_migrations(dialect: str) -> dict[int, str]:
+    """The script that leads to each version, by version."""
+    scripts = {}
+    for file in resources.files(__package__).joinpath("sql", dialect).iterdir():
+        numbered = re.fullmatch(r"(\d{3})_\w+\.sql", file.name)
+        if numbered:
+            scripts[int(numbered[1])] = file.read_text(encoding="utf-8")
+    return dict(sorted(scripts.items()))
+
+
+def read_statements(dialect: str) -> dict[str, str]:
+    """Every statement by name: those for all databases, and those of one."""
+    folder = resources.files(__package__).joinpath("sql")
+    columns = ", ".join(COLUMNS)
+    statements: dict[str, str] = {}
+    for file in (folder.joinpath("statements.sql"), folder.joinpath(dialect, "statements.sql")):
+        parts = re.split(r"^-- name: (\w+)\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            statements[name] = body.strip().replace("$columns", columns)
+    return statements

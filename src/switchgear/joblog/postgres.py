@@ -1,0 +1,153 @@
+"""The job log in a PostgreSQL database, which any number of machines may share.
+
+Needs psycopg 3: `pip install 'switchgear[postgres]'`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from switchgear.errors import ConfigError, StorageError
+from switchgear.joblog.database import Ask, ConnectionLost, Database, Server, read_migrations, read_statements
+from switchgear.joblog.runs import RunRow
+
+if TYPE_CHECKING:
+    from typing import LiteralString, cast
+
+    import psycopg
+
+__all__ = ["PostgresDatabase"]
+
+Result = TypeVar("Result")
+
+MIGRATIONS: Final = read_migrations("postgresql")
+
+# A statement's `:name` is psycopg's `%(name)s`.
+STATEMENTS: Final = {
+    name: re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", body) for name, body in read_statements("postgresql").items()
+}
+
+# Whoever migrates holds this lock; the number is "switchgear job log" to nobody but us.
+MIGRATION_LOCK: Final = 0x5357474C
+
+# A database that does not answer must be noticed, even behind a firewall that drops packets.  What the URL says wins.
+CONNECTION_DEFAULTS: Final = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "application_name": "switchgear",
+}
+
+encode = msgspec.json.Encoder().encode
+
+
+class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
+    """The database that a URL names; its tables are in the first schema of the search path."""
+
+    statements = STATEMENTS
+
+    def __init__(self, url: str, *, create: bool = True, migrations: Mapping[int, str] = MIGRATIONS) -> None:
+        super().__init__()
+        try:
+            import psycopg
+            import psycopg.conninfo
+        except ImportError as error:
+            raise ConfigError(f"PostgreSQL needs another package: pip install 'switchgear[postgres]' ({error})") from None
+        self._psycopg = psycopg
+        try:
+            given = psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise ConfigError(f"job log {without_password(url)!r}: {error}") from None
+        self.url = without_password(url)
+        self._arguments: dict[str, Any] = {**CONNECTION_DEFAULTS, **given}
+        self._create = create
+        self._migrations = migrations
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        try:
+            # Prepared statements would be lost on their way through a connection pooler.
+            connection = self._psycopg.connect(autocommit=True, prepare_threshold=None, **self._arguments)
+        except (self._psycopg.Error, OSError, UnicodeError) as error:
+            raise StorageError(f"the job log {self.url} cannot be reached: {error}") from error
+        try:
+            self._prepare(connection)
+        except self._psycopg.Error as error:
+            self._disconnect(connection)
+            raise StorageError(f"{self.url} cannot be used for the job log: {error}") from error
+        except BaseException:
+            self._disconnect(connection)
+            raise
+        return connection
+
+    def _prepare(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        newest = max(self._migrations)
+        version = self._version(connection)
+        self._check_version(version, newest)
+        if version == newest:
+            return
+        if not version and not self._create:
+            raise StorageError(f"there is no job log in {self.url}")
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            version = self._version(connection)  # another may have been faster
+            for step in sorted(self._migrations):
+                if step > version:
+                    connection.execute(_literal(self._migrations[step]))
+            connection.execute("CREATE TABLE IF NOT EXISTS joblog_version (version BIGINT NOT NULL)")
+            connection.execute("DELETE FROM joblog_version")
+            connection.execute("INSERT INTO joblog_version (version) VALUES (%s)", (newest,))
+
+    def _version(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+        """The layout's version, 0 if there is none."""
+        found = connection.execute("SELECT to_regclass('joblog_version') IS NOT NULL").fetchone()
+        if found is None or not found[0]:
+            return 0
+        row = connection.execute("SELECT max(version) FROM joblog_version").fetchone()
+        return int(row[0] or 0) if row is not None else 0
+
+    def _disconnect(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        with suppress(self._psycopg.Error):
+            connection.close()
+
+    def _transact(self, connection: psycopg.Connection[tuple[Any, ...]], work: Callable[[Ask], Result]) -> Result:
+        def ask(statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+            cursor = connection.execute(_literal(statement), values)
+            if cursor.description is None:
+                return [(cursor.rowcount,)]
+            return cursor.fetchall()
+
+        try:
+            with connection.transaction():
+                return work(ask)
+        except (self._psycopg.OperationalError, self._psycopg.InterfaceError, OSError) as error:
+            kind = ConnectionLost if connection.broken or connection.closed else StorageError
+            raise kind(f"the job log {self.url}: {error}") from error
+
+    def _put(
+        self, connection: psycopg.Connection[tuple[Any, ...]], server: Server, rows: Sequence[RunRow]
+    ) -> None:
+        values = {
+            "prefix": server.prefix,
+            "host": server.host,
+            "process": server.process,
+            "rows": encode(rows).decode(),
+        }
+        self._transact(connection, lambda ask: ask(STATEMENTS["put_runs"], values))
+
+
+def without_password(url: str) -> str:
+    """A URL that may be shown."""
+    hidden = re.sub(r"^([a-z]+://[^/:@?]*):[^/@?]*@", r"\1@", url)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)
+
+
+def _literal(text: str) -> LiteralString:
+    """Text of our own files, which psycopg would rather see in the program."""
+    return cast("LiteralString", text) if TYPE_CHECKING else text

@@ -1,0 +1,196 @@
+"""The job log in an SQLite file, which any number of processes of one machine may use at once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from switchgear.errors import ConfigError, StorageError
+from switchgear.joblog.database import Ask, Database, Server, read_migrations, read_statements
+from switchgear.joblog.runs import RunRow
+
+__all__ = ["SqliteDatabase"]
+
+Result = TypeVar("Result")
+
+MIGRATIONS: Final = read_migrations("sqlite")
+STATEMENTS: Final = read_statements("sqlite")
+
+APPLICATION_ID: Final = 0x5357474C  # "SWGL", so that another program's database is not taken for ours
+
+# Others write too, each for some milliseconds; only a checkpoint on a slow disk takes longer.
+BUSY_TIMEOUT_S: Final = 10.0
+BUSY_PAUSE_S: Final = 0.01
+
+# A checkpoint syncs, and the disk is needed by the store: better seldom.
+CHECKPOINT_PAGES: Final = 8000
+LOG_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
+
+# A statement is prepared once for each of these numbers of rows, and a batch filled up to the next.  While values are
+# bound nobody else in this process can run, which for the largest is a third of a millisecond.
+STATEMENT_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+FILLER: Final = (0,) * 12
+
+
+class SqliteDatabase(Database[sqlite3.Connection]):
+    """The file at `path`; without `create` it has to be there."""
+
+    statements = STATEMENTS
+
+    def __init__(self, path: Path, *, create: bool = True, migrations: Mapping[int, str] = MIGRATIONS) -> None:
+        super().__init__()
+        self.url = f"sqlite:{path}"
+        self.path = path.absolute()
+        self._create = create
+        self._migrations = migrations
+
+    @classmethod
+    def at(cls, place: str, *, create: bool = True) -> SqliteDatabase:
+        """The file that is named after `sqlite:`."""
+        if not place:
+            raise ConfigError("job log 'sqlite:': expected the path of a file after sqlite:")
+        if place.startswith("//"):
+            plain = f"sqlite:{place.lstrip('/')}"
+            raise ConfigError(f"job log 'sqlite:{place}': expected a plain path after sqlite:, as in {plain}")
+        if place == ":memory:":
+            raise ConfigError(f"job log 'sqlite:{place}': it is for later, so it has to be a file")
+        try:
+            return cls(Path(place).expanduser(), create=create)
+        except (RuntimeError, ValueError) as error:  # no such home, a NUL in the path
+            raise ConfigError(f"job log 'sqlite:{place}': {error}") from None
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            self._make_file()
+            connection = sqlite3.connect(
+                self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise StorageError(f"the job log {self.path} cannot be opened: {error}") from error
+        try:
+            self._prepare(connection)
+        except (sqlite3.Error, ValueError) as error:
+            connection.close()
+            raise StorageError(f"{self.path} cannot be used as a job log: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make_file(self) -> None:
+        if not self._create:
+            if not self.path.exists():
+                raise StorageError(f"there is no job log at {self.path}")
+            return
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite gives its log the mode of the file, so this is enough to keep keys and errors from other users.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        version = self._version(connection)
+        newest = max(self._migrations)
+        self._check_version(version, newest)
+        if version < newest:
+            self._use_write_ahead_log(connection)
+            self._migrate(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")  # the last moments may be lost with the power
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE_LIMIT_BYTES}")
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """The layout's version, 0 for an empty file; refuses a database that is not ours."""
+        connection.execute("BEGIN")  # one moment for all three: another process may be migrating
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        connection.execute("COMMIT")
+        if owner != APPLICATION_ID and (version or owner or tables):
+            raise StorageError(f"{self.path} is a database, but not a job log")
+        return version
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """SQLite does not wait for others here, as it does elsewhere; so we do."""
+        give_up = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(BUSY_PAUSE_S)
+        if mode != "wal":
+            raise StorageError(f"{self.path}: its file system cannot hold a write-ahead log (journal mode {mode})")
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])  # another may have been faster
+        for step in sorted(self._migrations):
+            if step > version:
+                for statement in _statements_of(self._migrations[step]):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {step}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+
+    def _disconnect(self, connection: sqlite3.Connection) -> None:
+        with suppress(sqlite3.Error):
+            connection.close()
+
+    def _transact(self, connection: sqlite3.Connection, work: Callable[[Ask], Result]) -> Result:
+        def ask(statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+            return connection.execute(statement, values).fetchall()
+
+        return self._keep(connection, lambda: work(ask))
+
+    def _put(self, connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow]) -> None:
+        self._keep(connection, lambda: _put_rows(connection, server, rows))
+
+    def _keep(self, connection: sqlite3.Connection, work: Callable[[], Result]) -> Result:
+        try:
+            # At once for writing: a transaction that begins by reading may find that it is too late to write.
+            connection.execute("BEGIN IMMEDIATE")
+            result = work()
+            connection.execute("COMMIT")
+        except (sqlite3.OperationalError, sqlite3.DatabaseError, OSError) as error:
+            if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError):
+                raise  # a defect of ours
+            raise StorageError(f"the job log {self.path}: {error}") from error
+        return result
+
+
+@cache
+def _put_sql(count: int) -> str:
+    row = f"({', '.join('?' * len(FILLER))})"
+    return STATEMENTS["put_runs"].replace("$rows", ", ".join([row] * count))
+
+
+def _put_rows(connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow]) -> None:
+    # 32,766 in any SQLite since 2020, 999 before; three values are the server's.
+    most = (connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) - 3) // len(FILLER)
+    sizes = STATEMENT_ROWS[: bisect_right(STATEMENT_ROWS, most)]
+    for start in range(0, len(rows), sizes[-1]):
+        part = rows[start : start + sizes[-1]]
+        size = sizes[bisect_left(sizes, len(part))]
+        values: list[Any] = [server.prefix, server.host, server.process]
+        values.extend(chain.from_iterable(part))
+        values.extend(FILLER * (size - len(part)))
+        connection.execute(_put_sql(size), values)
+
+
+def _statements_of(script: str) -> Iterator[str]:
+    """One at a time: `executescript` would end the transaction."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
