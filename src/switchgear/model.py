@@ -22,6 +22,7 @@ __all__ = [
     "HIGH",
     "LOW",
     "NORMAL",
+    "PAYLOAD_KEY",
     "PRIORITY_NAMES",
     "QUEUED_STATES",
     "READY",
@@ -94,6 +95,10 @@ class Cause(IntEnum):
     SERVER_LOST = 20  # the server stopped while the job was running
     RETRIED_WAITING = 21  # retried, and not all its predecessors are done
 
+
+# How a unique key starts that stands for the payload itself, written as a dash.  No protocol lets a client send a NUL
+# in a key, so nobody can make one up.
+PAYLOAD_KEY: Final = b"-\0"
 
 HIGH: Final = 0
 NORMAL: Final = 1
@@ -271,6 +276,11 @@ class Job:
         if not entries or entries[0][0] not in (Cause.SUBMITTED_EARLY, Cause.SUBMITTED_WAITING):
             entries.insert(0, (Cause.SUBMITTED, self.created_us))
         return entries
+
+    @property
+    def shown_unique(self) -> bytes:
+        """The unique key as its submitter wrote it."""
+        return b"-" if self.unique.startswith(PAYLOAD_KEY) else self.unique
 
     @property
     def whole_result(self) -> bytes:

@@ -310,10 +310,10 @@ class Model:
         if function not in worker.functions:
             worker.functions.append(function)
         worker.timeouts_us[function.name] = timeout_us
+        if worker.credits:
+            self.fill(worker)
         if worker.asleep and not self.sleep(worker):
             worker.heard.append(("wake", worker.id))
-        elif worker.credits:
-            self.fill(worker)
 
     def cannot_do(self, worker: ModelWorker, function: ModelFunction) -> None:
         if function not in worker.functions:

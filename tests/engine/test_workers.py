@@ -199,15 +199,34 @@ def test_if_the_one_who_was_woken_takes_another_job_another_is_woken(make_house:
     assert woken(second) == [True]
 
 
-def test_if_the_one_who_was_woken_holds_too_much_already_another_is_woken(make_house: MakeHouse) -> None:
+def test_one_who_holds_too_much_may_sleep_and_is_woken_when_it_may_have_room(make_house: MakeHouse) -> None:
     house = make_house(jobs_per_worker=1)
-    first, _ = house.running()
+    worker, job = house.running()
+    waiting = house.submit()
+    assert house.engine.sleep(worker)
+    house.engine.complete(worker, job.id, b"")
+    house.pass_seconds(1)
+    assert woken(worker) == [True]
+    assert house.engine.take(worker) is waiting
+
+
+def test_those_who_hold_too_much_do_not_wake_each_other(make_house: MakeHouse) -> None:
+    house = make_house(jobs_per_worker=1)
+    (first, _), (second, _) = house.running(), house.running()
+    house.submit()
     assert house.engine.sleep(first)
-    second = asleep(house)
-    job = house.submit()
+    assert house.engine.sleep(second)
     assert house.engine.take(first) is None
-    assert woken(second) == [True]
-    assert house.engine.take(second) is job
+    assert woken(first, second) == [False, False]
+
+
+def test_one_with_credit_who_learns_something_while_asleep_is_sent_it_and_sleeps_on(house: House) -> None:
+    worker = asleep(house, b"other")
+    house.engine.grant(worker, 1)
+    job = house.submit(b"mail")
+    house.engine.can_do(worker, house.function(b"mail"))
+    assert peer_of(worker).heard == [("assign", worker.id, job.id)]
+    assert worker.asleep
 
 
 def test_if_the_one_who_was_woken_does_not_come_everybody_is_woken(house: House) -> None:

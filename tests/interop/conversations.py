@@ -150,13 +150,13 @@ _NUMBERS = {
     ("progress beyond 32 bits", "eleven digits"): Difference(
         _FIGURES,
         (*_packet(Kind.WORK_STATUS, "H1", *_ELEVEN), *_packet(Kind.STATUS_RES, "H1", "1", "1", "3755744309", _TEN)),
-        (*_packet(Kind.WORK_STATUS, "H1", *_ELEVEN), *_packet(Kind.STATUS_RES, "H1", "1", "1", _TEN, _TEN)),
+        (*_packet(Kind.WORK_STATUS, "H1", *_ELEVEN), *_packet(Kind.STATUS_RES, "H1", "1", "1", *_ELEVEN)),
     ),
     ("progress beyond 32 bits", "twelve digits"): Difference(_FIGURES, HUNG_UP, NOTHING),
     ("progress beyond 32 bits", "after twelve digits"): Difference(
         _FIGURES,
         _packet(Kind.STATUS_RES, "H1", "1", "0", "0", "0"),
-        (*_packet(Kind.WORK_STATUS, "H1", "1", _TWELVE), *_packet(Kind.STATUS_RES, "H1", "1", "1", "1", _TEN)),
+        (*_packet(Kind.WORK_STATUS, "H1", "1", _TWELVE), *_packet(Kind.STATUS_RES, "H1", "1", "1", "1", _TWELVE)),
     ),
 }
 

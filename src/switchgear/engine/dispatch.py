@@ -71,10 +71,10 @@ class Dispatch(Core):
         worker.timeouts_us[function] = timeout_us
         if timeout_us:
             worker.has_timeouts = True
+        if worker.credits:
+            self._fill(worker)
         if worker.asleep and not self.sleep(worker):
             worker.peer.wake(worker)
-        elif worker.credits:
-            self._fill(worker)
 
     def cannot_do(self, worker: Worker, function: Function) -> None:
         """The worker takes no more jobs of this function.  One that it is running stays with it."""
@@ -129,7 +129,6 @@ class Dispatch(Core):
         if worker.asleep:
             self._rouse(worker)
         if len(worker.running) >= self.settings.jobs_per_worker > 0:
-            self._pass_on(worker)
             return None
         order = worker.order
         if len(order) == 1 and self.handing_out:  # `_choose`, for the usual worker
@@ -143,7 +142,8 @@ class Dispatch(Core):
 
     def sleep(self, worker: Worker) -> bool:
         """Sleep and be woken: False if there is a job already, so the worker should ask at once."""
-        if self.handing_out and not len(worker.running) >= self.settings.jobs_per_worker > 0:
+        is_full = len(worker.running) >= self.settings.jobs_per_worker > 0
+        if self.handing_out and not is_full:
             for function in worker.order:
                 if function.ready and not function.paused:
                     if worker.asleep:
@@ -152,6 +152,8 @@ class Dispatch(Core):
         worker.asleep = True
         for function in worker.order:
             function.sleepers[worker] = None
+            if is_full and function.ready and not function.watched:
+                self._watch(function)  # it will have room again, and nobody will say so
         return True
 
     def grant(self, worker: Worker, credit: int) -> None:

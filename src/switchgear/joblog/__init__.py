@@ -6,9 +6,9 @@
     for run in log.failures(function="resize", since=time.time() - 3600):
         print(run.error)
 
-The server writes a row for each of its jobs (`recorder.py`), workers register their own tasks through `JobLog`, and anybody
-may ask, whether the server runs or not.  It is a log, not the store: nothing is scheduled from it, and a few rows may be
-missing after a crash.
+The server writes a row for each of its jobs (`recorder.py`), workers register their own tasks through `JobLog`, and
+anybody may ask, whether the server runs or not.  It is a log, not the store: nothing is scheduled from it, and the last
+few rows may be missing after a crash.
 """
 
 from switchgear.joblog.log import JobLog

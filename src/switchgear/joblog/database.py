@@ -1,8 +1,8 @@
 """What the job log needs of a database, and what all databases have in common here.
 
-A `Database` is used by any thread.  After a fork it is used by both processes: each has a connection of its own, because
-neither SQLite nor PostgreSQL survives sharing one.  What a process inherited is kept and never touched, not even to be
-closed: closing it would say goodbye in the parent's name.
+A `Database` is used by any thread.  After a fork it is used by both processes: each has a connection of its own,
+because neither SQLite nor PostgreSQL survives sharing one.  What a process inherited is kept and never touched, not even
+to be closed: closing it would say goodbye in the parent's name.
 """
 
 from __future__ import annotations
@@ -13,18 +13,25 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from switchgear.errors import SchemaTooNew, StorageError
 from switchgear.joblog.runs import COLUMNS, RunRow
 
-__all__ = ["Ask", "ConnectionLost", "Database", "Server", "read_migrations", "read_statements"]
+__all__ = ["Answer", "Ask", "ConnectionLost", "Database", "Server", "read_migrations", "read_statements"]
 
 Connection = TypeVar("Connection")
 Result = TypeVar("Result")
 
-# Runs one statement; gives its rows, or none for a statement that has none.
-Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[tuple[Any, ...]]]
+
+class Answer(NamedTuple):
+    """What a statement gave: its rows, if it has any, and how many it changed."""
+
+    rows: Sequence[tuple[Any, ...]]
+    changed: int
+
+
+Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Answer]  # runs one statement
 
 
 class ConnectionLost(StorageError):
@@ -60,7 +67,7 @@ class Database(ABC, Generic[Connection]):
 
     def open(self) -> None:
         """Connect, and bring the layout up to date."""
-        self.do(lambda ask: None)
+        self._on_link(lambda connection: None)
 
     def do(self, work: Callable[[Ask], Result]) -> Result:
         """What `work` makes of one transaction, which is kept whole or not at all; raises StorageError.
@@ -69,8 +76,12 @@ class Database(ABC, Generic[Connection]):
         """
         return self._on_link(lambda connection: self._transact(connection, work))
 
+    def query(self, statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+        """The rows of a statement that changes nothing; it keeps nobody from writing."""
+        return self._on_link(lambda connection: self._query(connection, statement, values))
+
     def put(self, server: Server, rows: Sequence[RunRow]) -> None:
-        """Write what a server tells of its jobs, whole or not at all, over what it told before.  No job is there twice."""
+        """Write what a server tells of its jobs, over what it told before, whole or not at all.  No job comes twice."""
         self._on_link(lambda connection: self._put(connection, server, rows))
 
     def close(self) -> None:
@@ -129,6 +140,10 @@ class Database(ABC, Generic[Connection]):
     @abstractmethod
     def _transact(self, connection: Connection, work: Callable[[Ask], Result]) -> Result:
         """Do the work in a transaction; raises ConnectionLost or StorageError where it is the database's fault."""
+
+    @abstractmethod
+    def _query(self, connection: Connection, statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+        """`query`, on this connection."""
 
     @abstractmethod
     def _put(self, connection: Connection, server: Server, rows: Sequence[RunRow]) -> None:

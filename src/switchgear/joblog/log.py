@@ -72,7 +72,7 @@ class JobLog:
         Raises ConfigError for a URL that makes no sense, and SchemaTooNew for a log that a later version has written.
         """
         log = cls(_database_at(url, create))
-        log._database.open()
+        log.connect()
         return log
 
     @classmethod
@@ -84,6 +84,10 @@ class JobLog:
     def url(self) -> str:
         """Where it is, without a password."""
         return self._database.url
+
+    def connect(self) -> None:
+        """Connect and bring the layout up to date, now rather than with the first use."""
+        self._database.open()
 
     def close(self) -> None:
         """Let go of the database."""
@@ -128,7 +132,7 @@ class JobLog:
         def end(ask: Ask) -> None:
             if isinstance(task, str):
                 names = ("handle", "function", "unique_key", "process", "host")
-                for found in ask(statements["newest_open"], {name: values[name] for name in names}):
+                for found in ask(statements["newest_open"], {name: values[name] for name in names}).rows:
                     values.update(zip(("handle", "host", "run"), found, strict=True))
             ask(statements["end_task"], values)
 
@@ -152,7 +156,7 @@ class JobLog:
         """Runs that match, newest first."""
         where, values = query.conditions()
         statement = self._database.statements["find"].replace("$where", where)
-        rows = self._database.do(lambda ask: ask(statement, {**values, "limit": query.limit}))
+        rows = self._database.query(statement, {**values, "limit": query.limit})
         return [run_from_row(row) for row in rows]
 
     def pages(self, query: RunQuery) -> Iterator[Run]:
@@ -179,7 +183,7 @@ class JobLog:
         """Counts and durations for each function, by name."""
         where, values = RunQuery(**filters).conditions()
         statement = self._database.statements["summary"].replace("$where", where)
-        rows = self._database.do(lambda ask: ask(statement, values))
+        rows = self._database.query(statement, values)
         return sorted(map(summary_from_row, rows), key=lambda summary: summary.function)
 
     # --- for servers ---
@@ -191,13 +195,14 @@ class JobLog:
     def drop_bound(self, before_us: int, keep_count: int) -> int:
         """The time before which runs are to be dropped, by their age or for their number."""
         statement = self._database.statements["oldest_to_keep"]
-        newest = self._database.do(lambda ask: ask(statement, {"keep_count": keep_count}))
+        newest = self._database.query(statement, {"keep_count": keep_count})
         return max([before_us, *(row[0] + 1 for row in newest)])
 
     def drop(self, before_us: int, limit: int) -> int:
         """Forget up to `limit` runs that happened before this time, the oldest first; returns how many."""
-        statements = self._database.statements
-        return self._database.do(lambda ask: _count(ask, statements["drop"], before_us, limit))
+        statement = self._database.statements["drop"]
+        values = {"before_us": before_us, "limit": limit}
+        return self._database.do(lambda ask: ask(statement, values).changed)
 
 
 def _database_at(url: str, create: bool) -> Database[Any]:

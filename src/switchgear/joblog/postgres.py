@@ -6,19 +6,18 @@ Needs psycopg 3: `pip install 'switchgear[postgres]'`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from switchgear.errors import ConfigError, StorageError
-from switchgear.joblog.database import Ask, ConnectionLost, Database, Server, read_migrations, read_statements
+from switchgear.joblog.database import Answer, Ask, ConnectionLost, Database, Server, read_migrations, read_statements
 from switchgear.joblog.runs import RunRow
 
 if TYPE_CHECKING:
-    from typing import LiteralString, cast
-
     import psycopg
 
 __all__ = ["PostgresDatabase"]
@@ -26,11 +25,7 @@ __all__ = ["PostgresDatabase"]
 Result = TypeVar("Result")
 
 MIGRATIONS: Final = read_migrations("postgresql")
-
-# A statement's `:name` is psycopg's `%(name)s`.
-STATEMENTS: Final = {
-    name: re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", body) for name, body in read_statements("postgresql").items()
-}
+STATEMENTS: Final = read_statements("postgresql")
 
 # Whoever migrates holds this lock; the number is "switchgear job log" to nobody but us.
 MIGRATION_LOCK: Final = 0x5357474C
@@ -59,7 +54,9 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             import psycopg
             import psycopg.conninfo
         except ImportError as error:
-            raise ConfigError(f"PostgreSQL needs another package: pip install 'switchgear[postgres]' ({error})") from None
+            raise ConfigError(
+                f"PostgreSQL needs another package: pip install 'switchgear[postgres]' ({error})"
+            ) from None
         self._psycopg = psycopg
         try:
             given = psycopg.conninfo.conninfo_to_dict(url)
@@ -75,7 +72,7 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             # Prepared statements would be lost on their way through a connection pooler.
             connection = self._psycopg.connect(autocommit=True, prepare_threshold=None, **self._arguments)
         except (self._psycopg.Error, OSError, UnicodeError) as error:
-            raise StorageError(f"the job log {self.url} cannot be reached: {error}") from error
+            raise ConnectionLost(f"the job log {self.url} cannot be reached: {error}") from error
         try:
             self._prepare(connection)
         except self._psycopg.Error as error:
@@ -99,7 +96,7 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             version = self._version(connection)  # another may have been faster
             for step in sorted(self._migrations):
                 if step > version:
-                    connection.execute(_literal(self._migrations[step]))
+                    connection.execute(self._migrations[step].encode())
             connection.execute("CREATE TABLE IF NOT EXISTS joblog_version (version BIGINT NOT NULL)")
             connection.execute("DELETE FROM joblog_version")
             connection.execute("INSERT INTO joblog_version (version) VALUES (%s)", (newest,))
@@ -117,22 +114,20 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             connection.close()
 
     def _transact(self, connection: psycopg.Connection[tuple[Any, ...]], work: Callable[[Ask], Result]) -> Result:
-        def ask(statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
-            cursor = connection.execute(_literal(statement), values)
-            if cursor.description is None:
-                return [(cursor.rowcount,)]
-            return cursor.fetchall()
+        def ask(statement: str, values: Mapping[str, Any]) -> Answer:
+            cursor = connection.execute(_translated(statement), values)
+            return Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount)
 
-        try:
-            with connection.transaction():
-                return work(ask)
-        except (self._psycopg.OperationalError, self._psycopg.InterfaceError, OSError) as error:
-            kind = ConnectionLost if connection.broken or connection.closed else StorageError
-            raise kind(f"the job log {self.url}: {error}") from error
+        with self._telling_faults(connection), connection.transaction():
+            return work(ask)
 
-    def _put(
-        self, connection: psycopg.Connection[tuple[Any, ...]], server: Server, rows: Sequence[RunRow]
-    ) -> None:
+    def _query(
+        self, connection: psycopg.Connection[tuple[Any, ...]], statement: str, values: Mapping[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        with self._telling_faults(connection):
+            return connection.execute(_translated(statement), values).fetchall()
+
+    def _put(self, connection: psycopg.Connection[tuple[Any, ...]], server: Server, rows: Sequence[RunRow]) -> None:
         values = {
             "prefix": server.prefix,
             "host": server.host,
@@ -141,13 +136,22 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
         }
         self._transact(connection, lambda ask: ask(STATEMENTS["put_runs"], values))
 
+    @contextmanager
+    def _telling_faults(self, connection: psycopg.Connection[tuple[Any, ...]]) -> Iterator[None]:
+        try:
+            yield
+        except (self._psycopg.OperationalError, self._psycopg.InterfaceError, OSError) as error:
+            kind = ConnectionLost if connection.broken or connection.closed else StorageError
+            raise kind(f"the job log {self.url}: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _translated(statement: str) -> bytes:
+    """A statement's `:name` is psycopg's `%(name)s`."""
+    return re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", statement).encode()
+
 
 def without_password(url: str) -> str:
     """A URL that may be shown."""
     hidden = re.sub(r"^([a-z]+://[^/:@?]*):[^/@?]*@", r"\1@", url)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)
-
-
-def _literal(text: str) -> LiteralString:
-    """Text of our own files, which psycopg would rather see in the program."""
-    return cast("LiteralString", text) if TYPE_CHECKING else text

@@ -7,14 +7,14 @@ import sqlite3
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from switchgear.errors import ConfigError, StorageError
-from switchgear.joblog.database import Ask, Database, Server, read_migrations, read_statements
+from switchgear.joblog.database import Answer, Ask, Database, Server, read_migrations, read_statements
 from switchgear.joblog.runs import RunRow
 
 __all__ = ["SqliteDatabase"]
@@ -98,6 +98,8 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         version = self._version(connection)
         newest = max(self._migrations)
         self._check_version(version, newest)
+        if not version and not self._create:
+            raise StorageError(f"there is no job log at {self.path}, only an empty file")
         if version < newest:
             self._use_write_ahead_log(connection)
             self._migrate(connection)
@@ -146,25 +148,37 @@ class SqliteDatabase(Database[sqlite3.Connection]):
             connection.close()
 
     def _transact(self, connection: sqlite3.Connection, work: Callable[[Ask], Result]) -> Result:
-        def ask(statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
-            return connection.execute(statement, values).fetchall()
+        def ask(statement: str, values: Mapping[str, Any]) -> Answer:
+            cursor = connection.execute(statement, values)
+            return Answer(cursor.fetchall(), cursor.rowcount)
 
-        return self._keep(connection, lambda: work(ask))
-
-    def _put(self, connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow]) -> None:
-        self._keep(connection, lambda: _put_rows(connection, server, rows))
-
-    def _keep(self, connection: sqlite3.Connection, work: Callable[[], Result]) -> Result:
-        try:
+        with self._telling_faults():
             # At once for writing: a transaction that begins by reading may find that it is too late to write.
             connection.execute("BEGIN IMMEDIATE")
-            result = work()
+            result = work(ask)
             connection.execute("COMMIT")
-        except (sqlite3.OperationalError, sqlite3.DatabaseError, OSError) as error:
-            if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError):
-                raise  # a defect of ours
-            raise StorageError(f"the job log {self.path}: {error}") from error
         return result
+
+    def _query(
+        self, connection: sqlite3.Connection, statement: str, values: Mapping[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        with self._telling_faults():
+            return connection.execute(statement, values).fetchall()
+
+    def _put(self, connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow]) -> None:
+        with self._telling_faults():
+            connection.execute("BEGIN IMMEDIATE")
+            _put_rows(connection, server, rows)
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _telling_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError):
+            raise  # a defect of ours
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"the job log {self.path}: {error}") from error
 
 
 @cache

@@ -191,7 +191,7 @@ class Operations:
             "dead": job.is_dead,
             "priority": PRIORITY_NAMES[job.priority],
             "delivery": Delivery(job.delivery).name.lower(),
-            "unique": plain(b"-" if job.unique.startswith(b"-\0") else job.unique),
+            "unique": plain(job.shown_unique),
             "name": plain(job.name),
             "attempts": job.attempts,
             "attempts_limit": job.attempts_limit if job.attempts_limit >= 0 else self.engine.settings.attempts,

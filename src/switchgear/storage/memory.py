@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
+from itertools import chain
 from typing import Final
 
 from switchgear.model import DONE, FINAL_STATES, Function, Job
@@ -73,7 +74,8 @@ class MemoryStore(Store):
 
     def get(self, job_id: int) -> Job | None:
         """One finished job."""
-        return self._finished().get(job_id)
+        rings = chain(reversed(self._done.jobs), reversed(self._unsuccessful.jobs))
+        return next((job for job in rings if job.id == job_id and job.state in FINAL_STATES), None)
 
     def find(self, query: JobQuery) -> list[Job]:
         """Finished jobs that match, newest first; being the engine's own objects, they have their payloads."""

@@ -12,7 +12,7 @@ from typing import Final
 from switchgear.errors import PeerError, Refused
 from switchgear.model import Function
 from switchgear.protocols.base import harmless
-from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code, shown_unique
+from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code
 
 __all__ = ["ON_COMMAND", "on_line"]
 
@@ -36,7 +36,7 @@ def on_line(session: GearmanSession, line: bytes) -> None:
     command = ON_COMMAND.get(first.lower())
     if command is None:
         session.context.count_bad_input(session, "UNKNOWN_COMMAND", "unknown text command")
-        session.send(b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % first)
+        session.send(unknown(first))
         return
     try:
         answer = command(session, words)
@@ -47,6 +47,10 @@ def on_line(session: GearmanSession, line: bytes) -> None:
     except Refused as refused:
         answer = refusal(refusal_code(refused), str(refused))
     session.send(answer)
+
+
+def unknown(command: bytes) -> bytes:
+    return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % command
 
 
 def refusal(code: bytes, text: str) -> bytes:
@@ -95,23 +99,27 @@ def on_workers(session: GearmanSession, words: Words) -> bytes:
 
 
 def on_show(session: GearmanSession, words: Words) -> bytes:
+    if not words:
+        return unknown(b"show")
     what = [word.lower() for word in words]
     jobs = session.engine.jobs.values()
     if what == [b"jobs"]:
         lines = [
-            b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.kept)
+            b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.durable)
             for job in jobs
         ]
     elif what == [b"unique", b"jobs"]:
-        lines = [b"%b\n" % shown_unique(job) for job in jobs]
+        lines = [b"%b\n" % job.shown_unique for job in jobs]
     else:
         return b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
     return b"".join(lines) + END
 
 
 def on_cancel(session: GearmanSession, words: Words) -> bytes:
-    if len(words) != 2 or words[0].lower() != b"job":
-        return b"ERR UNKNOWN_CANCEL_ARGUMENTS\r\n" if len(words) == 2 else incomplete(b"cancel")
+    if len(words) < 2:
+        return unknown(b"cancel")
+    if len(words) > 2 or words[0].lower() != b"job":
+        return b"ERR UNKNOWN_ERROR\r\n"
     job = session.engine.jobs.get(session.job_id(words[1]))
     if job is None:
         return b"ERR UNKNOWN_JOB\r\n"
@@ -124,8 +132,10 @@ def on_maxqueue(session: GearmanSession, words: Words) -> bytes:
     if not words:
         return incomplete(b"maxqueue")
     function = session.engine.function_named(session.name_of(words[0]))
-    numbers = [limit(word) for word in words[1:4]] or [0]
-    high, normal, low = numbers if len(numbers) == 3 else [numbers[0]] * 3
+    numbers = [limit(word) for word in words[1:4]]
+    if len(numbers) == 1:
+        numbers *= 3
+    high, normal, low = (*numbers, 0, 0, 0)[:3]
     session.engine.set_limits(function, high, normal, low)
     session.pledge()
     return OK

@@ -8,10 +8,10 @@ from typing import Final
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
-from switchgear.model import NORMAL, RUNNING, SECOND_US, Delivery, Job
+from switchgear.model import NORMAL, PAYLOAD_KEY, RUNNING, SECOND_US, Delivery, Job
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.messages import Packet
-from switchgear.protocols.gearman.session import PAYLOAD_KEY, GearmanSession, leading_number, split
+from switchgear.protocols.gearman.session import GearmanSession, first_argument, leading_number, split
 
 __all__ = [
     "on_echo",
@@ -29,11 +29,12 @@ UNIQUE_BYTES: Final = 64
 LAST_MOMENT_US: Final = 2**63 - 1
 
 
-def unique_key(unique: bytes, payload: bytes) -> bytes:
+def unique_key(session: GearmanSession, unique: bytes, payload: bytes) -> bytes:
     """The key that decides which submissions share a job."""
     if unique == b"-":
-        # Equal payloads share a job; an empty one says nothing.
-        return PAYLOAD_KEY + blake2b(payload, digest_size=16).digest() if payload else b""
+        # Equal payloads share a job; an empty one says nothing, so it gets a key that no other job will have.
+        words = blake2b(payload, digest_size=16).digest() if payload else b"\0%d" % session.engine.next_job_id
+        return PAYLOAD_KEY + words
     if len(unique) > UNIQUE_BYTES:
         raise PeerError("Unique value too large", code="ARGUMENT_TOO_LARGE")
     return unique
@@ -50,7 +51,7 @@ def submitter(kind: Packet, priority: int, delivery: Delivery) -> Callable[[Gear
         except ValueError:
             function, unique, payload = split(body, kind)
         if len(unique) > UNIQUE_BYTES or unique == b"-":
-            unique = unique_key(unique, payload)
+            unique = unique_key(session, unique, payload)
         if len(function) > session.setup.name_bytes:
             session.name_of(function)
         job = session.engine.submit(function, unique, payload, priority, delivery, session if waits else None)
@@ -73,7 +74,7 @@ def submit_with_options(
 ) -> None:
     """The slower way, for the rarer submit packets."""
     watcher = session if delivery is Delivery.WAIT else None
-    key = unique_key(unique, payload)
+    key = unique_key(session, unique, payload)
     job = session.engine.submit(session.name_of(function), key, payload, priority, delivery, watcher, options)
     session.send(response(Packet.JOB_CREATED, session.handle(job)))
     session.pledge_job(job)
@@ -105,14 +106,16 @@ def submit_reduce(session: GearmanSession, arguments: list[bytes], delivery: Del
 
 
 def on_get_status(session: GearmanSession, body: bytes) -> None:
-    job = session.engine.jobs.get(session.job_id(body))
-    session.send(response(Packet.STATUS_RES, body, *status_fields(job)))
+    handle = first_argument(body)
+    job = session.engine.jobs.get(session.job_id(handle))
+    session.send(response(Packet.STATUS_RES, handle, *status_fields(job)))
 
 
 def on_get_status_unique(session: GearmanSession, body: bytes) -> None:
-    job = next((f.uniques[body] for f in session.engine.functions.values() if body in f.uniques), None)
+    unique = first_argument(body)
+    job = next((f.uniques[unique] for f in session.engine.functions.values() if unique in f.uniques), None)
     waiting = len(job.watchers or ()) if job is not None else 0
-    session.send(response(Packet.STATUS_RES_UNIQUE, body, *status_fields(job), b"%d" % waiting))
+    session.send(response(Packet.STATUS_RES_UNIQUE, unique, *status_fields(job), b"%d" % waiting))
 
 
 def status_fields(job: Job | None) -> tuple[bytes, bytes, bytes, bytes]:

@@ -18,17 +18,13 @@ from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, HEADER, REQUEST, R
 from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
 
 __all__ = [
-    "PAYLOAD_KEY",
     "GearmanSession",
     "GearmanSetup",
+    "first_argument",
     "leading_number",
     "refusal_code",
-    "shown_unique",
     "split",
 ]
-
-# A unique key that a client cannot send, because it contains a NUL: the payload itself is the key.
-PAYLOAD_KEY: Final = b"-\0"
 
 NOOP: Final = response(Packet.NOOP)
 REFUSAL_CODES: Final = {REFUSED_LIMIT: b"ARGUMENT_TOO_LARGE", REFUSED_CONFLICT: b"INVALID_ARGUMENT"}
@@ -195,6 +191,11 @@ def split(body: bytes, kind: Packet) -> list[bytes]:
     return arguments
 
 
+def first_argument(body: bytes) -> bytes:
+    """The one argument of a request; what follows a NUL is ignored, as gearmand does."""
+    return body.partition(b"\0")[0]
+
+
 def leading_number(text: bytes) -> int:
     """The digits a text starts with, as a number; 0 if there are none."""
     digits = 0
@@ -202,9 +203,4 @@ def leading_number(text: bytes) -> int:
         if not 48 <= byte <= 57:
             break
         digits += 1
-    return int(text.strip()[: min(digits, 30)] or b"0")
-
-
-def shown_unique(job: Job) -> bytes:
-    """A job's unique key as its submitter wrote it."""
-    return b"-" if job.unique.startswith(PAYLOAD_KEY) else job.unique
+    return int(text.strip()[: min(digits, 18)] or b"0")

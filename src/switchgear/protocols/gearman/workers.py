@@ -8,7 +8,7 @@ from switchgear.errors import PeerError
 from switchgear.model import Function, Job, Worker
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.messages import Packet
-from switchgear.protocols.gearman.session import NOOP, GearmanSession, leading_number, shown_unique, split
+from switchgear.protocols.gearman.session import NOOP, GearmanSession, first_argument, leading_number, split
 
 HANDLE_BYTES: Final = 64  # gearmand's room for a handle, its end included
 CLIENT_ID_BYTES: Final = 127
@@ -28,13 +28,13 @@ def worker_of(session: GearmanSession) -> Worker:
 
 
 def on_set_client_id(session: GearmanSession, body: bytes) -> None:
-    session.client_id = body[:CLIENT_ID_BYTES]
+    session.client_id = first_argument(body)[:CLIENT_ID_BYTES]
     if session.worker is not None:
         session.worker.name = session.client_id
 
 
 def on_can_do(session: GearmanSession, body: bytes) -> None:
-    function = session.engine.function_named(session.name_of(body))
+    function = session.engine.function_named(session.name_of(first_argument(body)))
     session.engine.can_do(worker_of(session), function)
 
 
@@ -48,7 +48,7 @@ def on_can_do_timeout(session: GearmanSession, body: bytes) -> None:
 
 
 def on_cant_do(session: GearmanSession, body: bytes) -> None:
-    function: Function | None = session.engine.functions.get(body)
+    function: Function | None = session.engine.functions.get(first_argument(body))
     if function is not None and session.worker is not None:
         session.engine.cannot_do(session.worker, function)
 
@@ -98,7 +98,7 @@ def assign(session: GearmanSession, job: Job) -> bytes:
 def on_grab_job_uniq(session: GearmanSession, body: bytes) -> None:
     job = grab(session)
     if job is not None:
-        fields = (assign(session, job), job.function.name, shown_unique(job), job.payload or b"")
+        fields = (assign(session, job), job.function.name, job.shown_unique, job.payload or b"")
         session.out.append(response(Packet.JOB_ASSIGN_UNIQ, *fields))
 
 
@@ -106,7 +106,7 @@ def on_grab_job_all(session: GearmanSession, body: bytes) -> None:
     job = grab(session)
     if job is None:
         return
-    fields = [assign(session, job), job.function.name, shown_unique(job)]
+    fields = [assign(session, job), job.function.name, job.shown_unique]
     kind = Packet.JOB_ASSIGN_UNIQ
     if job.reducer:
         fields.append(job.reducer)
@@ -160,7 +160,7 @@ def on_work_status(session: GearmanSession, body: bytes) -> None:
     worker = session.worker
     job = None
     if worker is not None:
-        figures = leading_number(numerator[:10]), leading_number(denominator[:10])
+        figures = leading_number(numerator), leading_number(denominator)
         words = numerator + b"\0" + denominator
         job = session.engine.progress(worker, session.assigned.get(handle, 0), *figures, text=words)
     if job is None:

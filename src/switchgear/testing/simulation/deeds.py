@@ -176,7 +176,7 @@ def worker_asks(world: World) -> None:
     worker = some(world, [w for w in world.workers if not w.hangs and not (patient and w.asleep)])
     if worker is None:
         return
-    if worker.asks is Asks.PUSH and rng.random() < 0.9:
+    if (worker.asks is Asks.PUSH) == (rng.random() < 0.95):  # now and then one asks in another way than usual
         if rng.random() < 0.1:
             world.engine.withdraw_credit(worker.worker)
         elif worker.worker.credits < 3:
@@ -191,7 +191,7 @@ def worker_asks(world: World) -> None:
     limit = world.settings.jobs_per_worker
     if (job is None) != (not runnable) and not (limit and len(worker.worker.running) >= limit):
         broken(f"{worker} was given {job}, and there were jobs of {runnable}")
-    if job is None and worker.asks is Asks.SLEEP:
+    if job is None and (worker.asks is Asks.SLEEP) == (rng.random() < 0.95):
         worker.asleep = world.engine.sleep(worker.worker)
 
 

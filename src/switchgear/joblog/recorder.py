@@ -1,0 +1,288 @@
+"""The server's side of the job log: changed jobs become rows, and a thread of its own writes them.
+
+`note` is called in the event loop's thread at the end of each turn and only copies what a row needs; for a moment both
+threads use `_pending`, under a lock that is held for no longer than that.  A job that is started and ends before the
+thread comes by is one row, written once.
+
+The log must never hold up the server.  Rows wait in a bounded queue.  When the database cannot follow, the oldest are
+dropped, counted and told of.  When it fails it is tried again, with growing pauses; rows are told apart by handle and
+submission, so that writing one twice does no harm.
+
+Both threads share the interpreter lock, so the thread does little in Python: a batch is one statement, and while the
+database works on it the event loop runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Final, TypeAlias
+
+from switchgear.errors import StorageError
+from switchgear.joblog.database import ConnectionLost, Server
+from switchgear.joblog.log import JobLog
+from switchgear.joblog.runs import LONGEST_NAME, RunRow, readable
+from switchgear.model import DONE, FINAL_STATES, RUNNING, SECOND_US, Cause, Job
+
+__all__ = ["Recorder", "Tell"]
+
+log = logging.getLogger("switchgear")
+
+Key: TypeAlias = int | tuple[int, int]  # a job's number, and for one that was retried also when
+Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the telemetry's table, from any thread
+
+# How long rows gather.  Most jobs are over by then and are one row; a start that is later lost in a crash is no older.
+GATHER_SECONDS: Final = 0.2
+# What the event loop may have to wait for while values are bound: a third of a millisecond.
+BATCH_ROWS: Final = 512
+# Some 20 MB, or ten times that if all of them carry long errors.
+QUEUE_ROWS: Final = 50_000
+# Dropping in bulk, because the queue is built anew each time.
+DROPPED_PART: Final = 10
+
+FIRST_RETRY_SECONDS: Final = 0.5
+LONGEST_RETRY_SECONDS: Final = 30.0
+TRIM_SECONDS: Final = 60.0
+TRIM_ROWS: Final = 5_000
+CLOSE_SECONDS: Final = 5.0
+# Functions can be dropped and made anew; their texts need not be kept for ever.
+MOST_NAMES: Final = 20_000
+
+TAKEN: Final = Cause.TAKEN
+RETRIED: Final = (Cause.RETRIED, Cause.RETRIED_WAITING)
+PROTOCOL: Final = 10  # its place in a row
+
+
+class Recorder:
+    """Writes a row for each job that is started or ends."""
+
+    def __init__(
+        self,
+        job_log: JobLog,
+        server: Server,
+        tell: Tell,
+        *,
+        keep_seconds: float,
+        keep_count: int,
+        queue_rows: int = QUEUE_ROWS,
+    ) -> None:
+        self.keep_seconds = keep_seconds
+        self.keep_count = keep_count
+        self.written = 0  # rows
+        self.dropped = 0
+        self._log = job_log
+        self._server = server
+        self._tell = tell
+        self._queue_rows = queue_rows
+        self._lock = threading.Lock()
+        self._pending: dict[Key, RunRow] = {}
+        self._backlog: dict[Key, RunRow] = {}  # taken from there, not yet written
+        self._names: dict[bytes, str] = {}
+        self._noted = threading.Event()
+        self._stopping = threading.Event()
+        self._failed_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="joblog-writer", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where the log is written."""
+        return self._log.url
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are not written yet."""
+        return len(self._pending) + len(self._backlog)
+
+    def start(self) -> None:
+        """Begin to write.  Raises StorageError if that can never work; a database that is only away is waited for."""
+        try:
+            self._log.connect()
+        except ConnectionLost as error:
+            self._report_failure(error)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what there is, but do not wait for a database that does not answer."""
+        self._stopping.set()
+        self._noted.set()
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            log.warning("job log: gave up on %d entries that could not be written in time", self.waiting)
+
+    # --- in the event loop's thread ---
+
+    def note(self, jobs: Iterable[Job]) -> None:
+        """These jobs have changed."""
+        try:
+            with self._lock:
+                self._note(jobs)
+        except Exception:  # a defect of ours: the jobs matter more than their log
+            log.exception("defect in the job log")
+        if self._pending and not self._noted.is_set():
+            self._noted.set()
+
+    def _note(self, jobs: Iterable[Job]) -> None:
+        pending = self._pending
+        for job in jobs:
+            moves = job.moves
+            if moves is None:
+                continue  # it was submitted, which is no news here
+            if len(moves) == 2 and job.state is RUNNING:
+                pending[job.id] = self._row(job, job.created_us, moves[1], 0, "running")
+            elif len(moves) == 4 and job.state is DONE and moves[0] == TAKEN:
+                row = self._row(job, job.created_us, moves[1], moves[3], "done")
+                earlier = pending.get(job.id)
+                pending[job.id] = row if earlier is None else _with_protocol(row, earlier)
+            else:
+                self._note_unusual(job, moves)
+        if len(pending) > self._queue_rows:
+            self._pending = self._without_oldest(pending)
+
+    def _note_unusual(self, job: Job, moves: list[int]) -> None:
+        """A job with more of a history: it was retried, lost, cancelled ..."""
+        submitted_us = job.created_us
+        started_us = 0
+        for cause, at_us in zip(moves[::2], moves[1::2], strict=True):
+            if cause == TAKEN:
+                started_us = at_us
+            elif cause in RETRIED:
+                submitted_us, started_us = at_us, 0  # what it was before stays in the log as it ended
+        is_final = job.state in FINAL_STATES
+        if not started_us and not is_final:
+            return
+        row = self._row(job, submitted_us, started_us, job.finished_us if is_final else 0, job.state.name.lower())
+        key: Key = job.id if submitted_us == job.created_us else (job.id, submitted_us)
+        earlier = self._pending.get(key)
+        self._pending[key] = row if earlier is None else _with_protocol(row, earlier)
+
+    def _row(self, job: Job, submitted_us: int, started_us: int, ended_us: int, state: str) -> RunRow:
+        name = job.function.name
+        function = self._names.get(name)
+        if function is None:
+            function = self._learn(name)
+        unique = job.unique
+        if len(unique) > LONGEST_NAME or not unique.isascii() or b"\0" in unique:
+            key = "-" if unique.startswith(b"-\0") else readable(unique, LONGEST_NAME)  # -: the payload is the key
+        else:
+            key = unique.decode("ascii")
+        worker = job.worker
+        if state == "done":
+            code, error = 0, ""
+        else:
+            code, error = job.result_code, readable(job.error) if job.error else ""
+        return (
+            job.id,
+            submitted_us,
+            started_us,
+            ended_us,
+            job.attempts,
+            code,
+            state,
+            function,
+            key,
+            job.origin if job.special else "",
+            worker.protocol if worker is not None else "",
+            error,
+        )
+
+    def _learn(self, name: bytes) -> str:
+        if len(self._names) >= MOST_NAMES:
+            self._names.clear()
+        text = self._names[name] = readable(name, LONGEST_NAME)
+        return text
+
+    def _without_oldest(self, rows: dict[Key, RunRow]) -> dict[Key, RunRow]:
+        """As many as the queue may hold, and a little less, so that it is not built anew for every row."""
+        count = len(rows) - self._queue_rows + self._queue_rows // DROPPED_PART
+        self.dropped += count
+        self._tell("joblog_overrun", {"count": count})
+        return dict(islice(rows.items(), count, None))
+
+    # --- in the writer's thread ---
+
+    def _run(self) -> None:
+        retry_seconds = FIRST_RETRY_SECONDS
+        trim_at = time.monotonic() + TRIM_SECONDS
+        while not self._stopping.is_set():
+            self._noted.wait(max(0.0, trim_at - time.monotonic()))
+            if self._noted.is_set():
+                self._stopping.wait(GATHER_SECONDS)
+                self._noted.clear()
+                if self._write():
+                    retry_seconds = FIRST_RETRY_SECONDS
+                else:
+                    self._stopping.wait(retry_seconds)
+                    self._noted.set()
+                    retry_seconds = min(retry_seconds * 2, LONGEST_RETRY_SECONDS)
+            if time.monotonic() >= trim_at:
+                self._trim()
+                trim_at = time.monotonic() + TRIM_SECONDS
+        self._write()
+        self._log.close()
+
+    def _write(self) -> bool:
+        """Write all there is; False if the database did not take it."""
+        self._take()
+        items = list(self._backlog.items())
+        for start in range(0, len(items), BATCH_ROWS):
+            rows = [row for _, row in items[start : start + BATCH_ROWS]]
+            try:
+                self._log.put(self._server, rows)
+            except StorageError as error:
+                self._backlog = dict(items[start:])
+                self._report_failure(error)
+                return False
+            except Exception:  # a defect of ours, which the same rows would cause again
+                log.exception("defect in the job log: %d entries are not written", len(rows))
+                self.dropped += len(rows)
+            else:
+                self.written += len(rows)
+        self._backlog = {}
+        if items and self._failed_at:
+            self._tell("joblog_recovered", {"seconds": round(time.monotonic() - self._failed_at, 1)})
+            self._failed_at = 0.0
+        return True
+
+    def _take(self) -> None:
+        """Take over what the event loop has noted."""
+        with self._lock:
+            newer, self._pending = self._pending, {}
+        if not self._backlog:
+            self._backlog = newer
+            return
+        for key, row in newer.items():
+            earlier = self._backlog.get(key)
+            self._backlog[key] = row if earlier is None else _with_protocol(row, earlier)
+        if len(self._backlog) > self._queue_rows:
+            self._backlog = self._without_oldest(self._backlog)
+
+    def _report_failure(self, error: StorageError) -> None:
+        if not self._failed_at:
+            self._failed_at = time.monotonic()
+            self._tell("joblog_failed", {"error": error})
+
+    def _trim(self) -> None:
+        """Drop what is old enough, a little at a time."""
+        count = 0
+        try:
+            before_us = time.time_ns() // 1000 - int(self.keep_seconds * SECOND_US)
+            before_us = self._log.drop_bound(before_us, self.keep_count)
+            while not self._stopping.is_set():
+                dropped = self._log.drop(before_us, TRIM_ROWS)
+                count += dropped
+                if dropped < TRIM_ROWS:
+                    break
+        except StorageError as error:
+            self._report_failure(error)
+        if count:
+            self._tell("joblog_trimmed", {"count": count})
+
+
+def _with_protocol(row: RunRow, earlier: RunRow) -> RunRow:
+    """A job that has ended has no worker any more, but its start had."""
+    if row[PROTOCOL] or not earlier[PROTOCOL]:
+        return row
+    return (*row[:PROTOCOL], earlier[PROTOCOL], row[11])

@@ -1,0 +1,264 @@
+"""A hub with real sessions, a store that commits when the test says so, and time that stands still.
+
+    @in_turns
+    async def test_something() -> None:
+        house = await open_house()
+        client = house.connect()
+        client.send(request(...))
+        await idle()                    # let the event loop turn until nothing more happens by itself
+        await house.store.succeed()     # the commit under way is done
+        assert client.heard() == [...]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, ParamSpec
+
+from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.errors import StorageError
+from switchgear.model import FINAL_STATES, Function, Job
+from switchgear.net.hub import Hub
+from switchgear.net.operations import Operations
+from switchgear.protocols.base import Wire
+from switchgear.protocols.gearman.admin import on_line
+from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
+from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.storage.base import JobQuery, Snapshot, Store
+from switchgear.telemetry import Telemetry
+from switchgear.testing import FakeClock
+from tests.support.wire import Message, split_message
+
+P = ParamSpec("P")
+
+
+class StillLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes only when it is told so."""
+
+    def __init__(self) -> None:
+        self.now_seconds = 1000.0
+        super().__init__()
+
+    def time(self) -> float:
+        return self.now_seconds
+
+
+def in_turns(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an asynchronous test in a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=StillLoop) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+async def idle() -> None:
+    """Turn until everything that can happen without time passing has happened."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class ScriptedStore(Store):
+    """Keeps what it is told to keep, and shows what it was told."""
+
+    def __init__(self, durable: bool = True) -> None:
+        self.durable = durable
+        self.url = "scripted:"
+        self.obedient = True  # commits succeed at once
+        self.snapshot = Snapshot()
+        self.commits = 0  # how many were begun
+        self.staged: dict[int, tuple[str, bytes | None]] = {}  # job id: state and payload, for the next commit
+        self.staged_functions: dict[bytes, bool] = {}  # name: paused
+        self.kept: dict[int, str] = {}  # job id: state
+        self.payloads: dict[int, bytes] = {}
+        self.next_job_id = 0
+        self.kept_next_job_id = 0
+        self.log: dict[int, Job] = {}  # finished jobs
+        self.read_error: StorageError | None = None
+        self.reads: list[list[int]] = []
+        self._under_way: asyncio.Future[Sequence[int]] | None = None
+
+    # --- what tests ask ---
+
+    @property
+    def is_committing(self) -> bool:
+        return self._under_way is not None
+
+    async def succeed(self, refused: Sequence[int] = ()) -> None:
+        self.succeed_soon(refused)
+        await idle()
+
+    def succeed_soon(self, refused: Sequence[int] = ()) -> None:
+        """The commit is done, but the event loop has not turned yet."""
+        assert self._under_way is not None, "no commit is under way"
+        self._under_way.set_result(refused)
+
+    async def fail(self, error: Exception | None = None) -> None:
+        self.fail_soon(error)
+        await idle()
+
+    def fail_soon(self, error: Exception | None = None) -> None:
+        assert self._under_way is not None, "no commit is under way"
+        self._under_way.set_exception(error or StorageError("disk full"))
+
+    # --- the contract ---
+
+    def open(self) -> None:
+        """Nothing to do."""
+
+    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
+        for job in self.snapshot.jobs:
+            job.function = function_named(job.function.name)
+        return self.snapshot
+
+    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+        for job in jobs:
+            before = self.staged.get(job.id, ("", None))
+            self.staged[job.id] = (job.state.name, job.payload if job.payload is not None else before[1])
+            if job.state in FINAL_STATES:
+                self.log[job.id] = job
+        self.staged_functions.update((function.name, function.paused) for function in functions)
+        self.next_job_id = max(self.next_job_id, next_job_id)
+
+    def unstage(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self.staged.pop(job.id, None)
+
+    async def commit(self) -> Sequence[int]:
+        assert self._under_way is None, "two commits at a time"
+        self.commits += 1
+        batch, self.staged = self.staged, {}
+        next_job_id = self.next_job_id
+        refused: Sequence[int] = ()
+        if not self.obedient:
+            self._under_way = asyncio.get_running_loop().create_future()
+            try:
+                refused = await self._under_way
+            except BaseException:
+                self.staged = {**batch, **self.staged}
+                raise
+            finally:
+                self._under_way = None
+        for job_id, (state, payload) in batch.items():
+            self.kept[job_id] = state
+            if payload is not None:
+                self.payloads[job_id] = payload
+        self.kept_next_job_id = next_job_id
+        return refused
+
+    def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
+        self.reads.append(list(job_ids))
+        if self.read_error is not None:
+            raise self.read_error
+        return {job_id: self.payloads[job_id] for job_id in job_ids if job_id in self.payloads}
+
+    def get(self, job_id: int) -> Job | None:
+        if self.read_error is not None:
+            raise self.read_error
+        return self.log.get(job_id)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        if self.read_error is not None:
+            raise self.read_error
+        return []
+
+    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+        return 0
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+
+class RecordingWire(Wire):
+    """Remembers every write."""
+
+    host = "10.0.0.1"
+    port = 4711
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed, "written to after it was closed"
+        self.writes.append(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Connected:
+    """One connection, seen from the other end.  `send` does what a TCP connection does with what it reads."""
+
+    def __init__(self, house: HubHouse) -> None:
+        self.house = house
+        self.wire = RecordingWire()
+        self.session = GearmanSession(house.hub, self.wire, house.setup)
+
+    def send(self, *packets: bytes) -> None:
+        self.house.hub.begin_turn()
+        self.session.receive(b"".join(packets))
+
+    def stop_sending(self) -> None:
+        self.house.hub.begin_turn()
+        self.session.eof()
+
+    def leave(self) -> None:
+        self.house.hub.begin_turn()
+        self.session.closed()
+
+    def heard(self) -> list[Message]:
+        rest = b"".join(self.wire.writes)
+        self.wire.writes.clear()
+        messages: list[Message] = []
+        while rest:
+            whole = split_message(rest)
+            assert whole is not None, f"half a message: {rest!r}"
+            messages.append(whole[0])
+            rest = whole[1]
+        return messages
+
+
+class HubHouse:
+    """All parts, connected."""
+
+    def __init__(self, store: ScriptedStore, payload_memory_bytes: int, settings: EngineSettings | None) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.store = store
+        self.clock = FakeClock()
+        self.telemetry = Telemetry(self.loop.time)
+        self.engine = Engine(settings, self.telemetry)
+        self.hub = Hub(self.engine, store, self.clock, self.telemetry, payload_memory_bytes)
+        self.hub.operator = Operations(self.hub, "H:t:")
+        self.setup = GearmanSetup(b"H:t:", "test", ON_REQUEST, on_line)
+
+    def connect(self) -> Connected:
+        return Connected(self)
+
+    async def pass_time(self, seconds: float) -> None:
+        assert isinstance(self.loop, StillLoop)
+        self.loop.now_seconds += seconds
+        self.clock.advance(seconds)
+        await idle()
+
+
+async def open_house(
+    *,
+    durable: bool = True,
+    payload_memory_bytes: int = 1_000_000,
+    settings: EngineSettings | None = None,
+    store: ScriptedStore | None = None,
+) -> HubHouse:
+    """A house whose hub has loaded, and whose store waits for orders from now on."""
+    store = store or ScriptedStore(durable)
+    house = HubHouse(store, payload_memory_bytes, settings)
+    await house.hub.load()
+    await idle()
+    assert not house.store.is_committing
+    house.store.obedient = False
+    house.store.commits = 0
+    return house
