@@ -64,6 +64,7 @@ class Core:
         self.settings = settings or EngineSettings()
         self.observer = observer or Observer()
         self.keeps = False  # whether changes of unfinished jobs are to be reported for keeping
+        self.notes_starts = False  # with `keeps`: whether starts of jobs that are not kept are to be reported too
         self.now_us = 0
         self.next_job_id = 1
         self.jobs: dict[int, Job] = {}  # unfinished ones only

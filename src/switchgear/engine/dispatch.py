@@ -271,7 +271,7 @@ class Dispatch(Core):
         function.taken_us = now_us
         if job.special or worker.has_timeouts:
             self._limit_run(job, job.timeout_us or worker.timeouts_us[function])
-        if self.keeps and job.delivery:
+        if self.keeps and (job.delivery or self.notes_starts):
             self._note(job)
 
     def _limit_run(self, job: Job, timeout_us: int) -> None:

@@ -1,8 +1,8 @@
 """What the job log needs of a database, and what all databases have in common here.
 
 A `Database` is used by any thread.  After a fork it is used by both processes: each has a connection of its own,
-because neither SQLite nor PostgreSQL survives sharing one.  What a process inherited is kept and never touched, not even
-to be closed: closing it would say goodbye in the parent's name.
+because neither SQLite nor PostgreSQL survives sharing one.  What a process inherited is kept and never touched, not
+even to be closed: closing it would say goodbye in the parent's name.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Recorder:
         self._stopping.set()
         self._noted.set()
         self._thread.join(CLOSE_SECONDS)
-        if self._thread.is_alive():
+        if self.waiting:
             log.warning("job log: gave up on %d entries that could not be written in time", self.waiting)
 
     # --- in the event loop's thread ---

@@ -75,6 +75,7 @@ class Hub(Context):
         self.storage_error: StorageError | None = None
         self.payload_memory_bytes = payload_memory_bytes
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
+        self.on_changes: Callable[[list[Job]], None] | None = None  # hears of every start and end; see report_changes
         self.operator: Callable[[str, dict[str, Any]], Any] = lambda verb, arguments: None
         engine.keeps = store.durable
         self._loop = asyncio.get_running_loop()
@@ -95,6 +96,11 @@ class Hub(Context):
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._resident_bytes = 0
         self._read_ahead_jobs = FIRST_READ_AHEAD
+
+    def report_changes(self, on_changes: Callable[[list[Job]], None]) -> None:
+        """Let somebody hear of every job that is started or ends, when the turn is over, kept or not."""
+        self.on_changes = on_changes
+        self.engine.keeps = self.engine.notes_starts = True
 
     async def load(self) -> None:
         """Take over what the store has kept, and reserve ids for what is to come."""
@@ -205,6 +211,11 @@ class Hub(Context):
         if not self.engine.changed and not self.engine.changed_functions:
             return
         jobs, functions = self.engine.take_changes()
+        if self.on_changes is not None:
+            self.on_changes(jobs)
+            jobs = [job for job in jobs if job.delivery or job.finished_us]  # a foreground job is kept when it is over
+            if not jobs and not functions:
+                return
         if self.keeps:
             self._unkept.extend(jobs)
             for job in jobs:
