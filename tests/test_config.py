@@ -438,6 +438,7 @@ def test_reloadable_settings_are_these() -> None:
         "gearman.shutdown",
         "storage.sync",
         "storage.payload_memory_bytes",
+        "joblog.url",
         "log.format",
     }
 

@@ -16,7 +16,7 @@ FLOORS = (
     ("errors", "version"),
     ("model", "config"),
     ("engine",),
-    ("protocols", "storage", "telemetry"),
+    ("protocols", "storage", "joblog", "telemetry"),
     ("net",),
     ("client", "testing"),
     ("cli",),

@@ -1,13 +1,13 @@
 """A hub with real sessions, a store that commits when the test says so, and time that stands still.
 
-    @in_turns
-    async def test_something() -> None:
-        house = await open_house()
-        client = house.connect()
-        client.send(request(...))
-        await idle()                    # let the event loop turn until nothing more happens by itself
-        await house.store.succeed()     # the commit under way is done
-        assert client.heard() == [...]
+@in_turns
+async def test_something() -> None:
+    house = await open_house()
+    client = house.connect()
+    client.send(request(...))
+    await idle()                    # let the event loop turn until nothing more happens by itself
+    await house.store.succeed()     # the commit under way is done
+    assert client.heard() == [...]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ParamSpec
 
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import StorageError
-from switchgear.model import FINAL_STATES, Function, Job
+from switchgear.model import FINAL_STATES, NORMAL, Delivery, Function, Job
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
 from switchgear.protocols.base import Wire
@@ -29,7 +29,7 @@ from switchgear.protocols.gearman.verbs import ON_REQUEST
 from switchgear.storage.base import JobQuery, Snapshot, Store
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
-from tests.support.wire import Message, split_message
+from tests.support.wire import Kind, Message, Packet, request, split_message
 
 P = ParamSpec("P")
 
@@ -104,6 +104,14 @@ class ScriptedStore(Store):
     def fail_soon(self, error: Exception | None = None) -> None:
         assert self._under_way is not None, "no commit is under way"
         self._under_way.set_exception(error or StorageError("disk full"))
+
+    def kept_job(self, job_id: int, payload: bytes, function: bytes = b"f") -> Job:
+        """A ready job as an earlier server has left it here."""
+        job = Job(job_id, Function(function), b"", payload, NORMAL, Delivery.HANDLE, 0)
+        job.kept = True
+        self.payloads[job_id] = payload
+        self.kept[job_id] = "READY"
+        return job
 
     # --- the contract ---
 
@@ -262,3 +270,26 @@ async def open_house(
     house.store.obedient = False
     house.store.commits = 0
     return house
+
+
+# --- what is said ---
+
+
+def echo(text: bytes) -> bytes:
+    return request(Kind.ECHO_REQ, text)
+
+
+def echoed(text: bytes) -> Message:
+    return Packet(Kind.ECHO_RES, text)
+
+
+def created(job_id: int) -> Message:
+    return Packet(Kind.JOB_CREATED, b"H:t:%d" % job_id)
+
+
+BACKGROUND = request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x")
+FOREGROUND = request(Kind.SUBMIT_JOB, b"f", b"", b"x")
+GRAB = request(Kind.GRAB_JOB)
+CAN_DO = request(Kind.CAN_DO, b"f")
+NO_JOB = Packet(Kind.NO_JOB, b"")
+NOOP = Packet(Kind.NOOP, b"")

@@ -35,6 +35,7 @@ class GatedStore(Store):
         self.next_job_id = 1
         self.gate: asyncio.Future[None] | None = None
         self.is_gated = False
+        self.is_unreadable = False
         self._staged: dict[int, bool] = {}
         self._staged_next_id = 0
 
@@ -78,7 +79,9 @@ class GatedStore(Store):
             self.gate.set_result(None)
 
     def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
-        raise NotImplementedError
+        if self.is_unreadable:
+            raise StorageError("no answer from the disk")
+        return dict.fromkeys(job_ids, b"payload")
 
     def get(self, job_id: int) -> Job | None:
         return None
@@ -121,11 +124,11 @@ class Listener(Wire):
 class House:
     """A hub, its store, and some connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, payload_memory_bytes: int = 1_000_000) -> None:
         self.store = GatedStore()
         self.engine = Engine()
-        loop = asyncio.get_running_loop()
-        self.hub = Hub(self.engine, self.store, SystemClock(), Telemetry(loop.time))
+        telemetry = Telemetry(asyncio.get_running_loop().time)
+        self.hub = Hub(self.engine, self.store, SystemClock(), telemetry, payload_memory_bytes)
         self.setup = GearmanSetup(handle_prefix=b"H:", version="0", on_request=ON_REQUEST, on_line=on_line)
 
     def connect(self) -> tuple[GearmanSession, Listener]:
@@ -198,6 +201,31 @@ def test_a_restart_never_hands_out_the_id_of_an_earlier_foreground_job() -> None
         house.say(session, request(Packet.SUBMIT_JOB, b"f", b"", b"payload"))
         await turns(3)
         assert house.store.next_job_id > house.engine.next_job_id - 1
+
+    asyncio.run(story())
+
+
+def test_a_payload_that_cannot_be_read_leaves_the_job_where_it_was() -> None:
+    async def story() -> None:
+        house = House(payload_memory_bytes=0)
+        await house.hub.load()
+        client, _ = house.connect()
+        house.say(client, SUBMIT)
+        await turns(5)
+        assert house.engine.jobs[1].payload is None
+        house.store.is_unreadable = True
+        house.store.is_gated = True
+        worker, listener = house.connect()
+        house.say(worker, request(Packet.CAN_DO, b"f"), request(Packet.GRAB_JOB))
+        await turns(5)
+        assert house.hub.storage_error is not None
+        house.store.is_unreadable = False
+        house.store.let_commit()
+        await turns(5)
+        assert house.hub.storage_error is None
+        house.say(worker, request(Packet.GRAB_JOB))
+        await turns(1)
+        assert listener.heard == [(Packet.NO_JOB, b""), (Packet.JOB_ASSIGN, b"H:1\0f\0payload")]
 
     asyncio.run(story())
 

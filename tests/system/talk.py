@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from tests.support.servers import HOST, Server, free_port
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -14,6 +16,7 @@ from tests.support.wire import Kind, Packet, Wire
 
 CONTROL = 1001  # an extension of this server: a verb, and arguments as JSON
 CONTROL_RES = 1002
+MIB = 1024 * 1024
 
 
 def submit(wire: Wire, function: bytes, payload: bytes, kind: Kind = Kind.SUBMIT_JOB_BG, unique: bytes = b"") -> Packet:
@@ -92,3 +95,35 @@ def failing_start(*args: str, store: str) -> tuple[int, list[str]]:
     command = [sys.executable, "-m", "switchgear", "serve", "--listen", listener, "--store", store, *args]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
     return ended.returncode, ended.stderr.splitlines()
+
+
+def resident_bytes(server: Server) -> int:
+    """The memory that the server uses."""
+    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmRSS")
+
+
+class Deaf:
+    """A peer that sends and never reads."""
+
+    def __init__(self, server: Server) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._socket.settimeout(0.2)
+        self._socket.connect(server.address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._socket.close()
+
+    def send(self, data: bytes) -> bool:
+        """As much of it as the server takes; whether that was all."""
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            return False
+        return True

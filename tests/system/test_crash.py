@@ -36,16 +36,22 @@ def test_what_was_acknowledged_survives_every_crash(tmp_path: Path) -> None:
     history = History()
     store = f"sqlite:{tmp_path / 'jobs.db'}"
     for _ in range(CYCLES):
-        with running_switchgear("--set", "engine.attempts=0", store=store) as server:
+        with running_switchgear(*settings(chance), store=store) as server:
             compare(server, history)
             asyncio.run(crash_under_load(server, history, chance))
         history.crashed()
-    with running_switchgear("--set", "engine.attempts=0", store=store) as server:
+    with running_switchgear(*settings(chance), store=store) as server:
         compare(server, history)
         asyncio.run(Load(server.port, history, chance, lambda: None).drain())
         compare(server, history)
         assert not unfinished(server), "jobs are left that no worker is given"
     assert not history.owed
+
+
+def settings(chance: random.Random) -> list[str]:
+    """Without an end to attempts, because a job is often lost here; and sometimes with hardly any payload in memory."""
+    payload_memory = chance.choice(("256MiB", "10KiB"))
+    return ["--set", "engine.attempts=0", "--set", f"storage.payload_memory_bytes={payload_memory}"]
 
 
 async def crash_under_load(server: Server, history: History, chance: random.Random) -> None:

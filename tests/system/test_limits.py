@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,13 @@ from tests.support.servers import Server, running_switchgear
 from tests.support.waiting import eventually
 from tests.support.wire import CLOSED, RES, Kind, Packet, Wire, request
 from tests.system.talk import (
+    MIB,
+    Deaf,
     acknowledged,
     events,
     grab,
     lines_with,
+    resident_bytes,
     run_all,
     submit,
     unfinished,
@@ -28,19 +31,9 @@ from tests.system.talk import (
 
 pytestmark = pytest.mark.system
 
-MIB = 1024 * 1024
-
 
 def header(kind: int, size: int, magic: bytes = b"\0REQ") -> bytes:
     return magic + kind.to_bytes(4, "big") + size.to_bytes(4, "big")
-
-
-def resident_bytes(server: Server) -> int:
-    """The memory that the server uses."""
-    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no VmRSS")
 
 
 def error(code: bytes, words: bytes) -> Packet:
@@ -225,27 +218,6 @@ def test_jobs_have_a_greatest_number(tmp_path: Path) -> None:
 
 
 # --- peers that do not read ---
-
-
-class Deaf:
-    """A peer that sends and never reads."""
-
-    def __init__(self, server: Server) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        self._socket.settimeout(0.2)
-        self._socket.connect(server.address)
-
-    def __enter__(self) -> Deaf:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._socket.close()
-
-    def send(self, data: bytes) -> None:
-        """As much of it as the server takes."""
-        with suppress(OSError):
-            self._socket.sendall(data)
 
 
 def test_a_peer_that_asks_and_never_reads_is_hung_up_on() -> None:

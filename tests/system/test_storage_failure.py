@@ -11,14 +11,17 @@ import pytest
 
 from tests.support.servers import running_switchgear
 from tests.support.waiting import eventually
-from tests.support.wire import Kind, NothingArrivedError, Packet, Wire
+from tests.support.wire import Kind, NothingArrivedError, Packet, Wire, request
 from tests.system.full_disk import no_room
 from tests.system.talk import (
+    MIB,
+    Deaf,
     acknowledged,
     control,
     failing_start,
     grab,
     lines_with,
+    resident_bytes,
     run_all,
     submit,
     unfinished,
@@ -139,6 +142,23 @@ def test_a_completion_without_room_is_acknowledged_once_it_is_kept(database: Pat
         server.kill()
     with running_switchgear(store=store) as server:
         assert unfinished(server) == []
+
+
+def test_answers_that_wait_for_room_do_not_pile_up(database: Path) -> None:
+    store = f"sqlite:{database}"
+    with running_switchgear(store=store) as server, Wire(server.address) as client, Deaf(server) as worker:
+        handle = acknowledged(client, b"mail", b"payload")
+        worker.send(request(Kind.CAN_DO, b"mail") + request(Kind.GRAB_JOB))
+        eventually(lambda: client.ask("status")[0] == b"mail\t1\t1\t1\n", "the worker has the job")
+        before = resident_bytes(server)
+        with no_room(server.pid, database):
+            assert is_refused_for_storage(submit(client, b"mail", b"in vain"))
+            worker.send(request(Kind.WORK_COMPLETE, handle, b""))
+            echoes = range(100)
+            assert not all(worker.send(request(Kind.ECHO_REQ, b"x" * 1_000_000)) for _ in echoes)
+            client.expect_nothing()
+            assert resident_bytes(server) - before < 30 * MIB
+        eventually(lambda: client.ask("status")[0] == b"mail\t0\t0\t1\n", "the job is done")
 
 
 def test_a_server_that_is_killed_without_room_has_what_it_had(database: Path) -> None:

@@ -78,6 +78,7 @@ COMMANDS = {
     "workers": _Lazy("switchgear.cli.functions", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.functions", "jobs", "List jobs."),
     "job": _Lazy("switchgear.cli.functions", "job", "Show one job."),
+    "log": _Lazy("switchgear.cli.log", "log", "Show what ran, how long it took, and how it ended."),
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop handing out the jobs of a function."),

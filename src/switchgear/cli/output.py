@@ -28,6 +28,7 @@ __all__ = [
     "print_json",
     "print_table",
     "printable",
+    "reading",
     "server_option",
     "servers_option",
     "text_of",

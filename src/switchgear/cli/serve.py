@@ -63,6 +63,12 @@ def _words(name: str) -> click.Choice[str]:
     " may be lost. Default: full.",
 )
 @click.option(
+    "--joblog",
+    metavar="URL",
+    help="Log what ran and how it ended there, for `switchgear log`: sqlite:PATH, postgresql://USER@HOST/DATABASE,"
+    " or off. Default: a file beside that of the jobs; off for --store memory:.",
+)
+@click.option(
     "--drain-timeout",
     metavar="TIME",
     help="How long running jobs may take to finish when the server stops, such as 90s or 5m. Default: 30s.",
@@ -92,6 +98,7 @@ def serve(
     listen: tuple[str, ...],
     store: str | None,
     sync: str | None,
+    joblog: str | None,
     drain_timeout: str | None,
     log_level: str | None,
     log_file: str | None,
@@ -109,6 +116,7 @@ def serve(
         "listen": listen or None,
         "store": store,
         "storage.sync": sync,
+        "joblog.url": joblog,
         "drain_timeout_seconds": drain_timeout,
         "log.level": log_level,
         "log.file": log_file,

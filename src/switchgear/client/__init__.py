@@ -3,6 +3,7 @@
 from switchgear.client.address import DEFAULT_URL, ServerAddress
 from switchgear.client.client import Client, JobStatus
 from switchgear.client.connection import Connection
+from switchgear.client.draft import AsyncDraftClient, AsyncDraftWorker, DraftClient, DraftWorker
 from switchgear.client.link import Backoff, Handler, WorkerJob, WorkerObserver
 from switchgear.client.shell import ShellCommand
 from switchgear.client.submission import Submission, Update, UpdateKind
@@ -10,9 +11,13 @@ from switchgear.client.worker import Worker
 
 __all__ = [
     "DEFAULT_URL",
+    "AsyncDraftClient",
+    "AsyncDraftWorker",
     "Backoff",
     "Client",
     "Connection",
+    "DraftClient",
+    "DraftWorker",
     "Handler",
     "JobStatus",
     "ServerAddress",

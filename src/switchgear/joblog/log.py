@@ -181,7 +181,11 @@ class JobLog:
 
     def summary(self, **filters: Unpack[SummaryFilters]) -> list[FunctionSummary]:
         """Counts and durations for each function, by name."""
-        where, values = RunQuery(**filters).conditions()
+        return self.summarize(RunQuery(**filters))
+
+    def summarize(self, query: RunQuery) -> list[FunctionSummary]:
+        """`summary` of the runs that match, however many there are."""
+        where, values = query.conditions()
         statement = self._database.statements["summary"].replace("$where", where)
         rows = self._database.query(statement, values)
         return sorted(map(summary_from_row, rows), key=lambda summary: summary.function)
@@ -196,13 +200,14 @@ class JobLog:
         """The time before which runs are to be dropped, by their age or for their number."""
         statement = self._database.statements["oldest_to_keep"]
         newest = self._database.query(statement, {"keep_count": keep_count})
-        return max([before_us, *(row[0] + 1 for row in newest)])
+        return max([before_us, *(int(row[0]) + 1 for row in newest)])
 
     def drop(self, before_us: int, limit: int) -> int:
         """Forget up to `limit` runs that happened before this time, the oldest first; returns how many."""
         statement = self._database.statements["drop"]
         values = {"before_us": before_us, "limit": limit}
-        return self._database.do(lambda ask: ask(statement, values).changed)
+        changed: int = self._database.do(lambda ask: ask(statement, values).changed)
+        return changed
 
 
 def _database_at(url: str, create: bool) -> Database[Any]:

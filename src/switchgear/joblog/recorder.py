@@ -1,8 +1,9 @@
 """The server's side of the job log: changed jobs become rows, and a thread of its own writes them.
 
-`note` is called in the event loop's thread at the end of each turn and only copies what a row needs; for a moment both
-threads use `_pending`, under a lock that is held for no longer than that.  A job that is started and ends before the
-thread comes by is one row, written once.
+`note` is called in the event loop's thread at the end of each turn and only copies what a row needs; both threads use
+`_pending`, under a lock that is held for no longer than that.  Most jobs end before the thread comes by, and their
+start never becomes a row: until then it is a `Start`, which points to the job.  (It is in memory as long as it runs, so
+pointing to it costs nothing; one that has ended may have a payload and a result that are to be let go.)
 
 The log must never hold up the server.  Rows wait in a bounded queue.  When the database cannot follow, the oldest are
 dropped, counted and told of.  When it fails it is tried again, with growing pauses; rows are told apart by handle and
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from switchgear.errors import StorageError
 from switchgear.joblog.database import ConnectionLost, Server
@@ -32,6 +33,8 @@ __all__ = ["Recorder", "Tell"]
 log = logging.getLogger("switchgear")
 
 Key: TypeAlias = int | tuple[int, int]  # a job's number, and for one that was retried also when
+Start: TypeAlias = tuple[Job, int, str]  # when it was started for the first time, and the protocol of the worker
+Row = TypeVar("Row", RunRow, RunRow | Start)
 Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the telemetry's table, from any thread
 
 # How long rows gather.  Most jobs are over by then and are one row; a start that is later lost in a crash is no older.
@@ -54,6 +57,7 @@ MOST_NAMES: Final = 20_000
 TAKEN: Final = Cause.TAKEN
 RETRIED: Final = (Cause.RETRIED, Cause.RETRIED_WAITING)
 PROTOCOL: Final = 10  # its place in a row
+START_LENGTH: Final = 3
 
 
 class Recorder:
@@ -78,7 +82,7 @@ class Recorder:
         self._tell = tell
         self._queue_rows = queue_rows
         self._lock = threading.Lock()
-        self._pending: dict[Key, RunRow] = {}
+        self._pending: dict[Key, RunRow | Start] = {}
         self._backlog: dict[Key, RunRow] = {}  # taken from there, not yet written
         self._names: dict[bytes, str] = {}
         self._noted = threading.Event()
@@ -131,11 +135,11 @@ class Recorder:
             if moves is None:
                 continue  # it was submitted, which is no news here
             if len(moves) == 2 and job.state is RUNNING:
-                pending[job.id] = self._row(job, job.created_us, moves[1], 0, "running")
+                worker = job.worker
+                pending[job.id] = (job, moves[1], worker.protocol if worker is not None else "")
             elif len(moves) == 4 and job.state is DONE and moves[0] == TAKEN:
-                row = self._row(job, job.created_us, moves[1], moves[3], "done")
-                earlier = pending.get(job.id)
-                pending[job.id] = row if earlier is None else _with_protocol(row, earlier)
+                protocol = _protocol_of(pending.get(job.id))
+                pending[job.id] = self._row(job, job.created_us, moves[1], moves[3], job.attempts, "done", protocol)
             else:
                 self._note_unusual(job, moves)
         if len(pending) > self._queue_rows:
@@ -153,12 +157,15 @@ class Recorder:
         is_final = job.state in FINAL_STATES
         if not started_us and not is_final:
             return
-        row = self._row(job, submitted_us, started_us, job.finished_us if is_final else 0, job.state.name.lower())
         key: Key = job.id if submitted_us == job.created_us else (job.id, submitted_us)
-        earlier = self._pending.get(key)
-        self._pending[key] = row if earlier is None else _with_protocol(row, earlier)
+        protocol = job.worker.protocol if job.worker is not None else _protocol_of(self._pending.get(key))
+        ended_us = job.finished_us if is_final else 0
+        state = job.state.name.lower()
+        self._pending[key] = self._row(job, submitted_us, started_us, ended_us, job.attempts, state, protocol)
 
-    def _row(self, job: Job, submitted_us: int, started_us: int, ended_us: int, state: str) -> RunRow:
+    def _row(
+        self, job: Job, submitted_us: int, started_us: int, ended_us: int, attempts: int, state: str, protocol: str
+    ) -> RunRow:
         name = job.function.name
         function = self._names.get(name)
         if function is None:
@@ -168,25 +175,13 @@ class Recorder:
             key = "-" if unique.startswith(b"-\0") else readable(unique, LONGEST_NAME)  # -: the payload is the key
         else:
             key = unique.decode("ascii")
-        worker = job.worker
-        if state == "done":
-            code, error = 0, ""
-        else:
+        code, error = 0, ""
+        if state not in ("done", "running"):
             code, error = job.result_code, readable(job.error) if job.error else ""
+        origin = job.origin if job.special else ""
         return (
-            job.id,
-            submitted_us,
-            started_us,
-            ended_us,
-            job.attempts,
-            code,
-            state,
-            function,
-            key,
-            job.origin if job.special else "",
-            worker.protocol if worker is not None else "",
-            error,
-        )
+            job.id, submitted_us, started_us, ended_us, attempts, code, state, function, key, origin, protocol, error
+        )  # fmt: skip
 
     def _learn(self, name: bytes) -> str:
         if len(self._names) >= MOST_NAMES:
@@ -194,7 +189,7 @@ class Recorder:
         text = self._names[name] = readable(name, LONGEST_NAME)
         return text
 
-    def _without_oldest(self, rows: dict[Key, RunRow]) -> dict[Key, RunRow]:
+    def _without_oldest(self, rows: dict[Key, Row]) -> dict[Key, Row]:
         """As many as the queue may hold, and a little less, so that it is not built anew for every row."""
         count = len(rows) - self._queue_rows + self._queue_rows // DROPPED_PART
         self.dropped += count
@@ -250,12 +245,14 @@ class Recorder:
         """Take over what the event loop has noted."""
         with self._lock:
             newer, self._pending = self._pending, {}
-        if not self._backlog:
-            self._backlog = newer
-            return
-        for key, row in newer.items():
-            earlier = self._backlog.get(key)
-            self._backlog[key] = row if earlier is None else _with_protocol(row, earlier)
+        backlog = self._backlog
+        for key, entry in newer.items():
+            if len(entry) == START_LENGTH:
+                # Only what never changes is read of the job, which by now may be running no more.
+                job, started_us, protocol = entry
+                backlog[key] = self._row(job, job.created_us, started_us, 0, 1, "running", protocol)
+            else:
+                backlog[key] = _with_protocol(entry, backlog.get(key))
         if len(self._backlog) > self._queue_rows:
             self._backlog = self._without_oldest(self._backlog)
 
@@ -281,8 +278,14 @@ class Recorder:
             self._tell("joblog_trimmed", {"count": count})
 
 
-def _with_protocol(row: RunRow, earlier: RunRow) -> RunRow:
+def _protocol_of(earlier: RunRow | Start | None) -> str:
     """A job that has ended has no worker any more, but its start had."""
-    if row[PROTOCOL] or not earlier[PROTOCOL]:
+    if earlier is None:
+        return ""
+    return earlier[2] if len(earlier) == START_LENGTH else earlier[PROTOCOL]
+
+
+def _with_protocol(row: RunRow, earlier: RunRow | None) -> RunRow:
+    if earlier is None or row[PROTOCOL]:
         return row
     return (*row[:PROTOCOL], earlier[PROTOCOL], row[11])

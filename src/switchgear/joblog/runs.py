@@ -116,7 +116,7 @@ class Run:
         """How long the last attempt took; None if it has not started or not ended."""
         if self.started_at is None or self.ended_at is None:
             return None
-        return max(0.0, self.ended_at - self.started_at)
+        return max(0.0, round(self.ended_at - self.started_at, 6))  # as exact as the times are
 
     @property
     def is_unfinished(self) -> bool:

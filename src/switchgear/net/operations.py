@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 from switchgear.engine.core import REFUSED_STORAGE
 from switchgear.errors import Refused, StorageError
+from switchgear.joblog.recorder import Recorder
 from switchgear.model import (
     FINAL_STATES,
     PRIORITY_NAMES,
@@ -21,6 +22,7 @@ from switchgear.model import (
     SCHEDULED,
     SECOND_US,
     WAITING,
+    Cause,
     Delivery,
     Function,
     Job,
@@ -49,6 +51,7 @@ class Operations:
         self.handle_prefix = handle_prefix
         self.started_us = hub.clock.now_us()
         self.connections: Callable[[], int] = lambda: 0
+        self.recorder: Recorder | None = None
         self._verbs: dict[str, Callable[..., Any]] = {
             "server": self.server,
             "functions": self.functions,
@@ -88,7 +91,19 @@ class Operations:
             "workers": len(engine.workers),
             "connections": self.connections(),
             "draining": engine.refusal is not None and engine.refusal.reason == "draining",
+            "joblog": self._joblog(),
             "events": dict(self.hub.telemetry.counts),
+        }
+
+    def _joblog(self) -> dict[str, Any] | None:
+        recorder = self.recorder
+        if recorder is None:
+            return None
+        return {
+            "url": recorder.url,
+            "written": recorder.written,
+            "waiting": recorder.waiting,
+            "dropped": recorder.dropped,
         }
 
     def functions(self) -> list[dict[str, Any]]:
@@ -151,21 +166,32 @@ class Operations:
             before_id=whole(before_id),
             limit=max(1, min(whole(limit), MOST_LISTED)),
         )
-        found = {job.id: job for job in self.hub.store.find(query)}
-        found.update((job.id, job) for job in self._unfinished(query))
+        kept = self.hub.store.find(query)
+        unfinished, complete_from = self._unfinished(query)
         # The store may lag behind: the engine has the last word on what it still has, and what it has not is over.
-        listed = sorted(found.values(), key=lambda job: -job.id)[: query.limit]
-        more = len(listed) == query.limit
-        return {
-            "jobs": [self._summary(job) for job in listed],
-            "next_before_id": listed[-1].id if more else None,
-        }
+        finished = [job for job in kept if job.state in FINAL_STATES and job.id not in self.engine.jobs]
+        if len(kept) >= query.limit:
+            complete_from = max(complete_from, kept[-1].id)
+        listed = sorted((job for job in finished + unfinished if job.id >= complete_from), key=lambda job: -job.id)
+        if len(listed) > query.limit:
+            listed = listed[: query.limit]
+            complete_from = listed[-1].id
+        return {"jobs": [self._summary(job) for job in listed], "next_before_id": complete_from or None}
 
-    def _unfinished(self, query: JobQuery) -> Iterable[Job]:
+    def _unfinished(self, query: JobQuery) -> tuple[list[Job], int]:
+        """Unfinished jobs that match, about as many as wanted, and the id from which on these are all."""
+        found: list[Job] = []
         if query.states and query.states <= FINAL_STATES:
-            return []
-        newest_first = islice(reversed(self.engine.jobs.values()), MOST_SCANNED)
-        return islice((job for job in newest_first if matches(job, query)), query.limit)
+            return found, 0
+        wanted = query.limit
+        for job in islice(reversed(self.engine.jobs.values()), MOST_SCANNED):
+            if matches(job, query):
+                found.append(job)
+                if not was_retried(job):  # which has moved to the end of the table, where its id does not belong
+                    wanted -= 1
+                    if not wanted:
+                        return found, job.id
+        return found, 0
 
     def job(self, job_id: int) -> dict[str, Any]:
         job = self._find(job_id)
@@ -227,6 +253,8 @@ class Operations:
             return {"retried": [self.handle(job.id)]}
         if not all_dead:
             raise ValueError("retry takes a handle, or all_dead")
+        if self.engine.refusal is not None:
+            raise Refused(self.engine.refusal.reason, str(self.engine.refusal))
         retried: list[str] = []
         for dead in self._dead(encoded(function)):
             if len(retried) >= whole(limit):
@@ -262,7 +290,10 @@ class Operations:
         return self._set_paused(function, False)
 
     def _set_paused(self, name: str, paused: bool) -> dict[str, Any]:
-        function = self.engine.function_named(encoded(name) or b"")
+        encoded_name = encoded(name)
+        if encoded_name is None:
+            raise ValueError("function is missing")
+        function = self.engine.function_named(encoded_name)
         if paused:
             self.engine.pause(function)
         else:
@@ -292,6 +323,10 @@ def matches(job: Job, query: JobQuery) -> bool:
     )
 
 
+def was_retried(job: Job) -> bool:
+    return any(cause in (Cause.RETRIED, Cause.RETRIED_WAITING) for cause, _ in job.log)
+
+
 def state_named(word: str) -> JobState:
     state = STATE_NAMES.get(str(word).lower())
     if state is None:
@@ -306,7 +341,7 @@ def encoded(text: str | None) -> bytes | None:
 
 
 def whole(number: int) -> int:
-    if not isinstance(number, int) or not 0 <= number <= LARGEST:
+    if type(number) is not int or not 0 <= number <= LARGEST:  # a bool is not meant as a number
         raise ValueError(f"expected a whole number, got {number!r}")
     return number
 

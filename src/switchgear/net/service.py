@@ -26,6 +26,7 @@ from switchgear.net.clock import SystemClock
 from switchgear.net.dialects import Dialect, Dialects
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
+from switchgear.net.recording import start_recorder
 from switchgear.net.tcp import TcpDoor
 from switchgear.protocols.base import Context, Session, Wire
 from switchgear.protocols.gearman.admin import on_line
@@ -105,6 +106,9 @@ class Service:
             self.hub = Hub(
                 self.engine, self.store, SystemClock(), self.telemetry, self.config.storage.payload_memory_bytes
             )
+            self.recorder = start_recorder(self.config, self.hub, f"{handle_prefix(self.config)}:")
+            if self.recorder is not None:
+                house.push_async_callback(asyncio.to_thread, self.recorder.close)
             await self.hub.load()
             house.push_async_callback(self.hub.close)
             self._connect()
@@ -117,9 +121,10 @@ class Service:
 
     def _connect(self) -> None:
         """Make the parts know each other."""
-        prefix = self.config.gearman.handle_prefix or f"H:{socket.gethostname()}"
+        prefix = handle_prefix(self.config)
         self.operations = Operations(self.hub, f"{prefix}:")
         self.operations.connections = lambda: sum(len(door.connections) for door in self.doors)
+        self.operations.recorder = self.recorder
         self.hub.operator = self.operations
         self.hub.on_stop_requested = self.request_stop
         self.gearman = GearmanSetup(
@@ -240,6 +245,9 @@ class Service:
         self.gearman.name_bytes = self.draft.name_bytes = new.limits.name_bytes
         for door in self.doors:
             door.limits = new.limits
+        if self.recorder is not None:
+            self.recorder.keep_seconds = new.joblog.keep_seconds
+            self.recorder.keep_count = new.joblog.keep_count
         self.telemetry.emit("config_reloaded")
 
     # --- now and then ---
@@ -267,6 +275,11 @@ class Service:
                 continue
             if count:
                 self.telemetry.emit("history_dropped", count=count)
+
+
+def handle_prefix(config: Config) -> str:
+    """What handles begin with, up to the last colon."""
+    return config.gearman.handle_prefix or f"H:{socket.gethostname()}"
 
 
 def engine_settings(config: Config) -> EngineSettings:

@@ -120,6 +120,15 @@ def test_the_parts_of_a_kept_result_are_put_together() -> None:
     assert job.result == b"one two three"
 
 
+def test_progress_figures_never_exceed_what_a_store_can_keep() -> None:
+    house = House()
+    (job,) = submit(house)
+    worker = worker_of(house)
+    worker.send(request(Kind.GRAB_JOB), request(Kind.WORK_STATUS, b"H:t:1", b"9" * 100, b"9" * 5000))
+    assert 0 < job.numerator < 2**63
+    assert 0 < job.denominator < 2**63
+
+
 def test_a_name_given_later_is_the_workers_name() -> None:
     house = House()
     worker = worker_of(house)

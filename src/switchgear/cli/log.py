@@ -1,0 +1,200 @@
+"""`switchgear log`: what ran, how long it took, what failed, and what never ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from switchgear.cli.output import (
+    Column,
+    json_option,
+    lasting,
+    moment,
+    print_json,
+    print_table,
+    reading,
+)
+from switchgear.client.when import parse_duration, parse_when
+from switchgear.config import load_config
+from switchgear.errors import ConfigError
+from switchgear.joblog.log import JobLog
+from switchgear.joblog.runs import FunctionSummary, Outcome, Run, RunQuery
+
+__all__ = ["log"]
+
+_ERROR_COLUMNS = 60
+_WHEN_HELP = "A duration such as 90m or 2d means that long ago."
+
+
+def _past(text: str) -> float:
+    """A moment, as `--at` elsewhere takes it, or a duration that goes back from now."""
+    words = text.strip().lower()
+    if words in ("today", "yesterday"):
+        midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
+        return (midnight - timedelta(days=words == "yesterday")).timestamp()
+    if words[-1:].isalpha() and words[:1].isdigit():
+        return max(0.0, time.time() - parse_duration(words))
+    try:
+        return parse_when(text, time.time())
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no time: write 2h, yesterday, 2030-01-31T18:00, or seconds since the epoch"
+        ) from None
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear log --failed --since 24h
+  switchgear log --unfinished --function resize
+  switchgear log --summary --since yesterday --until today
+  switchgear log --json --function mail --limit 1000 | jq '[.runs[].seconds] | max'
+  switchgear log --url postgresql://jobs@db.example/jobs --key order-4711
+"""
+)
+@click.option("--function", metavar="NAME", help="Only runs of this function.")
+@click.option("--key", metavar="KEY", help="Only runs with this unique key.")
+@click.option("--handle", metavar="HANDLE", help="Only the job with this handle.")
+@click.option("--host", metavar="NAME", help="Only what this host has written.")
+@click.option("--failed", is_flag=True, help="Only what failed.")
+@click.option("--unfinished", is_flag=True, help="Only what was started and has not ended.")
+@click.option("--since", metavar="WHEN", callback=reading(_past), help=f"Only runs from then on. {_WHEN_HELP}")
+@click.option("--until", metavar="WHEN", callback=reading(_past), help="Only runs before then.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--before", type=click.IntRange(1), metavar="ID", help="Only runs older than the one with this number.")
+@click.option("--summary", is_flag=True, help="Instead of runs, show counts and durations for each function.")
+@click.option("--url", metavar="URL", help="The log to read: sqlite:PATH or postgresql://USER@HOST/DATABASE.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the log of the server with this configuration. Default: as for `switchgear serve`.",
+)
+@json_option(
+    "Write a JSON object: runs, an array, and next_before_id, the ID for --before to go on, or null."
+    " With --summary: an array, an object for each function."
+)
+@click.pass_context
+def log(
+    ctx: click.Context,
+    function: str | None,
+    key: str | None,
+    handle: str | None,
+    host: str | None,
+    failed: bool,
+    unfinished: bool,
+    since: float | None,
+    until: float | None,
+    limit: int,
+    before: int | None,
+    summary: bool,
+    url: str | None,
+    file: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what ran: when, for how long, and how it ended; the newest first.
+
+    The server writes this log for the jobs of every protocol, and workers may add tasks of their own. It is read from
+    its database, so the server need not run. TOOK is the duration of the last attempt.
+    """
+    if failed and unfinished:
+        raise click.UsageError("--failed and --unfinished cannot both be: what failed has ended.")
+    if url is not None and file is not None:
+        raise click.UsageError("--url and --config both say where the log is: give one of them.")
+    outcome: Outcome = "failed" if failed else "unfinished" if unfinished else "any"
+    query = RunQuery(function, key, handle, host, since, until, outcome, before or 0, limit)
+    if summary:
+        _refuse_with_summary(ctx)
+    with JobLog.open(url or _configured_url(file), create=False) as job_log:
+        if summary:
+            _show_summary(job_log.summarize(query), as_json)
+        else:
+            _show_runs(job_log.find(query), limit, as_json)
+
+
+def _configured_url(file: Path | None) -> str:
+    url = load_config(file, os.environ, {}).joblog_url
+    if not url:
+        raise ConfigError("the job log is switched off in the configuration; --url names another")
+    return url
+
+
+def _refuse_with_summary(ctx: click.Context) -> None:
+    for name in ("failed", "unfinished", "limit", "before"):
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError(f"--summary counts all of them: --{name} does not go with it.")
+
+
+def _show_runs(runs: list[Run], limit: int, as_json: bool) -> None:
+    next_before_id = runs[-1].id if len(runs) == limit else None
+    if as_json:
+        print_json({"runs": [_run_object(run) for run in runs], "next_before_id": next_before_id})
+        return
+    columns = [
+        Column("ID", right=True),
+        Column("STARTED"),
+        Column("FUNCTION", wrap=True),
+        Column("KEY", wrap=True),
+        Column("STATE"),
+        Column("TOOK", right=True),
+        Column("ATTEMPTS", right=True),
+        Column("HANDLE"),
+        Column("HOST"),
+        Column("ERROR", wrap=True),
+    ]
+    print_table(columns, (_run_row(run) for run in runs))
+    if next_before_id:
+        click.echo(f"There may be more: --before {next_before_id}", err=True)
+
+
+def _run_object(run: Run) -> dict[str, Any]:
+    return {**asdict(run), "seconds": run.seconds}
+
+
+def _run_row(run: Run) -> list[str]:
+    error = run.error.strip().partition("\n")[0]
+    return [
+        str(run.id),
+        moment(run.started_at),
+        run.function,
+        run.key,
+        run.state,
+        lasting(run.seconds),
+        str(run.attempts),
+        run.handle,
+        run.host,
+        error if len(error) <= _ERROR_COLUMNS else error[: _ERROR_COLUMNS - 1] + "…",
+    ]
+
+
+def _show_summary(summaries: list[FunctionSummary], as_json: bool) -> None:
+    if as_json:
+        print_json([{**asdict(summary), "other": summary.other} for summary in summaries])
+        return
+    heads = ("RUNS", "OK", "FAILED", "OTHER", "UNFINISHED", "MEAN", "P50", "P99", "LONGEST")
+    columns = [
+        Column("FUNCTION", wrap=True),
+        *(Column(head, right=True) for head in heads),
+        Column("FIRST"),
+        Column("LAST"),
+    ]
+    print_table(columns, (_summary_row(summary) for summary in summaries))
+
+
+def _summary_row(summary: FunctionSummary) -> list[str]:
+    counts = (summary.runs, summary.ok, summary.failed, summary.other, summary.unfinished)
+    durations = (summary.mean_seconds, summary.p50_seconds, summary.p99_seconds, summary.longest_seconds)
+    return [
+        summary.function,
+        *map(str, counts),
+        *map(lasting, durations),
+        moment(summary.first_at),
+        moment(summary.last_at),
+    ]

@@ -1,0 +1,163 @@
+"""The client and the worker for asyncio."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from switchgear.client.address import DEFAULT_URL, ServerAddress
+from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
+from switchgear.client.draft.aio_driver import AsyncDriver
+from switchgear.client.draft.application import POLL_SECONDS, Application
+from switchgear.client.draft.lines import Runnable
+from switchgear.client.draft.records import JobRecord, Outcome, Status
+from switchgear.client.draft.working import (
+    DraftTask,
+    DraftWorkerObserver,
+    Pace,
+    TaskValue,
+    Working,
+    failed,
+    succeeded,
+)
+from switchgear.protocols.gearman_draft.messages import JobType, Result
+
+__all__ = ["AsyncDraftClient", "AsyncDraftHandler", "AsyncDraftWorker"]
+
+AsyncDraftHandler = Callable[[DraftTask], Awaitable[TaskValue]]
+
+
+class AsyncDraftClient:
+    """An application: creates jobs on servers that speak the 2005 draft.  Tasks of one event loop may share it.
+
+    A job goes to one server, chosen by chance among those that can be reached, and its record tells which.  Jobs of
+    type SYNC_WAIT on one server end for the application in the order of their creation, however they ended there.
+    """
+
+    def __init__(
+        self,
+        urls: str | Iterable[str] = DEFAULT_URL,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`timeout_seconds` is for connecting and for answers that need no job to run; `rng` chooses servers."""
+        self._application = Application(urls, timeout_seconds, time.monotonic, rng or random.Random())
+        self._driver = AsyncDriver()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up.  Jobs that only this client waits for are dropped by their server, unless they run already."""
+        await self._driver.close()
+
+    @property
+    def unfinished(self) -> list[JobRecord]:
+        """Jobs that were created and whose end is not known yet, except those thrown away."""
+        return self._application.unfinished
+
+    def forget(self, record: JobRecord) -> None:
+        """Do not count this job as unfinished any more; otherwise its record is kept until its end is known."""
+        self._application.forget(record)
+
+    async def submit(
+        self, name: str, args: bytes = b"", *, dupkey: str = "", job_type: JobType = JobType.ASYNC_HANDLE
+    ) -> JobRecord:
+        """Create a job, and return when a server has taken it; raises ServerRefused or ServerUnreachable.
+
+        A server that is lost before it answers may have taken the job too; then it runs twice.
+        """
+        return await self._driver.perform(self._application.submit(name, args, dupkey, job_type))
+
+    async def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> AsyncIterator[Status]:
+        """The news of a SYNC_WAIT job as it comes, until it ends: then `record.outcome` is there.
+
+        Raises TimeoutError, or ServerUnreachable if the server is lost: then the job can be recreated.
+        """
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while (status := await self._driver.perform(self._application.next_status(record, deadline))) is not None:
+            yield status
+
+    async def wait(
+        self, record: JobRecord, timeout_seconds: float | None = None, *, poll_seconds: float = POLL_SECONDS
+    ) -> Outcome:
+        """The result code and data of a job.  Those of an ASYNC_HANDLE job are asked for every `poll_seconds`.
+
+        Raises TimeoutError, ServerRefused or ServerUnreachable.
+        """
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        return await self._driver.perform(self._application.wait(record, deadline, poll_seconds))
+
+    async def status(self, record: JobRecord) -> Status:
+        """How far along an ASYNC_HANDLE job is; raises ServerRefused or ServerUnreachable."""
+        return await self._driver.perform(self._application.status(record))
+
+    async def complete(self, record: JobRecord) -> Outcome | None:
+        """How an ASYNC_HANDLE job ended, or None if it has not; raises ServerRefused or ServerUnreachable."""
+        return await self._driver.perform(self._application.complete(record))
+
+    async def recreate(self, record: JobRecord) -> JobRecord:
+        """Create a job once more, on any server; returns the new record."""
+        return await self._driver.perform(self._application.recreate(record))
+
+    async def recreate_unfinished(self) -> list[tuple[JobRecord, JobRecord]]:
+        """Create again what was not finished on servers that are gone, or do not know it any more.
+
+        Returns the old and the new record of each job.
+        """
+        return await self._driver.perform(self._application.recreate_unfinished())
+
+
+class AsyncDraftWorker:
+    """Runs tasks with the given names, one at a time, from one server or several that speak the 2005 draft.
+
+    A handler gets a `DraftTask` and returns the result, or a result code and data; what it raises becomes code 1.
+    It is cancelled if the server of its task is lost.
+    """
+
+    def __init__(
+        self,
+        urls: str | Iterable[str] = DEFAULT_URL,
+        functions: Mapping[str, AsyncDraftHandler] | None = None,
+        *,
+        pace: Pace | None = None,
+        observer: DraftWorkerObserver | None = None,
+    ) -> None:
+        self._functions = dict(functions or {})
+        self._working = Working(urls, self._functions, pace or Pace(), observer, self._announce)
+        self._driver = AsyncDriver(self._run_task)
+
+    @property
+    def servers(self) -> list[ServerAddress]:
+        return [line.address for line in self._working.lines]
+
+    async def run(self) -> None:
+        """Work until `stop` is called, and the task in hand is finished.  To be called once."""
+        try:
+            await self._driver.perform(self._working.work())
+        finally:
+            await self._driver.close()
+
+    def stop(self) -> None:
+        """Take no more tasks, and let `run` return.  To be called where the worker's event loop runs."""
+        self._working.stopping = True
+        self._driver.notify()
+
+    async def _run_task(self, task: Runnable) -> Result:
+        assert isinstance(task, DraftTask)
+        try:
+            return succeeded(await self._functions[task.name](task))
+        except Exception as error:
+            return failed(error)
+
+    def _announce(self, task: DraftTask, data: bytes) -> None:
+        self._driver.send(task.line, data)

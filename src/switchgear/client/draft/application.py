@@ -1,0 +1,309 @@
+"""The application's side of the draft: create jobs on a random server, wait for them, ask for them, create them again.
+
+To each server there are up to two lines.  Answers about jobs carry no handle and come in the order of the requests, so
+a question asked behind a job that is waited for would wait with it: jobs that are waited for have a line of their own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from switchgear.client.address import ServerAddress
+from switchgear.client.draft.lines import Flow, Line, LineState, Open, Send, Shut, Until, refusal
+from switchgear.client.draft.records import JobRecord, Outcome, Status, ascii_bytes
+from switchgear.errors import ClientError, ServerRefused, ServerUnreachable
+from switchgear.protocols.gearman_draft.codec import packet
+from switchgear.protocols.gearman_draft.messages import (
+    Completion,
+    ErrorCode,
+    JobRequest,
+    JobType,
+    Packet,
+    Progress,
+    malformed,
+)
+
+__all__ = ["POLL_SECONDS", "Application"]
+
+# A server that could not be reached is not the first choice for this long.
+SHUN_SECONDS: Final = 5.0
+# An asynchronous job that is waited for is asked for so often.
+POLL_SECONDS: Final = 0.2
+# Of a job whose status nobody asks for, so much news is kept.
+MOST_NEWS: Final = 1000
+
+
+def read_handle(body: bytes) -> str:
+    """The body of job_create_res, which is empty for a job without a handle."""
+    if not body.isascii():
+        raise malformed("a handle is not ASCII")
+    return body.decode()
+
+
+# What answers a request, and how to read it.
+ANSWERS: Final[dict[Packet, tuple[Packet, Callable[[bytes], Any]]]] = {
+    Packet.JOB_CREATE_REQ: (Packet.JOB_CREATE_RES, read_handle),
+    Packet.JOB_STATUS_REQ: (Packet.JOB_STATUS_RES, Progress.unpack),
+    Packet.JOB_COMPLETE_REQ: (Packet.JOB_COMPLETE_RES, Completion.unpack),
+}
+
+
+class Wait:
+    """A job whose end will come without being asked for."""
+
+    def __init__(self) -> None:
+        self.news: deque[Status] = deque(maxlen=MOST_NEWS)
+        self.completion: Completion | None = None
+        self.error: ServerUnreachable | None = None  # the server is gone, and the end will not come
+
+    def has_news(self) -> bool:
+        return bool(self.news) or self.completion is not None or self.error is not None
+
+
+class Question:
+    """A request whose answer will come."""
+
+    def __init__(self, kind: Packet, wait: Wait | None = None) -> None:
+        self.expected, self._read = ANSWERS[kind]
+        self.wait = wait  # begins with the answer
+        self._answer: Any = None
+        self._error: ClientError | None = None
+
+    def is_answered(self) -> bool:
+        return self._answer is not None or self._error is not None
+
+    def answer(self, body: bytes) -> None:
+        """The server answered this; raises PeerError if it makes no sense."""
+        self._answer = self._read(body)
+
+    def fail(self, error: ClientError) -> None:
+        """The server refused, or is gone."""
+        self._error = error
+
+    def result(self) -> Any:
+        """The answer; raises if there is none."""
+        if self._answer is None:
+            raise self._error or ClientError("not answered yet")
+        return self._answer
+
+
+class ApplicationLine(Line):
+    """A connection on which jobs are created and asked for."""
+
+    def __init__(self, address: ServerAddress) -> None:
+        super().__init__(address)
+        self.questions: deque[Question] = deque()  # in the order in which they will be answered
+        self.waits: deque[Wait] = deque()
+
+    def on_packet(self, kind: int, body: bytes) -> None:
+        if kind == Packet.ERROR:
+            if self.questions:
+                self.questions.popleft().fail(refusal(body))
+        elif self.waits and kind == Packet.JOB_STATUS_RES:
+            self.waits[0].news.append(Status.of(Progress.unpack(body)))
+        elif self.waits and kind == Packet.JOB_COMPLETE_RES:
+            self.waits[0].completion = Completion.unpack(body)
+            self.waits.popleft()
+        elif self.questions and kind == self.questions[0].expected:
+            question = self.questions[0]
+            question.answer(body)
+            self.questions.popleft()
+            if question.wait is not None:
+                self.waits.append(question.wait)
+        else:
+            raise malformed(f"a packet of type {kind} that was not asked for")
+
+    def on_lost(self) -> None:
+        for question in self.questions:
+            question.fail(self.problem)
+        for wait in self.waits:
+            wait.error = self.problem
+        self.questions.clear()
+        self.waits.clear()
+
+
+class Application:
+    """All flows of an application.  `timeout_seconds` is for connecting and for answers that need no job to run."""
+
+    def __init__(
+        self, urls: str | Iterable[str], timeout_seconds: float, clock: Callable[[], float], rng: random.Random
+    ) -> None:
+        addresses = [ServerAddress.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        if not addresses:
+            raise ValueError("an application needs a server")
+        self.servers = list(dict.fromkeys(addresses))
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._rng = rng
+        self._lines: dict[tuple[ServerAddress, bool], ApplicationLine] = {}  # by server and whether it is for waiting
+        self._shunned_until: dict[ServerAddress, float] = {}
+        self._unfinished: dict[JobRecord, Wait | None] = {}
+
+    @property
+    def unfinished(self) -> list[JobRecord]:
+        """Jobs that were created and whose end is not known, except those thrown away."""
+        return list(self._unfinished)
+
+    @property
+    def lines(self) -> list[ApplicationLine]:
+        return list(self._lines.values())
+
+    def forget(self, record: JobRecord) -> None:
+        """Do not count this job as unfinished any more."""
+        self._unfinished.pop(record, None)
+
+    # --- creating ---
+
+    def submit(self, name: str, args: bytes, dupkey: str, job_type: JobType) -> Flow[JobRecord]:
+        """Create a job on a random server; on another if that one cannot be reached, or takes no jobs now."""
+        return (yield from self._create(JobRequest(ascii_bytes(name), ascii_bytes(dupkey), job_type, args)))
+
+    def recreate(self, record: JobRecord) -> Flow[JobRecord]:
+        """Create a job once more."""
+        created = yield from self._create(record.request())
+        self.forget(record)
+        return created
+
+    def _create(self, request: JobRequest) -> Flow[JobRecord]:
+        waits = request.job_type is JobType.SYNC_WAIT
+        problem: ClientError | None = None
+        for server in self._in_random_order():
+            wait = Wait() if waits else None
+            line = self._line(server, waits)
+            try:
+                handle = yield from self._ask(line, Packet.JOB_CREATE_REQ, request.pack(), wait)
+            except ServerUnreachable as error:
+                self._shunned_until[server] = self._clock() + SHUN_SECONDS
+                problem = error
+                continue
+            except ServerRefused as error:
+                if error.code != ErrorCode.REFUSED.name:
+                    raise
+                problem = error
+                continue
+            record = JobRecord.of(request, server, handle)
+            if request.job_type is not JobType.ASYNC_THROW_AWAY:
+                self._unfinished[record] = wait
+            return record
+        raise problem or ClientError("there is no server")
+
+    def _in_random_order(self) -> list[ServerAddress]:
+        now = self._clock()
+        servers = self._rng.sample(self.servers, len(self.servers))
+        return sorted(servers, key=lambda server: self._shunned_until.get(server, 0.0) > now)
+
+    # --- waiting ---
+
+    def next_status(self, record: JobRecord, deadline: float | None) -> Flow[Status | None]:
+        """The next news of a job that is waited for, or None at its end; raises TimeoutError."""
+        wait = self._unfinished.get(record)
+        if record.outcome is not None:
+            return None
+        if wait is None:
+            raise ClientError(f"{record.name} is not a job of this client that can be waited for without asking")
+        if not (yield Until(wait.has_news, deadline)):
+            raise TimeoutError(f"{record.name} did not end in time")
+        if wait.news:
+            return wait.news.popleft()
+        if wait.completion is None:
+            raise wait.error or ClientError("no news")
+        self._note_end(record, wait.completion)
+        return None
+
+    def wait(self, record: JobRecord, deadline: float | None, poll_seconds: float) -> Flow[Outcome]:
+        """The end of a job, waited for or asked for again and again; raises TimeoutError."""
+        while record.outcome is None:
+            if record.job_type is JobType.SYNC_WAIT:
+                yield from self.next_status(record, deadline)
+            elif (yield from self.complete(record)) is None:
+                now = self._clock()
+                if deadline is not None and now >= deadline:
+                    raise TimeoutError(f"{record.name} did not end in time")
+                until = now + poll_seconds
+                yield Until(lambda: False, until if deadline is None else min(until, deadline))
+        return record.outcome
+
+    # --- asking ---
+
+    def status(self, record: JobRecord) -> Flow[Status]:
+        """How far along the job is, asked of the server that has it."""
+        return Status.of((yield from self._ask_with_handle(record, Packet.JOB_STATUS_REQ)))
+
+    def complete(self, record: JobRecord) -> Flow[Outcome | None]:
+        """How the job ended, asked of the server that has it; None: it has not."""
+        if record.outcome is None:
+            completion: Completion = yield from self._ask_with_handle(record, Packet.JOB_COMPLETE_REQ)
+            if completion.elapsed_seconds:
+                self._note_end(record, completion)
+        return record.outcome
+
+    def _ask_with_handle(self, record: JobRecord, kind: Packet) -> Flow[Any]:
+        if not record.handle:
+            raise ClientError(f"{record.name} has no handle to ask with")
+        return (yield from self._ask(self._line(record.server, False), kind, ascii_bytes(record.handle)))
+
+    def _note_end(self, record: JobRecord, completion: Completion) -> None:
+        record.outcome = Outcome(completion.code, completion.data)
+        record.elapsed_seconds = completion.elapsed_seconds
+        self.forget(record)
+
+    # --- after the loss of a server ---
+
+    def recreate_unfinished(self) -> Flow[list[tuple[JobRecord, JobRecord]]]:
+        """Create again what was not finished on servers that are gone, or do not know it any more.
+
+        Returns the old and the new record of each.  What is still with its server stays there.
+        """
+        recreated = []
+        for record, wait in list(self._unfinished.items()):
+            lost = (yield from self._is_unknown(record)) if wait is None else (yield from self._has_lost(wait))
+            if lost:
+                recreated.append((record, (yield from self.recreate(record))))
+        return recreated
+
+    def _has_lost(self, wait: Wait) -> Flow[bool]:
+        yield Until(lambda: wait.error is not None, self._clock())
+        return wait.error is not None
+
+    def _is_unknown(self, record: JobRecord) -> Flow[bool]:
+        try:
+            yield from self.complete(record)
+        except ServerUnreachable:
+            self._shunned_until[record.server] = self._clock() + SHUN_SECONDS
+            return True
+        except ServerRefused as error:
+            if error.code == ErrorCode.UNKNOWN_HANDLE.name:
+                return True
+            raise
+        return False
+
+    # --- the conversation ---
+
+    def _line(self, server: ServerAddress, waits: bool) -> ApplicationLine:
+        line = self._lines.get((server, waits))
+        if line is None:
+            line = self._lines[server, waits] = ApplicationLine(server)
+        return line
+
+    def _ask(self, line: ApplicationLine, kind: Packet, body: bytes, wait: Wait | None = None) -> Flow[Any]:
+        """Ask a question, and wait for the answer to it; raises ServerUnreachable or ServerRefused."""
+        yield Until(lambda: not line.is_open, self._clock())  # perhaps the server hung up long ago
+        yield from self._connect(line)
+        question = Question(kind, wait)
+        line.questions.append(question)
+        yield Send(line, packet(kind, body))
+        if not (yield Until(question.is_answered, self._clock() + self._timeout_seconds)):
+            # The answer may still come, and would be taken for that to the next question.
+            yield Shut(line, f"{line.address} did not answer within {self._timeout_seconds:g} s")
+        return question.result()
+
+    def _connect(self, line: ApplicationLine) -> Flow[None]:
+        if line.state is LineState.SHUT:
+            yield Open(line)
+        if not (yield Until(lambda: line.state is not LineState.OPENING, self._clock() + self._timeout_seconds)):
+            yield Shut(line, f"cannot connect to {line.address}: no answer in time")
+        if not line.is_open:
+            raise line.problem

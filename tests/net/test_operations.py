@@ -1,0 +1,504 @@
+"""What an operator can ask: lists that page, jobs in every state, and arguments that make no sense."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from switchgear.engine.engine import EngineSettings, SubmitOptions
+from switchgear.errors import Refused, StorageError
+from switchgear.model import HIGH, NORMAL, READY, SECOND_US, Delivery, Function, Job, JobState
+from switchgear.net import operations as operations_module
+from switchgear.net.operations import Operations
+from switchgear.storage.base import JobQuery
+from switchgear.version import VERSION
+from tests.protocols.gearman.house import House
+
+
+class Office:
+    """A house without connections, and an operator in it."""
+
+    def __init__(self, **settings: int) -> None:
+        self.house = House(settings=EngineSettings(**settings))
+        self.engine = self.house.engine
+        self.operations: Operations = self.house.operator
+        self.worker = self.engine.add_worker(self.house.talker("worker").session, "gearman", b"hand")
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        answer = self.operations(verb, arguments)
+        self.house.end_turn()
+        return answer
+
+    def submit(self, count: int = 1, function: bytes = b"f", unique: bytes = b"", **options: Any) -> list[Job]:
+        submitted = SubmitOptions(**options)
+        jobs = [
+            self.engine.submit(function, unique, b"payload", NORMAL, Delivery.HANDLE, None, submitted)
+            for _ in range(count)
+        ]
+        self.house.end_turn()
+        return jobs
+
+    def take(self, function: bytes = b"f") -> Job:
+        self.engine.can_do(self.worker, self.engine.function_named(function))
+        job = self.engine.take(self.worker)
+        assert job is not None
+        return job
+
+    def finish(self, **outcome: Any) -> Job:
+        """Take a job and end it: done, or with the arguments of `fail`."""
+        job = self.take()
+        if outcome:
+            self.engine.fail(self.worker, job.id, **outcome)
+        else:
+            self.engine.complete(self.worker, job.id, b"result")
+        self.house.end_turn()
+        return job
+
+    def kill(self) -> Job:
+        """Take a job that has one attempt, and lose its worker."""
+        lost = self.engine.add_worker(self.house.talker("lost").session, "gearman")
+        self.engine.can_do(lost, self.engine.function_named(b"f"))
+        job = self.engine.take(lost)
+        assert job is not None
+        self.engine.remove_worker(lost)
+        self.house.end_turn()
+        return job
+
+    def ids(self, **arguments: Any) -> list[int]:
+        return [job["id"] for job in self.ask("jobs", **arguments)["jobs"]]
+
+    def all_pages(self, **arguments: Any) -> list[int]:
+        found: list[int] = []
+        before_id = 0
+        for _ in range(1000):
+            answer = self.ask("jobs", before_id=before_id, **arguments)
+            found += [job["id"] for job in answer["jobs"]]
+            before_id = answer["next_before_id"]
+            if before_id is None:
+                return found
+        raise AssertionError("pages without end")
+
+
+# --- looking ---
+
+
+def test_server() -> None:
+    office = Office()
+    office.operations.connections = lambda: 7
+    office.submit(2)
+    office.house.clock.advance(5)
+    answer = office.ask("server")
+    assert answer["version"] == VERSION
+    assert answer["pid"] == os.getpid()
+    assert answer["uptime_seconds"] == 5.0
+    assert answer["store"] == "memory:"
+    assert answer["storage_error"] == ""
+    assert answer["connections"] == 7
+    assert (answer["jobs"], answer["functions"], answer["workers"]) == (2, 1, 1)
+    assert answer["draining"] is False
+    office.engine.drain()
+    office.house.storage_error = StorageError("disk full")
+    answer = office.ask("server")
+    assert answer["draining"] is True
+    assert answer["storage_error"] == "disk full"
+
+
+def test_functions() -> None:
+    office = Office()
+    office.submit(4)
+    office.submit(1, function=b"\xff", run_at_us=office.engine.now_us + SECOND_US)
+    office.finish()
+    office.finish(code=3)
+    office.take()
+    office.engine.advance(office.house.clock.advance(2.5))
+    f, odd = office.ask("functions")
+    assert f["name"] == "f"
+    assert (f["total"], f["ready"], f["running"], f["waiting_or_scheduled"], f["workers"]) == (2, 1, 1, 0, 1)
+    assert (f["submitted"], f["done"], f["failed"], f["cancelled"]) == (4, 1, 1, 0)
+    assert f["limits"] == [0, 0, 0]
+    assert f["paused"] is False
+    assert f["oldest_ready_seconds"] == 2.5
+    assert odd["name"] == {"base64": "/w=="}
+
+
+def test_workers() -> None:
+    office = Office()
+    office.submit()
+    office.take()
+    (worker,) = office.ask("workers")
+    assert worker["name"] == "hand"
+    assert worker["protocol"] == "gearman"
+    assert worker["address"] == "10.0.0.1:40001"
+    assert worker["functions"] == ["f"]
+    assert worker["running"] == ["H:t:1"]
+    assert worker["asleep"] is False
+    assert worker["connected_at"] == office.engine.now_us / SECOND_US
+
+
+def test_a_job_in_all_detail() -> None:
+    office = Office()
+    now = office.engine.now_us
+    office.submit()
+    office.submit(
+        unique=b"key",
+        name=b"mine",
+        predecessors=(1,),
+        attempts_limit=5,
+        timeout_us=1_500_000,
+        expires_us=now + 9 * SECOND_US,
+        run_at_us=now + SECOND_US,
+        origin="test",
+    )
+    answer = office.ask("job", job_id=2)
+    assert answer == {
+        "handle": "H:t:2",
+        "id": 2,
+        "function": "f",
+        "state": "waiting",
+        "dead": False,
+        "priority": "normal",
+        "delivery": "handle",
+        "unique": "key",
+        "name": "mine",
+        "attempts": 0,
+        "attempts_limit": 5,
+        "created_at": now / SECOND_US,
+        "run_at": now / SECOND_US + 1,
+        "expires_at": now / SECOND_US + 9,
+        "finished_at": None,
+        "timeout": 1.5,
+        "numerator": 0,
+        "denominator": 0,
+        "time_left": None,
+        "result_code": 0,
+        "error": None,
+        "predecessors": ["H:t:1"],
+        "origin": "test",
+        "payload": "payload",
+        "payload_bytes": 7,
+        "result": "",
+        "warnings": "",
+        "log": [{"cause": "submitted_waiting", "at": now / SECOND_US}],
+    }
+
+
+def test_a_job_that_failed() -> None:
+    office = Office()
+    office.submit()
+    office.finish(code=3, error=b"\xffbroken")
+    answer = office.ask("job", job_id=1)
+    assert answer["state"] == "failed"
+    assert answer["dead"] is False
+    assert answer["result_code"] == 3
+    assert answer["error"] == {"base64": "/2Jyb2tlbg=="}
+    assert [entry["cause"] for entry in answer["log"]] == ["submitted", "taken", "ended_badly"]
+
+
+def test_a_job_whose_payload_cannot_be_read_is_shown_without() -> None:
+    office = Office()
+    office.submit()
+
+    def unreadable(job: Job) -> bytes:
+        raise Refused("storage", "disk broken")
+
+    office.house.payload = unreadable  # type: ignore[method-assign]
+    assert office.ask("job", job_id=1)["payload"] == ""
+
+
+def test_payload_keys_are_shown_as_their_submitter_wrote_them() -> None:
+    office = Office()
+    office.submit(unique=b"-\0digest")
+    assert office.ask("job", job_id=1)["unique"] == "-"
+
+
+# --- lists ---
+
+
+def test_jobs_are_listed_newest_first_whatever_became_of_them() -> None:
+    office = Office()
+    office.submit(5)
+    office.finish()
+    office.finish(code=1)
+    office.take()
+    answer = office.ask("jobs")
+    assert [(job["id"], job["state"]) for job in answer["jobs"]] == [
+        (5, "ready"),
+        (4, "ready"),
+        (3, "running"),
+        (2, "failed"),
+        (1, "done"),
+    ]
+    assert answer["next_before_id"] is None
+
+
+def test_filters() -> None:
+    office = Office()
+    office.submit(2)
+    office.submit(1, function=b"g", unique=b"key")
+    office.submit(1, function=b"g", name=b"mine")
+    office.finish()
+    assert office.ids(function="g") == [4, 3]
+    assert office.ids(unique="key") == [3]
+    assert office.ids(name="mine") == [4]
+    assert office.ids(states=["done"]) == [1]
+    assert office.ids(states=["READY", "done"], function="f") == [2, 1]
+    assert office.ids(states=["running"]) == []
+    assert office.ids(function="unknown") == []
+    assert office.ids(states=[], function=None) == [4, 3, 2, 1]
+    assert office.ids(limit=2) == [4, 3]
+    assert office.ids(before_id=3) == [2, 1]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_pages_give_every_job_once(limit: int) -> None:
+    office = Office()
+    office.submit(12)
+    for _ in range(3):
+        office.finish()
+    office.finish(code=1)
+    office.take()
+    assert office.all_pages(limit=limit) == list(range(12, 0, -1))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_pages_give_retried_jobs_in_their_place(limit: int) -> None:
+    office = Office()
+    office.submit(8)
+    for _ in range(3):
+        office.finish(code=1)
+    office.submit(2)
+    for job_id in (1, 3):
+        office.ask("retry", job_id=job_id)
+    office.submit(2)
+    assert office.all_pages(limit=limit) == list(range(12, 0, -1))
+    assert office.all_pages(limit=limit, states=["ready"]) == [12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 1]
+
+
+class LaggingStore:
+    """Puts what a store that lags behind has in front of what the real one finds."""
+
+    def __init__(self, office: Office, rows: list[Job]) -> None:
+        self.rows = rows
+        self.real = office.house.store.find
+        office.house.store.find = self  # type: ignore[method-assign, assignment]
+
+    def __call__(self, query: JobQuery) -> list[Job]:
+        stale = [job for job in self.rows if (not query.states or job.state in query.states)]
+        stale = [job for job in stale if not query.before_id or job.id < query.before_id]
+        return sorted([*stale, *self.real(query)], key=lambda job: -job.id)[: query.limit]
+
+
+def row(job_id: int, state: JobState) -> Job:
+    job = Job(job_id, Function(b"f"), b"", None, NORMAL, Delivery.HANDLE, 0)
+    job.state = state
+    return job
+
+
+def test_the_engine_has_the_last_word_on_what_is_unfinished() -> None:
+    office = Office()
+    office.submit(3)
+    office.take()
+    LaggingStore(office, [row(1, READY), row(2, READY), row(3, READY)])
+    assert office.ids(states=["ready"]) == [3, 2]
+    assert office.ids(states=["running"]) == [1]
+    assert [job["state"] for job in office.ask("jobs")["jobs"]] == ["ready", "ready", "running"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_what_only_a_lagging_store_takes_for_unfinished_is_over(limit: int) -> None:
+    office = Office()
+    office.submit(6)
+    LaggingStore(office, [row(job_id, READY) for job_id in range(1, 10)])
+    office.engine.next_job_id = 10
+    assert office.all_pages(limit=limit) == [6, 5, 4, 3, 2, 1]
+
+
+def test_a_search_does_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations_module, "MOST_SCANNED", 5)
+    office = Office()
+    office.submit(1, function=b"rare")
+    office.submit(10)
+    assert office.ids(function="rare") == []
+    assert office.ids(function="f", limit=3) == [11, 10, 9]
+
+
+def test_no_more_than_a_thousand_at_a_time() -> None:
+    office = Office()
+    office.submit(1001)
+    answer = office.ask("jobs", limit=5000)
+    assert len(answer["jobs"]) == 1000
+    assert answer["next_before_id"] == 2
+
+
+# --- acting ---
+
+
+def test_cancel() -> None:
+    office = Office()
+    office.submit()
+    office.submit(1, predecessors=(1,))
+    office.submit(1, predecessors=(2,))
+    assert office.ask("cancel", job_id=3) == {"cancelled": ["H:t:3"]}
+    assert office.ask("cancel", job_id=1, cascade=True) == {"cancelled": ["H:t:1", "H:t:2"]}
+    with pytest.raises(LookupError, match="H:t:1 is cancelled: there is nothing to cancel"):
+        office.ask("cancel", job_id=1)
+
+
+def test_retry_a_job_that_failed() -> None:
+    office = Office()
+    office.submit()
+    office.finish(code=1, error=b"broken")
+    assert office.ask("retry", job_id=1) == {"retried": ["H:t:1"]}
+    job = office.engine.jobs[1]
+    assert (job.state, job.attempts, job.error) == (READY, 0, None)
+    with pytest.raises(Refused):
+        office.ask("retry", job_id=1)
+
+
+def test_retry_all_that_are_dead_and_no_others() -> None:
+    office = Office(attempts=1)
+    office.submit(4)
+    office.submit(1, function=b"g")
+    dead = [office.kill().id, office.kill().id]
+    office.finish(code=1)
+    assert office.ask("retry", all_dead=True, function="g") == {"retried": []}
+    assert office.ask("retry", all_dead=True, limit=1) == {"retried": [f"H:t:{dead[1]}"]}
+    assert office.ask("retry", all_dead=True) == {"retried": [f"H:t:{dead[0]}"]}
+    assert office.ask("retry", all_dead=True) == {"retried": []}
+
+
+def test_dead_jobs_are_found_behind_many_that_failed_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations_module, "MOST_LISTED", 3)
+    office = Office(attempts=1)
+    office.submit(10)
+    dead = office.kill()
+    for _ in range(8):
+        office.finish(code=1)
+    assert office.ask("retry", all_dead=True, limit=100) == {"retried": [f"H:t:{dead.id}"]}
+
+
+def test_a_dead_job_whose_key_another_has_stays_dead() -> None:
+    office = Office(attempts=1)
+    office.submit(1, unique=b"key")
+    office.kill()
+    office.submit(1, unique=b"key")
+    assert office.ask("retry", all_dead=True) == {"retried": []}
+    with pytest.raises(Refused):
+        office.ask("retry", job_id=1)
+
+
+@pytest.mark.parametrize("arguments", [{"job_id": 1}, {"all_dead": True}])
+def test_a_server_that_takes_nothing_retries_nothing_and_says_so(arguments: dict[str, Any]) -> None:
+    office = Office(attempts=1)
+    office.submit()
+    office.kill()
+    office.engine.drain()
+    with pytest.raises(Refused, match="server is shutting down"):
+        office.ask("retry", **arguments)
+
+
+def test_pause_and_resume() -> None:
+    office = Office()
+    office.submit()
+    assert office.ask("pause", function="f") == {"function": "f", "paused": True}
+    office.engine.can_do(office.worker, office.engine.functions[b"f"])
+    assert office.engine.take(office.worker) is None
+    assert office.ask("resume", function="f") == {"function": "f", "paused": False}
+    assert office.engine.take(office.worker) is not None
+    assert office.ask("pause", function="new") == {"function": "new", "paused": True}
+
+
+# --- what makes no sense ---
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("", {}),
+        ("nonsense", {}),
+        ("_find", {"job_id": 1}),
+        ("__class__", {}),
+        ("server", {"x": 1}),
+        ("server", {"self": 1}),
+        ("functions", {"function": "f"}),
+        ("jobs", {"function": 5}),
+        ("jobs", {"function": ["f"]}),
+        ("jobs", {"function": {"base64": "Zg=="}}),
+        ("jobs", {"function": "\ud800"}),
+        ("jobs", {"states": "ready"}),
+        ("jobs", {"states": 5}),
+        ("jobs", {"states": ["sleepy"]}),
+        ("jobs", {"states": [5]}),
+        ("jobs", {"states": [["ready"]]}),
+        ("jobs", {"unique": 1.5}),
+        ("jobs", {"name": True}),
+        ("jobs", {"limit": "5"}),
+        ("jobs", {"limit": -1}),
+        ("jobs", {"limit": 1e30}),
+        ("jobs", {"limit": float("inf")}),
+        ("jobs", {"limit": 10**30}),
+        ("jobs", {"before_id": -1}),
+        ("jobs", {"before_id": 2**63}),
+        ("jobs", {"before_id": True}),
+        ("job", {}),
+        ("job", {"job_id": "1"}),
+        ("job", {"job_id": 1.0}),
+        ("job", {"job_id": True}),
+        ("job", {"job_id": None}),
+        ("job", {"job_id": []}),
+        ("job", {"job_id": 2**64}),
+        ("cancel", {}),
+        ("cancel", {"job_id": {}}),
+        ("retry", {}),
+        ("retry", {"job_id": "1"}),
+        ("retry", {"all_dead": False}),
+        ("retry", {"all_dead": True, "function": 1}),
+        ("retry", {"all_dead": True, "limit": None}),
+        ("pause", {}),
+        ("pause", {"function": None}),
+        ("pause", {"function": 1}),
+        ("pause", {"function": ["f"]}),
+        ("resume", {"function": None, "x": 1}),
+    ],
+)
+def test_bad_arguments_are_one_kind_of_error(verb: str, arguments: dict[str, Any]) -> None:
+    office = Office(attempts=1)
+    office.submit()
+    office.kill()
+    with pytest.raises(ValueError):
+        office.operations(verb, arguments)
+
+
+@pytest.mark.parametrize("verb", ["job", "cancel", "retry"])
+@pytest.mark.parametrize("job_id", [0, 2, 10**18])
+def test_jobs_that_nobody_knows(verb: str, job_id: int) -> None:
+    office = Office()
+    office.submit()
+    with pytest.raises(LookupError, match="no such job"):
+        office.ask(verb, job_id=job_id)
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"), [("jobs", {}), ("job", {"job_id": 1}), ("cancel", {"job_id": 1}), ("retry", {"all_dead": True})]
+)
+def test_a_store_that_cannot_be_read_is_a_refusal(verb: str, arguments: dict[str, Any]) -> None:
+    office = Office()
+    office.submit()
+    office.finish()
+
+    def broken(anything: object) -> Any:
+        raise StorageError("disk broken")
+
+    office.house.store.find = office.house.store.get = broken  # type: ignore[method-assign, assignment]
+    with pytest.raises(Refused, match="disk broken") as caught:
+        office.ask(verb, **arguments)
+    assert caught.value.reason == "storage"
+
+
+def test_priorities_by_name() -> None:
+    office = Office()
+    office.engine.submit(b"f", b"", b"", HIGH, Delivery.WAIT)
+    assert office.ask("job", job_id=1)["priority"] == "high"
+    assert office.ask("job", job_id=1)["delivery"] == "wait"
