@@ -411,6 +411,36 @@ def test_made_by_hand_it_is_checked_too() -> None:
     assert Config(store="memory:").store_url == "memory:"
 
 
+@pytest.mark.parametrize(
+    ("store", "given", "url"),
+    [
+        ("", "", "sqlite:/state/joblog.db"),
+        ("sqlite:/state/switchgear.db", "", "sqlite:/state/joblog.db"),
+        ("sqlite:/data/jobs.db", "", "sqlite:/data/jobs-log.db"),
+        ("sqlite:jobs", "", "sqlite:jobs-log.db"),
+        ("memory:", "", ""),
+        ("memory:", "sqlite:log.db", "sqlite:log.db"),
+        ("", "off", ""),
+        ("", "None", ""),
+        ("", "postgresql://jobs@db/jobs", "postgresql://jobs@db/jobs"),
+        ("", "postgres:///jobs?host=/run", "postgres:///jobs?host=/run"),
+    ],
+)
+def test_where_the_job_log_is(store: str, given: str, url: str) -> None:
+    config = load_config(None, HOME, {"store": store, "joblog.url": given, "state_dir": "/state"})
+    assert config.joblog_url == url
+
+
+@pytest.mark.parametrize("text", ["on", "sqlite:", "memory:", "postgresql:jobs", "mysql://db/jobs", "a\0b"])
+def test_where_no_job_log_can_be(text: str) -> None:
+    (line,) = problems(flags={"joblog.url": text})
+    assert line.startswith("joblog.url: expected sqlite:PATH, postgresql://USER@HOST/DATABASE, off or nothing, got")
+
+
+def test_a_job_log_may_be_at_home() -> None:
+    assert load_config(None, HOME, {"joblog.url": "sqlite:~/log.db"}).joblog_url == "sqlite:/home/ada/log.db"
+
+
 def test_what_a_reload_cannot_change_is_named() -> None:
     old = Config()
     new = replace(

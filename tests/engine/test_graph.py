@@ -187,6 +187,13 @@ def test_held_back_after_its_expiry_a_job_expires(house: House) -> None:
     assert causes(job)[-2:] == [Cause.HELD_BACK, Cause.EXPIRED]
 
 
+def test_a_waiting_job_whose_expiry_has_passed_expires_when_it_is_to_wait_for_more(house: House) -> None:
+    job = house.submit(after=(house.submit(b"other"),), expires_us=house.at(0))
+    house.engine.add_predecessors(job, (house.submit(b"other").id,))
+    assert causes(job)[-1] is Cause.EXPIRED
+    assert house.engine.graph.successors == {}
+
+
 # --- circles ---
 
 

@@ -19,7 +19,8 @@ from switchgear.errors import Refused
 from switchgear.model import SECOND_US, Delivery, Job, Worker
 from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House, causes
-from tests.engine.reference import Model, ModelWorker, News, RefusedByModel
+from tests.engine.reference import Model
+from tests.engine.reference_words import ModelWorker, News, RefusedByModel
 
 EXAMPLES = int(os.environ.get("SWITCHGEAR_MODEL_EXAMPLES", "0"))
 NAMES = (b"mail", b"resize", b"index")

@@ -233,6 +233,15 @@ def test_a_lease_can_be_made_shorter(house: House) -> None:
     assert not worker.alive
 
 
+def test_what_comes_due_before_the_end_of_a_renewed_lease_happens_before_it(house: House) -> None:
+    worker, job = house.running(timeout_us=5 * SECOND_US)
+    house.engine.renew_lease(worker, 3 * SECOND_US)
+    house.engine.renew_lease(worker, 6 * SECOND_US)
+    house.pass_seconds(60)
+    assert causes(job)[-1] is Cause.TIMED_OUT
+    assert not worker.alive
+
+
 def test_a_worker_that_left_has_no_lease(house: House) -> None:
     worker = house.worker()
     house.engine.renew_lease(worker, 5 * SECOND_US)

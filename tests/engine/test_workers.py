@@ -248,15 +248,16 @@ def test_nobody_is_woken_needlessly_if_the_job_was_taken(house: House) -> None:
 
 
 def test_as_long_as_jobs_are_taken_one_more_is_woken_at_a_time(house: House) -> None:
-    workers = [asleep(house) for _ in range(4)]
-    house.submit()  # whoever was woken for this one does not come
+    workers = [asleep(house) for _ in range(6)]
+    jobs = [house.submit() for _ in range(4)]  # the four who are woken for these do not come
     busy = house.worker()
-    for expected in (2, 3, 4):
-        house.pass_seconds(0.9)
-        house.submit(b"mail", priority=0)
-        house.engine.take(busy)
-        house.pass_seconds(0.1)
-        assert sum(woken(*workers)) >= expected
+    for number_woken in (5, 6):
+        house.pass_seconds(0.5)
+        assert house.engine.take(busy) in jobs
+        house.pass_seconds(0.499999)
+        assert sum(woken(*workers)) == number_woken - 1
+        house.pass_seconds(0.000001)
+        assert sum(woken(*workers)) == number_woken
 
 
 def test_neglect_of_a_paused_function_is_no_neglect(house: House) -> None:

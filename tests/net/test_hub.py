@@ -20,7 +20,6 @@ from tests.net.house import (
 )
 from tests.support.wire import Kind, Line, Packet, request
 
-
 # --- turns ---
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
 from switchgear.errors import StorageError
-from switchgear.model import READY
 from switchgear.net.hub import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from switchgear.testing import check_engine
@@ -20,6 +20,7 @@ from tests.net.house import (
     NOOP,
     Connected,
     HubHouse,
+    ScriptedStore,
     created,
     echo,
     echoed,
@@ -425,10 +426,19 @@ async def test_jobs_that_the_store_has_in_a_newer_version_are_told_of() -> None:
 
 @in_turns
 async def test_a_store_that_fails_at_the_very_beginning() -> None:
-    house = await broken_house()
-    await mend(house)
+    store = ScriptedStore()
+    store.obedient = False
+    house = HubHouse(store, 1_000_000, None)
+    loading = asyncio.create_task(house.hub.load())
+    await idle()
+    await store.fail()
+    await loading
     client = house.connect()
+    client.send(BACKGROUND, FOREGROUND)
+    await idle()
+    assert client.heard() == [REFUSED, REFUSED]
+    await mend(house)
+    assert store.kept_next_job_id > 1
     client.send(FOREGROUND)
     await idle()
-    assert [job.state for job in house.engine.jobs.values()] == [READY]
     assert client.heard() == [created(1)]

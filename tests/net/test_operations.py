@@ -7,79 +7,12 @@ from typing import Any
 
 import pytest
 
-from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.errors import Refused, StorageError
 from switchgear.model import HIGH, NORMAL, READY, SECOND_US, Delivery, Function, Job, JobState
 from switchgear.net import operations as operations_module
-from switchgear.net.operations import Operations
 from switchgear.storage.base import JobQuery
 from switchgear.version import VERSION
-from tests.protocols.gearman.house import House
-
-
-class Office:
-    """A house without connections, and an operator in it."""
-
-    def __init__(self, **settings: int) -> None:
-        self.house = House(settings=EngineSettings(**settings))
-        self.engine = self.house.engine
-        self.operations: Operations = self.house.operator
-        self.worker = self.engine.add_worker(self.house.talker("worker").session, "gearman", b"hand")
-
-    def ask(self, verb: str, **arguments: Any) -> Any:
-        answer = self.operations(verb, arguments)
-        self.house.end_turn()
-        return answer
-
-    def submit(self, count: int = 1, function: bytes = b"f", unique: bytes = b"", **options: Any) -> list[Job]:
-        submitted = SubmitOptions(**options)
-        jobs = [
-            self.engine.submit(function, unique, b"payload", NORMAL, Delivery.HANDLE, None, submitted)
-            for _ in range(count)
-        ]
-        self.house.end_turn()
-        return jobs
-
-    def take(self, function: bytes = b"f") -> Job:
-        self.engine.can_do(self.worker, self.engine.function_named(function))
-        job = self.engine.take(self.worker)
-        assert job is not None
-        return job
-
-    def finish(self, **outcome: Any) -> Job:
-        """Take a job and end it: done, or with the arguments of `fail`."""
-        job = self.take()
-        if outcome:
-            self.engine.fail(self.worker, job.id, **outcome)
-        else:
-            self.engine.complete(self.worker, job.id, b"result")
-        self.house.end_turn()
-        return job
-
-    def kill(self) -> Job:
-        """Take a job that has one attempt, and lose its worker."""
-        lost = self.engine.add_worker(self.house.talker("lost").session, "gearman")
-        self.engine.can_do(lost, self.engine.function_named(b"f"))
-        job = self.engine.take(lost)
-        assert job is not None
-        self.engine.remove_worker(lost)
-        self.house.end_turn()
-        return job
-
-    def ids(self, **arguments: Any) -> list[int]:
-        return [job["id"] for job in self.ask("jobs", **arguments)["jobs"]]
-
-    def all_pages(self, **arguments: Any) -> list[int]:
-        found: list[int] = []
-        before_id = 0
-        for _ in range(1000):
-            answer = self.ask("jobs", before_id=before_id, **arguments)
-            found += [job["id"] for job in answer["jobs"]]
-            before_id = answer["next_before_id"]
-            if before_id is None:
-                return found
-        raise AssertionError("pages without end")
-
+from tests.net.office import Office
 
 # --- looking ---
 
@@ -282,7 +215,7 @@ class LaggingStore:
     def __init__(self, office: Office, rows: list[Job]) -> None:
         self.rows = rows
         self.real = office.house.store.find
-        office.house.store.find = self  # type: ignore[method-assign, assignment]
+        office.house.store.find = self  # type: ignore[method-assign]
 
     def __call__(self, query: JobQuery) -> list[Job]:
         stale = [job for job in self.rows if (not query.states or job.state in query.states)]
@@ -408,93 +341,6 @@ def test_pause_and_resume() -> None:
     assert office.ask("resume", function="f") == {"function": "f", "paused": False}
     assert office.engine.take(office.worker) is not None
     assert office.ask("pause", function="new") == {"function": "new", "paused": True}
-
-
-# --- what makes no sense ---
-
-
-@pytest.mark.parametrize(
-    ("verb", "arguments"),
-    [
-        ("", {}),
-        ("nonsense", {}),
-        ("_find", {"job_id": 1}),
-        ("__class__", {}),
-        ("server", {"x": 1}),
-        ("server", {"self": 1}),
-        ("functions", {"function": "f"}),
-        ("jobs", {"function": 5}),
-        ("jobs", {"function": ["f"]}),
-        ("jobs", {"function": {"base64": "Zg=="}}),
-        ("jobs", {"function": "\ud800"}),
-        ("jobs", {"states": "ready"}),
-        ("jobs", {"states": 5}),
-        ("jobs", {"states": ["sleepy"]}),
-        ("jobs", {"states": [5]}),
-        ("jobs", {"states": [["ready"]]}),
-        ("jobs", {"unique": 1.5}),
-        ("jobs", {"name": True}),
-        ("jobs", {"limit": "5"}),
-        ("jobs", {"limit": -1}),
-        ("jobs", {"limit": 1e30}),
-        ("jobs", {"limit": float("inf")}),
-        ("jobs", {"limit": 10**30}),
-        ("jobs", {"before_id": -1}),
-        ("jobs", {"before_id": 2**63}),
-        ("jobs", {"before_id": True}),
-        ("job", {}),
-        ("job", {"job_id": "1"}),
-        ("job", {"job_id": 1.0}),
-        ("job", {"job_id": True}),
-        ("job", {"job_id": None}),
-        ("job", {"job_id": []}),
-        ("job", {"job_id": 2**64}),
-        ("cancel", {}),
-        ("cancel", {"job_id": {}}),
-        ("retry", {}),
-        ("retry", {"job_id": "1"}),
-        ("retry", {"all_dead": False}),
-        ("retry", {"all_dead": True, "function": 1}),
-        ("retry", {"all_dead": True, "limit": None}),
-        ("pause", {}),
-        ("pause", {"function": None}),
-        ("pause", {"function": 1}),
-        ("pause", {"function": ["f"]}),
-        ("resume", {"function": None, "x": 1}),
-    ],
-)
-def test_bad_arguments_are_one_kind_of_error(verb: str, arguments: dict[str, Any]) -> None:
-    office = Office(attempts=1)
-    office.submit()
-    office.kill()
-    with pytest.raises(ValueError):
-        office.operations(verb, arguments)
-
-
-@pytest.mark.parametrize("verb", ["job", "cancel", "retry"])
-@pytest.mark.parametrize("job_id", [0, 2, 10**18])
-def test_jobs_that_nobody_knows(verb: str, job_id: int) -> None:
-    office = Office()
-    office.submit()
-    with pytest.raises(LookupError, match="no such job"):
-        office.ask(verb, job_id=job_id)
-
-
-@pytest.mark.parametrize(
-    ("verb", "arguments"), [("jobs", {}), ("job", {"job_id": 1}), ("cancel", {"job_id": 1}), ("retry", {"all_dead": True})]
-)
-def test_a_store_that_cannot_be_read_is_a_refusal(verb: str, arguments: dict[str, Any]) -> None:
-    office = Office()
-    office.submit()
-    office.finish()
-
-    def broken(anything: object) -> Any:
-        raise StorageError("disk broken")
-
-    office.house.store.find = office.house.store.get = broken  # type: ignore[method-assign, assignment]
-    with pytest.raises(Refused, match="disk broken") as caught:
-        office.ask(verb, **arguments)
-    assert caught.value.reason == "storage"
 
 
 def test_priorities_by_name() -> None:

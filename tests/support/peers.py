@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from glob import glob
 from types import ModuleType
 from typing import NoReturn
 
@@ -13,10 +14,12 @@ DEBIAN_PACKAGE = {
     "gearmand": "gearman-job-server",
     "gearman": "gearman-tools",
     "gearadmin": "gearman-tools",
+    "initdb": "postgresql",
+    "postgres": "postgresql",
 }
 
 # Debian puts servers where an ordinary user's PATH does not look.
-_MORE_PLACES = "/usr/sbin:/usr/local/sbin:/sbin"
+_MORE_PLACES = ":".join(["/usr/sbin:/usr/local/sbin:/sbin", *sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)])
 
 
 def require_program(name: str) -> str:

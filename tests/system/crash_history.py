@@ -46,6 +46,7 @@ class History:
         self.now = 0  # counts what happened
         self.life = 1  # of the server
         self.answers = 0
+        self.is_stopping = False  # in order: it refuses what it will not do any more, and gives back what runs
         self.lives: dict[bytes, Life] = {}
         self.owed: dict[bytes, None] = {}
         self.violations: list[str] = []
@@ -65,8 +66,10 @@ class History:
                 self.owed[handle] = None
 
     def refused(self, token: bytes, words: bytes, by: str) -> None:
-        """A submission was not taken, for which there is no reason here."""
+        """A submission was not taken, for which there is no reason but that the server stops."""
         self._event()
+        if self.is_stopping and b"shutting down" in words:
+            return
         self.violations.append(f"{by}: submission {token!r} was refused: {words!r}")
 
     def told_end(self, handle: bytes, token: bytes, by: str) -> None:
@@ -129,8 +132,12 @@ class History:
         self._held[by].discard(handle)
         self._may_end(job)
 
-    def report_denied(self, words: bytes, by: str) -> None:
+    def report_denied(self, question: Question, words: bytes, by: str) -> None:
+        """A worker does not have its job any more, which only happens when the server stops."""
         self._event()
+        if self.is_stopping:
+            question.reported.clear()  # which of them it was is not said
+            return
         self.violations.append(f"{by}: a report on a job that it held was refused: {words!r}")
 
     def closed(self, by: str) -> None:
@@ -149,6 +156,7 @@ class History:
         for job in self.lives.values():
             job.holder = ""
         self.life += 1
+        self.is_stopping = False
 
     def listed(self, handles: Iterable[bytes]) -> None:
         """These are the unfinished jobs of a server that was just started, and nobody has spoken to it yet."""

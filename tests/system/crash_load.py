@@ -20,6 +20,7 @@ from tests.system.crash_history import History, Question
 
 FUNCTIONS = (b"resize", b"mail", b"index")
 BACKGROUND = (Kind.SUBMIT_JOB_BG, Kind.SUBMIT_JOB_HIGH_BG, Kind.SUBMIT_JOB_LOW_BG)
+ANSWERS = ("submitted", "told", "cancelled", "worked")  # what they may be about
 CONTROL = 1001  # an extension of this server: verb and JSON
 CONTROL_RES = 1002
 # More waiting jobs than this only make the lists longer that are compared after each crash.
@@ -40,7 +41,8 @@ class Peer:
         self._writer = writer
 
     def send(self, *packets: bytes) -> None:
-        self._writer.write(b"".join(packets))
+        if not self._writer.is_closing():
+            self._writer.write(b"".join(packets))
 
     async def receive(self) -> tuple[int, bytes]:
         try:
@@ -67,7 +69,7 @@ class Peer:
 class Load:
     """Everybody who speaks to one life of the server."""
 
-    def __init__(self, port: int, history: History, chance: random.Random, on_answer: Callable[[], None]) -> None:
+    def __init__(self, port: int, history: History, chance: random.Random, on_answer: Callable[[str], None]) -> None:
         self._port = port
         self._history = history
         self._chance = chance
@@ -164,7 +166,7 @@ class Load:
             self._history.created(token, body, background=True, by=peer.name)
         elif token:
             self._history.refused(token, body, peer.name)
-        self._on_answer()
+        self._on_answer("submitted")
 
     async def _waiting_client(self) -> None:
         """Foreground submissions, half of which somebody else submits in the background too."""
@@ -196,7 +198,7 @@ class Load:
                 return
             else:
                 self._history.told_end(body.partition(b"\0")[0], token, peer.name)
-                self._on_answer()
+                self._on_answer("told")
                 return
 
     async def _canceller_by_text(self) -> None:
@@ -237,7 +239,7 @@ class Load:
             self._history.cancelled(handle, peer.name)
         else:
             self._history.not_cancelled(handle, peer.name)
-        self._on_answer()
+        self._on_answer("cancelled")
 
     # --- workers ---
 
@@ -290,14 +292,14 @@ class Load:
             received, body = await peer.receive()
             kind = Kind(received)
             if kind == Kind.ERROR:
-                self._history.report_denied(body, peer.name)
+                self._history.report_denied(question, body, peer.name)
                 kind = Kind.NOOP
         self._history.answered(question, peer.name)
         handle = b""
         if kind == Kind.JOB_ASSIGN:
             handle, _, payload = body.split(b"\0", 2)
             self._history.assigned(handle, payload.partition(b" ")[0], question, peer.name)
-        self._on_answer()
+        self._on_answer("worked")
         return handle
 
     async def _sleep(self, peer: Peer) -> None:

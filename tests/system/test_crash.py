@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.support.servers import Server, running_switchgear
-from tests.support.wire import Wire
 from tests.system.crash_history import History
-from tests.system.crash_load import Load
+from tests.system.crash_load import ANSWERS, Load
+from tests.system.talk import unfinished
 
 pytestmark = pytest.mark.system
 
@@ -42,7 +43,7 @@ def test_what_was_acknowledged_survives_every_crash(tmp_path: Path) -> None:
         history.crashed()
     with running_switchgear(*settings(chance), store=store) as server:
         compare(server, history)
-        asyncio.run(Load(server.port, history, chance, lambda: None).drain())
+        asyncio.run(Load(server.port, history, chance, lambda answer: None).drain())
         compare(server, history)
         assert not unfinished(server), "jobs are left that no worker is given"
     assert not history.owed
@@ -51,23 +52,33 @@ def test_what_was_acknowledged_survives_every_crash(tmp_path: Path) -> None:
 def settings(chance: random.Random) -> list[str]:
     """Without an end to attempts, because a job is often lost here; and sometimes with hardly any payload in memory."""
     payload_memory = chance.choice(("256MiB", "10KiB"))
-    return ["--set", "engine.attempts=0", "--set", f"storage.payload_memory_bytes={payload_memory}"]
+    never_dead = ["--set", "engine.attempts=0", "--drain-timeout", "0.05s"]
+    return [*never_dead, "--set", f"storage.payload_memory_bytes={payload_memory}"]
 
 
 async def crash_under_load(server: Server, history: History, chance: random.Random) -> None:
-    """Load the server until it has given so many answers, and kill it in that moment."""
+    """Load the server until it has given so many answers, and kill it in that moment; or, now and then, stop it."""
+    in_order = chance.random() < 0.15
+    last_about = chance.choice((ANSWERS, *((kind,) for kind in ANSWERS)))
     share = chance.random()  # half of the servers die young
     last_answer = history.answers + int(chance.choice((MOST_ANSWERS**share, MOST_ANSWERS * share)))
 
-    def kill_when_it_is_time() -> None:
-        if history.answers >= last_answer and server.is_running():
+    def end() -> None:
+        if in_order and not history.is_stopping:
+            history.is_stopping = True
+            server.process.terminate()
+        elif not in_order and server.is_running():
             server.kill()
 
-    load = asyncio.create_task(Load(server.port, history, chance, kill_when_it_is_time).run())
+    def end_when_it_is_time(answer: str) -> None:
+        if history.answers >= last_answer and answer in last_about:
+            end()
+
+    load = asyncio.create_task(Load(server.port, history, chance, end_when_it_is_time).run())
     await asyncio.wait([load], timeout=LONGEST_LIFE_SECONDS)
-    if server.is_running():
-        server.kill()
+    end()
     await load
+    assert server.wait_stopped() == (0 if in_order else -signal.SIGKILL)
 
 
 def compare(server: Server, history: History) -> None:
@@ -78,8 +89,3 @@ def compare(server: Server, history: History) -> None:
         replay = f"SWITCHGEAR_CRASH_SEED={SEED} SWITCHGEAR_CRASH_CYCLES={CYCLES} pytest tests/system/test_crash.py"
         count = len(history.violations)
         pytest.fail(f"{count} contradictions; the first are\n{told}\n\nonce more: {replay}", pytrace=False)
-
-
-def unfinished(server: Server) -> list[bytes]:
-    with Wire(server.address) as wire:
-        return [line.partition(b"\t")[0] for line in wire.ask("show jobs")[:-1]]

@@ -154,8 +154,8 @@ class Engine(Dispatch):
             self._requeue(job, Cause.TIMED_OUT)
 
     def _meet_lease(self, worker: Worker) -> None:
-        worker.lease_check_us = 0  # this entry is used up, not stale
-        if worker.lease_until_us > self.now_us:  # renewed meanwhile
+        checked_us, worker.lease_check_us = worker.lease_check_us, 0  # this entry is used up, not stale
+        if worker.lease_until_us > checked_us:  # renewed meanwhile; should that end have passed too, it is next
             worker.lease_check_us = worker.lease_until_us
             self.deadlines.add(worker.lease_until_us, Kind.LEASE, worker)
             return

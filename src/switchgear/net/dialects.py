@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from switchgear.errors import Refused
 from switchgear.protocols.base import Context, Session, Wire
 
-__all__ = ["Dialect", "Dialects"]
+__all__ = ["Dialect", "Dialects", "SessionMaker"]
 
 SessionMaker = Callable[[Context, Wire], Session]
 

@@ -104,7 +104,12 @@ class Hub(Context):
 
     async def load(self) -> None:
         """Take over what the store has kept, and reserve ids for what is to come."""
-        snapshot = self.store.load(self.engine.function_named)
+        settings = self.engine.settings
+        functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limit is now
+        try:
+            snapshot = self.store.load(self.engine.function_named)
+        finally:
+            settings.functions = functions
         self.engine.advance(self.clock.now_us())
         self._reserved_ids = self._kept_ids = snapshot.next_job_id
         for job in snapshot.jobs:

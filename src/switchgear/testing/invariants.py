@@ -89,6 +89,8 @@ def check_queues(function: Function, engine: Engine) -> None:
     """Each ready job has exactly one live entry, behind all its ghosts."""
     live: set[int] = set()
     for priority, queue in enumerate(function.queues):
+        if not queue and not function.ghosts[priority]:
+            continue
         entries = Counter(queue)
         ghosts = 0
         for job, count in entries.items():

@@ -91,9 +91,7 @@ messages = st.one_of(
     packets((Kind.GET_STATUS_UNIQUE, Kind.SET_CLIENT_ID), uniques),
     packets((Kind.ECHO_REQ, Kind.OPTION_REQ), st.sampled_from((b"exceptions", b"x\0y"))),
     packets((Kind.RESET_ABILITIES, Kind.NOOP, Kind.UNUSED)),
-    st.builds(
-        lambda f, u, o, p: request(1000, f, u, o, p), functions, uniques, st.sampled_from(OPTIONS), payloads
-    ),
+    st.builds(lambda f, u, o, p: request(1000, f, u, o, p), functions, uniques, st.sampled_from(OPTIONS), payloads),
     st.sampled_from(CONTROLS).map(lambda words: request(1001, *words)),
     st.sampled_from(LINES),
     st.builds(lambda body: request(Kind.ECHO_REQ, body, magic=RES), payloads),
@@ -108,7 +106,7 @@ sayings: st.SearchStrategy[Said] = st.tuples(
 
 def cut(conversation: list[Said], random: Random) -> Iterator[tuple[str, list[bytes]]]:
     """The same conversation in other pieces.  Whoever says something may have begun with what it says next."""
-    streams = {name: b"" for name in NAMES}
+    streams = dict.fromkeys(NAMES, b"")
     ends: list[tuple[str, int]] = []
     for who, data in conversation:
         streams[who] += data

@@ -2,8 +2,8 @@
 
     python -m tests.protocols.gearman.fuzz --seconds 30 --seed 1
 
-One attack is some strangers who send made-up conversations, damaged: bytes exchanged, left out, doubled, lengths that lie, wrong
-magic in the middle, in pieces of any size.  What must hold, whatever they send:
+One attack is some strangers who send made-up conversations, damaged: bytes exchanged, left out, doubled, lengths that
+lie, wrong magic in the middle, in pieces of any size.  What must hold, whatever they send:
 
 - no exception comes out of a session;
 - no session holds more than its limits allow;
@@ -17,6 +17,7 @@ A failing seed prints the command that repeats it.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -211,6 +212,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="how long; 0: only the one seed")
     parser.add_argument("--seed", type=int, default=1, help="the first seed; the next ones follow")
     arguments = parser.parse_args()
+    logging.getLogger("switchgear").setLevel(logging.CRITICAL)
     end = time.monotonic() + arguments.seconds
     seed = arguments.seed
     while True:

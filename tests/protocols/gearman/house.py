@@ -1,7 +1,7 @@
 """A server without a wire: one engine, a clock that stands still, and sessions that talk to it.
 
-It does what the hub does, at once: every `send` is a turn of its own, and what sessions have to say at its end is written to
-wires that only remember.  With `keeps=True` the store is taken for durable and every turn for committed.
+It does what the hub does, at once: every `send` is a turn of its own, and what sessions have to say at its end is
+written to wires that only remember.  With `keeps=True` the store is taken for durable and every turn for committed.
 """
 
 from __future__ import annotations

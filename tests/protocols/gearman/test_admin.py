@@ -31,7 +31,8 @@ def test_the_process_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "stops"), [(b"shutdown\n", [False]), (b"shutdown graceful\r\n", [True]), (b"SHUTDOWN Graceful\n", [True])]
+    ("command", "stops"),
+    [(b"shutdown\n", [False]), (b"shutdown graceful\r\n", [True]), (b"SHUTDOWN Graceful\n", [True])],
 )
 def test_shutdown(command: bytes, stops: list[bool]) -> None:
     house = House()
@@ -60,7 +61,13 @@ def test_who_may_shut_down_from_another_machine(allowed: str, stops: list[bool])
 
 @pytest.mark.parametrize(
     ("command", "pledges"),
-    [(b"cancel job H:t:1\n", 1), (b"cancel job H:t:2\n", 0), (b"maxqueue f 5\n", 1), (b"maxqueue\n", 0), (b"status\n", 0)],
+    [
+        (b"cancel job H:t:1\n", 1),
+        (b"cancel job H:t:2\n", 0),
+        (b"maxqueue f 5\n", 1),
+        (b"maxqueue\n", 0),
+        (b"status\n", 0),
+    ],
 )
 def test_what_changed_is_kept_before_it_is_answered(command: bytes, pledges: int) -> None:
     house = House(keeps=True)

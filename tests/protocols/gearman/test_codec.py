@@ -105,7 +105,9 @@ def test_lines(stream: bytes, lines: list[bytes]) -> None:
 
 def test_lines_and_packets_in_one_stream() -> None:
     stream = b"status\n" + wire.request(9) + b"\n" + wire.request(16, b"a\nb") + b"version\r\n"
-    assert decode(stream) == Decoded([(TEXT, b"status"), (9, b""), (TEXT, b""), (16, b"a\nb"), (TEXT, b"version")], None)
+    assert decode(stream) == Decoded(
+        [(TEXT, b"status"), (9, b""), (TEXT, b""), (16, b"a\nb"), (TEXT, b"version")], None
+    )
 
 
 # --- what is not whole yet ---
@@ -113,7 +115,17 @@ def test_lines_and_packets_in_one_stream() -> None:
 
 @pytest.mark.parametrize(
     "stream",
-    [b"\0", b"\0R", b"\0RE", b"\0REQ", b"\0RES", b"\0REQ\0\0\0\x10\0\0\0", b"sta", b"status\r", wire.request(16, b"x")[:-1]],
+    [
+        b"\0",
+        b"\0R",
+        b"\0RE",
+        b"\0REQ",
+        b"\0RES",
+        b"\0REQ\0\0\0\x10\0\0\0",
+        b"sta",
+        b"status\r",
+        wire.request(16, b"x")[:-1],
+    ],
 )
 @pytest.mark.parametrize("before", [b"", b"version\n", wire.request(9)])
 def test_the_beginning_of_a_message_is_held(before: bytes, stream: bytes) -> None:

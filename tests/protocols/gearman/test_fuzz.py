@@ -1,4 +1,7 @@
-"""Attacks that a server withstands: a few hundred by chance here, any number with `python -m tests.protocols.gearman.fuzz`."""
+"""Attacks that a server withstands: some hundred by chance here, any number with the program.
+
+python -m tests.protocols.gearman.fuzz --seconds 30 --seed 1
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from switchgear.protocols.gearman.session import split
 from switchgear.protocols.gearman.verbs import ON_REQUEST
 from tests.protocols.gearman.conversations import Said, cut, listen, sayings
 from tests.protocols.gearman.house import LINE_BYTES, PACKET_BYTES, House
-from tests.protocols.gearman.transcript import MANNERS, Transcript, load, play
+from tests.protocols.gearman.transcript import FOLDER, MANNERS, Transcript, load, play
 from tests.support.wire import Kind, Line, request
 from tests.support.wire import Packet as Heard
 
@@ -42,6 +43,12 @@ def test_the_tables_know_no_other_packets() -> None:
 def test_the_numbers_are_those_of_gearmand() -> None:
     ours = {packet.name: int(packet) for packet in Packet if packet not in EXTENSIONS}
     assert ours == {kind.name: int(kind) for kind in Kind}
+
+
+@pytest.mark.parametrize("packet", Packet, ids=lambda packet: packet.name)
+def test_every_packet_is_said_in_some_conversation(packet: Packet) -> None:
+    said = {line.split()[2] for path in FOLDER.glob("*.txt") for line in path.read_text().splitlines() if " > " in line}
+    assert packet.name in said
 
 
 @pytest.mark.parametrize("packet", [packet for packet, count in ARGUMENTS.items() if count > 1], ids=str)
@@ -140,7 +147,7 @@ def test_a_session_leaves_nothing_behind() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(sayings, max_size=30), st.randoms(use_true_random=False))
-def test_slicing_never_matters(conversation: list[Said], random: object) -> None:
+def test_slicing_never_matters(conversation: list[Said], random: Random) -> None:
     whole = listen((who, [data]) for who, data in conversation)
     single_bytes = listen((who, [data[i : i + 1] for i in range(len(data))]) for who, data in conversation)
     assert single_bytes == whole

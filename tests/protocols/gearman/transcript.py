@@ -14,9 +14,9 @@
     client stops sending                    but still listens
     pass 5                                  so many seconds pass
 
-What is heard must have been heard by then, and in the end nobody must have heard anything else.  Each conversation is played
-whole (what one says in one go is one piece), byte by byte, and with a tail: each piece takes along the next one of the same
-connection but for its last byte.
+What is heard must have been heard by then, and in the end nobody must have heard anything else.  Each conversation is
+played whole (what one says in one go is one piece), byte by byte, and with a tail: each piece takes along the next one
+of the same connection but for its last byte.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "wakes all": lambda: {"settings": EngineSettings(wakeups=0)},
     "by registration": lambda: {"settings": EngineSettings(function_order="registration")},
     "never shuts down": lambda: {"shutdown": "never"},
-    "durable": lambda: {"keeps": True},
 }
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 

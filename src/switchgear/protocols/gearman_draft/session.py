@@ -77,6 +77,8 @@ class DraftSession(Session):
     # --- the wire side ---
 
     def receive(self, data: bytes) -> None:
+        if self.closing:
+            return
         for kind, body in self.decoder.feed(data):
             if self.closing:
                 return
@@ -87,7 +89,7 @@ class DraftSession(Session):
             except Refused as refused:
                 self.send(self.refusal(refused))
         failure = self.decoder.failure
-        if failure is not None and not self.closing:
+        if failure is not None and not self.closing:  # it may have said goodbye before
             self._complain(failure)
             self.closing = True
 

@@ -1,0 +1,322 @@
+"""The application's flows, against servers without a wire."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from switchgear.client.draft.application import Application
+from switchgear.client.draft.lines import Flow
+from switchgear.client.draft.records import JobRecord, Outcome, Status
+from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
+from switchgear.protocols.gearman_draft.messages import JobType
+from tests.client.draft_world import World
+from tests.support.draft_wire import ASK, Kind, complete, packet, status
+
+WAIT, HANDLE, THROW_AWAY = JobType
+
+
+class Office:
+    """An application in a world."""
+
+    def __init__(self, servers: int = 1, timeout_seconds: float = 10.0) -> None:
+        self.world = World(servers)
+        self.application = Application(self.world.urls, timeout_seconds, self.world.clock, random.Random(1))
+
+    def submit(self, job_type: JobType = HANDLE, args: bytes = b"x", dupkey: str = "", name: str = "f") -> JobRecord:
+        return self.world.perform(self.application.submit(name, args, dupkey, job_type))
+
+    def wait(self, record: JobRecord, seconds: float | None = None) -> Outcome:
+        deadline = None if seconds is None else self.world.now + seconds
+        return self.world.perform(self.application.wait(record, deadline, 0.2))
+
+    def complete(self, record: JobRecord) -> Outcome | None:
+        return self.world.perform(self.application.complete(record))
+
+    def recreate_unfinished(self) -> list[tuple[JobRecord, JobRecord]]:
+        return self.world.perform(self.application.recreate_unfinished())
+
+    def work(self, port: int, *answers: bytes, name: bytes = b"f") -> None:
+        """Somebody takes a task there and says this."""
+        self.world.peer(port, "worker").send(packet(Kind.worker_connect, name), ASK, *answers)
+        self.world.peer(port, "worker").take_bytes()
+
+
+def test_a_job_that_is_waited_for() -> None:
+    office = Office()
+    record = office.submit(WAIT, b"args")
+    assert record.handle == ""
+    office.world.after(3, lambda: office.work(1, status(1, 2, 9), status(2, 2, 0), complete(0, b"done")))
+    news = []
+    while (item := office.world.perform(office.application.next_status(record, None))) is not None:
+        news.append(item)
+    assert news == [Status(1, 2, 9), Status(2, 2, None)]
+    assert record.outcome == (0, b"done")
+    assert record.elapsed_seconds == 3
+    assert office.wait(record) == Outcome(0, b"done")  # and again
+    assert office.application.unfinished == []
+
+
+def test_a_job_that_is_asked_for() -> None:
+    office = Office()
+    record = office.submit(HANDLE)
+    assert record.handle == "H:t:1"
+    assert office.application.unfinished == [record]
+    assert office.complete(record) is None
+    office.work(1, status(1, 3, 20))
+    assert office.world.perform(office.application.status(record)) == (1, 3, 20)
+    office.world.peer(1, "worker").send(complete(7, b"broken"))
+    assert office.complete(record) == (7, b"broken")
+    assert record.outcome == (7, b"broken")
+    assert office.application.unfinished == []
+
+
+def test_a_job_that_is_asked_for_again_and_again_until_it_is_complete() -> None:
+    office = Office()
+    record = office.submit(HANDLE)
+    office.world.after(1.1, lambda: office.work(1, complete(0, b"done")))
+    started = office.world.now
+    assert office.wait(record) == (0, b"done")
+    assert office.world.now - started == pytest.approx(1.2)
+
+
+def test_a_job_that_is_thrown_away() -> None:
+    office = Office()
+    record = office.submit(THROW_AWAY)
+    assert record.handle == ""
+    assert office.application.unfinished == []
+    for question in (office.complete, office.wait):
+        with pytest.raises(ClientError, match="no handle"):
+            question(record)
+
+
+@pytest.mark.parametrize("job_type", [WAIT, HANDLE])
+def test_waiting_has_an_end(job_type: JobType) -> None:
+    office = Office()
+    record = office.submit(job_type)
+    with pytest.raises(TimeoutError):
+        office.wait(record, 2)
+    office.work(1, complete(0, b"late"))
+    assert office.wait(record, 2) == (0, b"late")
+
+
+def test_questions_are_not_held_up_by_a_job_that_is_waited_for() -> None:
+    office = Office()
+    waited = office.submit(WAIT, name="slow")
+    asked = office.submit(HANDLE)
+    office.work(1, complete(0, b"done"))
+    assert office.complete(asked) == (0, b"done")
+    office.work(1, complete(0, b"at last"), name=b"slow")
+    assert office.wait(waited) == (0, b"at last")
+
+
+def test_waits_on_one_server_end_in_the_order_of_their_creation() -> None:
+    office = Office()
+    first, second = office.submit(WAIT, name="slow"), office.submit(WAIT)
+    office.work(1, complete(0, b"two"))
+    with pytest.raises(TimeoutError):
+        office.wait(second, 1)
+    office.work(1, complete(0, b"one"), name=b"slow")
+    assert office.wait(second) == (0, b"two")
+    assert office.wait(first) == (0, b"one")
+
+
+def test_the_servers_are_chosen_by_chance() -> None:
+    office = Office(servers=3)
+    ports = Counter(office.submit(THROW_AWAY).server.port for _ in range(300))
+    assert set(ports) == {1, 2, 3}
+    assert min(ports.values()) > 60
+
+
+def test_a_server_that_is_not_there_is_left_out_and_not_asked_every_time() -> None:
+    office = Office(servers=3)
+    office.world.kill(2)
+    attempts = []
+    connect = office.world._connect
+    office.world._connect = lambda line: (attempts.append(line.address.port), connect(line))[1]  # type: ignore
+    ports = {office.submit(THROW_AWAY).server.port for _ in range(50)}
+    assert ports == {1, 3}
+    assert attempts.count(2) == 1
+    office.world.start(2)
+    office.world._until(lambda: False, office.world.now + 6)
+    assert 2 in {office.submit(THROW_AWAY).server.port for _ in range(50)}
+
+
+def test_no_server_is_there() -> None:
+    office = Office(servers=2)
+    office.world.kill(1)
+    office.world.kill(2)
+    with pytest.raises(ServerUnreachable, match="Connection refused"):
+        office.submit()
+    office.world.start(1)
+    assert office.submit().server.port == 1  # though it was shunned: there is no better one
+
+
+def test_a_server_that_takes_no_jobs_is_passed_over() -> None:
+    office = Office(servers=2)
+    office.world.houses[1].engine.drain()
+    assert {office.submit().server.port for _ in range(20)} == {2}
+    office.world.houses[2].engine.drain()
+    with pytest.raises(ServerRefused, match="REFUSED: server is shutting down"):
+        office.submit()
+
+
+def test_an_error_of_ours_is_not_tried_elsewhere() -> None:
+    office = Office(servers=2)
+    with pytest.raises(ServerRefused, match="TOO_LARGE"):
+        office.submit(name="n" * 100)
+    assert len([data for _, data in office.world.sent if data[4:5] == b"\4"]) == 1
+
+
+@pytest.mark.parametrize(("name", "dupkey"), [("näme", ""), ("f", "käy"), ("a\0b", ""), ("f", "a\0b")])
+def test_names_and_keys_are_ascii(name: str, dupkey: str) -> None:
+    with pytest.raises(ValueError, match="not ASCII"):
+        Office().submit(name=name, dupkey=dupkey)
+
+
+def test_duplicate_keys() -> None:
+    office = Office()
+    first, second = (office.submit(WAIT, dupkey="key") for _ in range(2))
+    third = office.submit(HANDLE, dupkey="key")
+    office.work(1, complete(0, b"once"))
+    assert [office.wait(record) for record in (first, second, third)] == [(0, b"once")] * 3
+
+
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    office = Office(timeout_seconds=4)
+    office.world.silent.add(1)
+    with pytest.raises(ServerUnreachable, match="did not answer within 4 s"):
+        office.submit()
+    office.world.silent.clear()
+    assert office.submit().handle == "H:t:1"  # on a new connection
+
+
+def test_a_server_that_hung_up_long_ago_is_called_again() -> None:
+    office = Office()
+    office.submit()
+    for talker in list(office.world.houses[1].talkers.values()):
+        talker.stop_sending()
+    assert office.submit().handle == "H:t:2"
+
+
+@pytest.mark.parametrize("nonsense", [b"nonsense", packet(Kind.job_assign_res, b"f\0x"), packet(Kind.noop)])
+def test_a_server_that_says_something_else(nonsense: bytes) -> None:
+    office = Office()
+    record = office.submit(WAIT)
+    for line in office.application.lines:
+        line.receive(nonsense)
+    with pytest.raises(ServerUnreachable, match="does not speak the draft"):
+        office.wait(record)
+
+
+@pytest.mark.parametrize("body", [b"", b"\0\0\0\1"])
+def test_an_answer_that_makes_no_sense(body: bytes) -> None:
+    office = Office()
+    record = office.submit(WAIT)
+    for line in office.application.lines:
+        line.receive(packet(Kind.job_complete_res, body))
+    with pytest.raises(ServerUnreachable, match="does not speak the draft"):
+        office.wait(record)
+
+
+def test_errors_that_nobody_asked_for_change_nothing() -> None:
+    office = Office()
+    record = office.submit(WAIT)
+    for line in office.application.lines:
+        line.receive(packet(Kind.error, b"\x63unheard of"))
+    office.work(1, complete(0, b"done"))
+    assert office.wait(record) == (0, b"done")
+
+
+# --- jobs that have to be created again ---
+
+
+def test_a_record_is_enough_to_create_a_job_again() -> None:
+    office = Office()
+    old = office.submit(HANDLE, b"args", "key")
+    office.work(1, complete(0, b"once"))
+    new = office.world.perform(office.application.recreate(old))
+    assert new.handle == "H:t:2"
+    assert (new.name, new.args, new.dupkey, new.job_type) == ("f", b"args", "key", HANDLE)
+    assert office.application.unfinished == [new]
+
+
+def test_what_a_lost_server_had_not_finished_is_created_elsewhere() -> None:
+    office = Office(servers=3)
+    records = [office.submit(job_type, b"%d" % n) for n in range(15) for job_type in (WAIT, HANDLE)]
+    finished = [record for record in records if record.server.port == 2][:4]
+    for record in finished:
+        office.work(2, complete(0, record.args))
+    assert [office.wait(record) for record in finished] == [(0, record.args) for record in finished]
+    lost = [record for record in records if record.server.port == 2 and record not in finished]
+    office.world.kill(2)
+    recreated = office.recreate_unfinished()
+    assert [old for old, _ in recreated] == lost
+    assert {new.server.port for _, new in recreated} == {1, 3}
+    assert [new.args for _, new in recreated] == [old.args for old in lost]
+    kept = [record for record in records if record not in lost and record not in finished]
+    assert set(office.application.unfinished) == {*kept, *(new for _, new in recreated)}
+    assert office.recreate_unfinished() == []
+
+
+def test_what_was_finished_before_the_loss_and_not_heard_of_is_created_again() -> None:
+    office = Office(servers=2)
+    record = office.submit(HANDLE)
+    office.work(record.server.port, complete(0, b"unheard"))
+    office.world.kill(record.server.port)
+    ((old, new),) = office.recreate_unfinished()
+    assert old is record
+    assert new.server != old.server
+
+
+def test_a_job_that_its_server_has_finished_is_only_noted() -> None:
+    office = Office(servers=2)
+    record = office.submit(HANDLE)
+    office.work(record.server.port, complete(0, b"done"))
+    assert office.recreate_unfinished() == []
+    assert record.outcome == (0, b"done")
+
+
+def test_a_server_that_came_back_without_its_jobs() -> None:
+    office = Office()
+    waited, asked = office.submit(WAIT), office.submit(HANDLE)
+    office.world.kill(1)
+    office.world.start(1)
+    with pytest.raises(ServerUnreachable):
+        office.wait(waited)
+    assert [old for old, _ in office.recreate_unfinished()] == [waited, asked]
+
+
+def test_a_job_that_cannot_be_created_again_stays_unfinished() -> None:
+    office = Office()
+    record = office.submit(HANDLE)
+    office.world.kill(1)
+    with pytest.raises(ServerUnreachable):
+        office.recreate_unfinished()
+    assert office.application.unfinished == [record]
+
+
+def test_a_job_that_is_forgotten_is_not_created_again() -> None:
+    office = Office()
+    record = office.submit(HANDLE)
+    office.application.forget(record)
+    office.world.kill(1)
+    assert office.recreate_unfinished() == []
+
+
+def test_a_record_of_somebody_else_cannot_be_waited_for_without_asking() -> None:
+    office = Office()
+    record = office.submit(WAIT)
+    other = Application(office.world.urls, 10, office.world.clock, random.Random(2))
+    flow: Flow[Outcome] = other.wait(record, None, 0.1)
+    with pytest.raises(ClientError, match="not a job of this client"):
+        office.world.perform(flow)
+
+
+def test_an_application_needs_a_server() -> None:
+    with pytest.raises(ValueError, match="needs a server"):
+        Application([], 10, lambda: 0.0, random.Random())
+    with pytest.raises(ConfigError, match="gearman://HOST:PORT"):
+        Application("no url at all", 10, lambda: 0.0, random.Random())

@@ -1,0 +1,358 @@
+"""The worker's flow, against servers without a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from switchgear.client import Backoff, ServerAddress
+from switchgear.client.draft.working import DraftTask, Pace, WorkerLine, Working, failed, succeeded
+from switchgear.errors import JobFailed
+from switchgear.protocols.gearman_draft.messages import Result
+from tests.client.draft_world import Diary, World
+from tests.support.draft_wire import (
+    ASK,
+    SLEEP,
+    THROW_AWAY,
+    WAIT,
+    ErrorCode,
+    Kind,
+    create,
+    numbers,
+    packet,
+    split_packets,
+)
+
+PACE = Pace(sleep_threshold_seconds=1.0, pause_seconds=0.25, sleep_seconds=30.0, backoff=Backoff(rng=lambda: 1.0))
+HAPPENINGS = ("sleeping", "woken", "started", "ended")
+
+
+class Shop:
+    """A worker in a world."""
+
+    def __init__(self, servers: int = 1, pace: Pace = PACE) -> None:
+        self.world = World(servers)
+        self.diary = Diary()
+        self.working = Working(self.world.urls, ["f", "g"], pace, self.diary, self.world.announce, self.world.clock)
+
+    def run(self) -> None:
+        self.world.perform(self.working.work())
+
+    def stop(self) -> None:
+        self.working.stopping = True
+
+    def stop_after(self, seconds: float) -> None:
+        self.world.after(seconds, self.stop)
+
+    def submit(self, port: int, args: bytes = b"x", name: bytes = b"f") -> None:
+        peer = self.world.peer(port, "app")
+        peer.send(create(name, args, THROW_AWAY))
+        peer.take_bytes()
+
+    def asked(self) -> list[int]:
+        """The ports at which a task was asked for, in order."""
+        return [port for port, data in self.world.sent if data.startswith(ASK)]
+
+    def asleep(self) -> list[bool]:
+        """Which servers know that the worker sleeps."""
+        return [worker.asleep for house in self.world.houses.values() for worker in house.engine.workers.values()]
+
+
+def test_one_task_from_each_server_in_turn() -> None:
+    shop = Shop(servers=3)
+    for port in (1, 2, 3):
+        for n in (1, 2):
+            shop.submit(port, b"%d-%d" % (port, n))
+    shop.stop_after(10)
+    shop.run()
+    started = [args for _, _, args in shop.diary.of("started")]
+    assert sorted(started[:3]) == [b"1-1", b"2-1", b"3-1"]
+    assert sorted(started[3:]) == [b"1-2", b"2-2", b"3-2"]
+    assert not any(house.engine.jobs for house in shop.world.houses.values())
+
+
+def test_every_server_is_asked_in_turn_until_the_threshold_and_then_told_of_the_sleep() -> None:
+    shop = Shop(servers=3)
+    shop.world.after(5, lambda: asleep.extend(shop.asleep()))
+    asleep: list[bool] = []
+    shop.stop_after(6)
+    shop.run()
+    # The connections are there after the first round; one second has four pauses of a quarter.
+    assert shop.asked()[:12] == [1, 2, 3] * 4
+    assert asleep == [True, True, True]
+    first_sleep = next(place for place, (_, data) in enumerate(shop.world.sent) if data == SLEEP)
+    assert [port for port, data in shop.world.sent[first_sleep : first_sleep + 3]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("port", [1, 2, 3])
+def test_a_sleeping_worker_is_woken_by_whichever_server_has_work(port: int) -> None:
+    shop = Shop(servers=3)
+    shop.world.after(10, lambda: shop.submit(port))
+    shop.stop_after(15)
+    shop.run()
+    happenings = shop.diary.of(*HAPPENINGS)
+    place = happenings.index(("woken", port))
+    assert happenings[place - 1] == ("sleeping",)
+    assert happenings[place + 1 : place + 4] == [("started", port, b"x"), ("ended", b"x", 0), ("sleeping",)]
+
+
+def test_a_sleeping_worker_gets_up_when_the_time_is_over() -> None:
+    shop = Shop(servers=2)
+    shop.stop_after(100)
+    shop.run()
+    assert shop.diary.of("sleeping", "woken").count(("woken", None)) == 3  # 100 s are three times 31 s and a rest
+    assert not shop.diary.of("refused", "disconnected")
+
+
+def test_the_result_and_the_progress_reach_the_application() -> None:
+    shop = Shop()
+
+    def handler(task: DraftTask) -> tuple[int, bytes]:
+        task.progress(1, 4, 30)
+        task.progress(2, 4)
+        task.progress(3, 4, 0.2)
+        return 17, task.args[::-1]
+
+    shop.world.handler = handler
+    app = shop.world.peer(1, "app")
+    app.send(create(b"g", b"abc", WAIT))
+    shop.stop_after(2)
+    shop.run()
+    assert [heard.body for heard in app.packets()] == [
+        b"",
+        numbers(1, 4, 30),
+        numbers(2, 4, 0),
+        numbers(3, 4, 1),  # less than a second is still a second: none would mean that nobody knows
+        numbers(1) + b"\x11cba",
+    ]
+
+
+def test_a_handler_that_fails_ends_its_task_and_nothing_else() -> None:
+    shop = Shop()
+
+    def handler(task: DraftTask) -> bytes:
+        raise RuntimeError(f"cannot do {task.args!r}")
+
+    shop.world.handler = handler
+    shop.submit(1, b"1")
+    shop.submit(1, b"2")
+    shop.stop_after(3)
+    shop.run()
+    assert shop.diary.of("ended") == [("ended", b"1", 1), ("ended", b"2", 1)]
+    job = shop.world.houses[1].store.get(1)
+    assert job is not None
+    assert (job.result_code, job.result) == (1, b"RuntimeError: cannot do b'1'")
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        (b"data", Result(0, b"data")),
+        (None, Result(0, b"")),
+        ((3, b"data"), Result(3, b"data")),
+        ((0, b""), Result(0, b"")),
+    ],
+)
+def test_what_a_handler_may_return(value: bytes | tuple[int, bytes] | None, result: Result) -> None:
+    assert succeeded(value) == result
+
+
+@pytest.mark.parametrize("value", ["text", (256, b""), (-1, b""), (1, "text"), (1, b"", b""), 5, ("1", b"x")])
+def test_what_a_handler_may_not_return(value: object) -> None:
+    assert succeeded(value).code == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (ValueError("no"), Result(1, b"ValueError: no")),
+        (JobFailed("no", b"reason"), Result(1, b"reason")),
+        (JobFailed("no"), Result(1, b"no")),
+    ],
+)
+def test_what_a_handler_may_raise(error: Exception, result: Result) -> None:
+    assert failed(error) == result
+
+
+def test_so_many_tasks_and_no_more() -> None:
+    shop = Shop(pace=Pace(tasks_total=2))
+    for n in range(5):
+        shop.submit(1, b"%d" % n)
+    shop.run()
+    assert [args for _, _, args in shop.diary.of("started")] == [b"0", b"1"]
+    assert len(shop.world.houses[1].engine.jobs) == 3
+
+
+def test_a_worker_that_is_stopped_finishes_its_task_and_says_goodbye() -> None:
+    shop = Shop(servers=2)
+
+    def handler(task: DraftTask) -> bytes:
+        shop.stop()
+        return b"done"
+
+    shop.world.handler = handler
+    shop.submit(1, b"1")
+    shop.submit(2, b"2")
+    shop.run()
+    assert len(shop.diary.of("ended")) == 1
+    assert not any(house.engine.workers for house in shop.world.houses.values())
+    assert sum(len(house.engine.jobs) for house in shop.world.houses.values()) == 1
+    assert not any(line.is_open for line in shop.working.lines)
+
+
+# --- servers that come and go ---
+
+
+def test_a_server_that_is_not_there_is_tried_again_and_the_others_are_served() -> None:
+    shop = Shop(servers=2)
+    shop.world.kill(1)
+    shop.submit(2, b"now")
+    shop.world.after(20, lambda: shop.world.start(1))
+    shop.world.after(21, lambda: shop.submit(1, b"later"))
+    shop.stop_after(60)
+    shop.run()
+    assert [args for _, _, args in shop.diary.of("started")] == [b"now", b"later"]
+    attempts = shop.diary.of("disconnected").count(("disconnected", 1))
+    assert 5 <= attempts <= 10  # pauses of 0.1, 0.2, 0.4 ... seconds
+
+
+def test_a_server_that_is_lost_during_the_sleep_is_called_again_at_once() -> None:
+    shop = Shop(servers=2)
+    shop.world.after(10, lambda: shop.world.kill(2))
+    shop.world.after(10, lambda: shop.world.start(2))
+    shop.world.after(10.5, lambda: shop.submit(2))
+    shop.stop_after(12)
+    shop.run()
+    assert ("disconnected", 2) in shop.diary.entries
+    assert shop.diary.of("started") == [("started", 2, b"x")]
+
+
+def test_a_task_whose_server_is_lost_is_dropped() -> None:
+    shop = Shop(servers=2)
+
+    def handler(task: DraftTask) -> bytes:
+        if task.args == b"doomed":
+            shop.world.kill(1)
+        return b"done"
+
+    shop.world.handler = handler
+    shop.submit(1, b"doomed")
+    shop.submit(2, b"fine")
+    shop.stop_after(5)
+    shop.run()
+    assert ("dropped", b"doomed") in shop.diary.entries
+    assert shop.diary.of("ended") == [("ended", b"fine", 0)]
+
+
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    shop = Shop(servers=2)
+    shop.world.silent.add(1)
+    shop.world.after(1, lambda: shop.submit(2))
+    shop.stop_after(25)
+    shop.run()
+    assert ("disconnected", 1) in shop.diary.entries
+    assert shop.diary.of("started") == [("started", 2, b"x")]
+
+
+def test_a_worker_needs_a_server_and_a_name() -> None:
+    make: list[Callable[[], Working]] = [
+        lambda: Working([], ["f"], PACE, None, lambda task, data: None),
+        lambda: Working("gearman://host", [], PACE, None, lambda task, data: None),
+    ]
+    for attempt in make:
+        with pytest.raises(ValueError, match="needs a server and a name"):
+            attempt()
+
+
+# --- two meanings of noop ---
+
+NOOP = packet(Kind.noop)
+TASK = packet(Kind.job_assign_res, b"f\0args")
+FENCED = packet(Kind.error, bytes([ErrorCode.unknown_handle]) + b"unknown")
+
+
+def line_that_slept() -> tuple[WorkerLine, Diary]:
+    diary = Diary()
+    line = WorkerLine(ServerAddress("server", 1), [b"f"], diary)
+    line.opening()
+    assert line.opened() == packet(Kind.worker_connect, b"f")
+    assert line.question() == ASK
+    line.receive(NOOP)
+    assert line.is_answered()
+    assert line.sleep() == SLEEP
+    return line, diary
+
+
+def test_who_was_called_asks_plainly() -> None:
+    line, _ = line_that_slept()
+    line.receive(NOOP)
+    assert line.calls
+    assert line.question() == ASK
+
+
+def test_who_gets_up_by_itself_asks_with_a_fence() -> None:
+    line, _ = line_that_slept()
+    kinds = [sent.kind for sent in split_packets(line.question())]
+    assert kinds == [Kind.job_assign_req, Kind.job_status_req]
+
+
+def test_a_call_that_crosses_the_question_is_not_taken_for_the_answer() -> None:
+    line, diary = line_that_slept()
+    line.question()
+    line.receive(NOOP)
+    assert not line.is_answered()
+    line.receive(TASK)
+    assert line.is_answered()
+    assert line.take_assignment() == (b"f", b"args")
+    line.receive(FENCED)  # comes when nobody waits for it any more
+    assert not diary.of("refused")
+    assert line.question() == ASK
+
+
+@pytest.mark.parametrize("noops", [1, 2])
+def test_the_fence_tells_that_there_is_no_task(noops: int) -> None:
+    line, _ = line_that_slept()
+    line.question()
+    line.receive(NOOP * noops)
+    assert not line.is_answered()
+    line.receive(FENCED)
+    assert line.is_answered()
+    assert line.take_assignment() is None
+    assert not line.calls
+
+
+def test_a_fence_that_is_late_does_not_answer_the_next_question() -> None:
+    line, _ = line_that_slept()
+    line.question()
+    line.receive(TASK)
+    line.question()
+    line.receive(FENCED)
+    assert not line.is_answered()
+    line.receive(NOOP)
+    assert line.is_answered()
+
+
+def test_an_error_answers_the_question() -> None:
+    line, diary = line_that_slept()
+    line.receive(NOOP)
+    line.question()
+    line.receive(packet(Kind.error, bytes([ErrorCode.busy]) + b"busy"))
+    assert line.is_answered()
+    assert diary.of("refused") == [("refused", 1, "BUSY")]
+
+
+def test_a_task_that_nobody_asked_for_ends_the_conversation() -> None:
+    line, _ = line_that_slept()
+    line.receive(TASK)
+    assert not line.is_open
+
+
+def test_a_real_server_answers_the_fence_in_order() -> None:
+    shop = Shop(pace=Pace(sleep_threshold_seconds=0.0, sleep_seconds=5.0))
+    for seconds in (5.0, 10.0, 15.0):  # just when the worker gets up by itself
+        shop.world.after(seconds, lambda: shop.submit(1))
+    shop.stop_after(40)
+    shop.run()
+    assert len(shop.diary.of("ended")) == 3
+    assert not shop.diary.of("refused", "disconnected", "dropped")

@@ -1,0 +1,62 @@
+"""What the reference model is about: jobs, workers and functions as plain things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from switchgear.model import READY, Cause, JobState
+
+News = tuple[object, ...]
+
+
+class RefusedByModel(Exception):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(eq=False)
+class ModelJob:
+    id: int
+    function: ModelFunction
+    unique: bytes
+    name: bytes
+    priority: int
+    durable: bool
+    run_at_us: int
+    expires_us: int
+    timeout_us: int
+    attempts_limit: int
+    predecessors: list[int]
+    state: JobState = READY
+    attempts: int = 0
+    causes: list[Cause] = field(default_factory=list)
+    watchers: list[list[News]] = field(default_factory=list)
+    worker: ModelWorker | None = None
+    limit_us: int = 0  # when the attempt has taken too long
+    since: int = 0  # tells which of two things with the same time was set first
+
+
+@dataclass(eq=False)
+class ModelWorker:
+    id: int
+    heard: list[News]
+    functions: list[ModelFunction] = field(default_factory=list)
+    timeouts_us: dict[bytes, int] = field(default_factory=dict)
+    holds: list[ModelJob] = field(default_factory=list)  # cancelled ones that were not reported yet, too
+    asleep: bool = False
+    woken_for: ModelFunction | None = None
+    credits: int = 0
+    lease_until_us: int = 0
+    alive: bool = True
+
+
+@dataclass(eq=False)
+class ModelFunction:
+    name: bytes
+    queue: list[ModelJob] = field(default_factory=list)  # ready jobs of all priorities, in the order they became ready
+    sleepers: list[ModelWorker] = field(default_factory=list)
+    pushers: list[ModelWorker] = field(default_factory=list)
+    paused: bool = False
+    taken_us: int = 0
+    look_at_us: int = 0  # 0: nobody was woken whose coming is to be checked

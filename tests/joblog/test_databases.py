@@ -1,0 +1,182 @@
+"""Where a job log may be, and what it says where it may not."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from switchgear.errors import ConfigError, SchemaTooNew, StorageError
+from switchgear.joblog import JobLog
+from switchgear.joblog.database import Database
+from switchgear.joblog.postgres import MIGRATIONS as POSTGRES_MIGRATIONS
+from switchgear.joblog.postgres import PostgresDatabase, without_password
+from switchgear.joblog.sqlite import MIGRATIONS as SQLITE_MIGRATIONS
+from switchgear.joblog.sqlite import SqliteDatabase
+from tests.joblog.support import put, row
+from tests.support.postgres import Cluster
+
+NEXT = max(SQLITE_MIGRATIONS) + 1
+CHANGE = "ALTER TABLE joblog_runs ADD COLUMN mood TEXT NOT NULL DEFAULT 'fine';\nCREATE TABLE other (id INTEGER);"
+
+
+def later_version(url: str) -> Database[object]:
+    """The database as a program knows it whose layout is one version further."""
+    if url.startswith("sqlite:"):
+        path = Path(url.removeprefix("sqlite:"))
+        return SqliteDatabase(path, migrations={**SQLITE_MIGRATIONS, NEXT: CHANGE})  # type: ignore[return-value]
+    return PostgresDatabase(url, migrations={**POSTGRES_MIGRATIONS, NEXT: CHANGE})  # type: ignore[return-value]
+
+
+def test_both_databases_have_the_same_versions() -> None:
+    assert SQLITE_MIGRATIONS.keys() == POSTGRES_MIGRATIONS.keys()
+
+
+def test_a_log_is_found_again(url: str) -> None:
+    with JobLog.open(url) as log:
+        put(log, row(1))
+    with JobLog.open(url, create=False) as log:
+        assert len(log.ran()) == 1
+
+
+def test_an_older_layout_is_brought_up_to_date(url: str) -> None:
+    with JobLog.open(url) as log:
+        put(log, row(1))
+    with JobLog(later_version(url)) as log:
+        rows = log._database.query("SELECT handle, mood FROM joblog_runs", {})
+        assert [tuple(found) for found in rows] == [("H:here:1", "fine")]
+        put(log, row(2))
+        assert len(log.ran()) == 2
+
+
+def test_a_newer_layout_is_refused(url: str) -> None:
+    with JobLog(later_version(url)) as log:
+        log.connect()
+    with pytest.raises(SchemaTooNew, match=f"has layout version {NEXT}, this program knows versions up to {NEXT - 1}"):
+        JobLog.open(url)
+
+
+def test_asking_makes_no_log(url: str) -> None:
+    with pytest.raises(StorageError, match="there is no job log"):
+        JobLog.open(url, create=False)
+    with pytest.raises(StorageError, match="there is no job log"):
+        JobLog.open(url, create=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("", "expected sqlite:PATH or postgresql://"),
+        ("memory:", "expected sqlite:PATH or postgresql://"),
+        ("postgresql:jobs", "expected sqlite:PATH or postgresql://"),
+        ("sqlite:", "expected the path of a file"),
+        ("sqlite:///x.db", "expected a plain path after sqlite:, as in sqlite:x.db"),
+        ("sqlite::memory:", "it has to be a file"),
+        ("sqlite:~nobody-here/x.db", "home"),
+        ("postgresql://jobs@h/x?nonsense=1", "nonsense"),
+    ],
+)
+def test_a_url_that_makes_no_sense(url: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        JobLog.open(url)
+
+
+# --- a file ---
+
+
+def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+    with JobLog.open(f"sqlite:{tmp_path / 'deep' / 'er' / 'log.db'}") as log:
+        put(log, row(1))
+        files = list((tmp_path / "deep" / "er").iterdir())
+        assert len(files) == 3
+        assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_file_that_is_something_else(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("This is not a database. " * 100, encoding="utf-8")
+    with pytest.raises(StorageError, match="cannot be used as a job log"):
+        JobLog.open(f"sqlite:{text}")
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE x (y)")
+    with pytest.raises(StorageError, match="is a database, but not a job log"):
+        JobLog.open(f"sqlite:{tmp_path / 'other.db'}")
+    with pytest.raises(StorageError, match="cannot be opened"):
+        JobLog.open(f"sqlite:{text / 'below'}")
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(StorageError, match="only an empty file"):
+        JobLog.open(f"sqlite:{tmp_path / 'empty.db'}", create=False)
+
+
+def test_a_question_waits_for_nobody(tmp_path: Path) -> None:
+    """Neither does it keep anybody from writing."""
+    path = tmp_path / "log.db"
+    with JobLog.open(f"sqlite:{path}") as log, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        put(log, row(1))
+        other.execute("BEGIN IMMEDIATE")
+        assert len(log.ran()) == 1
+        other.execute("COMMIT")
+
+
+# --- PostgreSQL ---
+
+
+@pytest.fixture
+def log_in_postgres(postgres: Cluster) -> Iterator[JobLog]:
+    with JobLog.open(postgres.new_url()) as log:
+        yield log
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_connection_that_broke_is_replaced(postgres: Cluster, log_in_postgres: JobLog) -> None:
+    log = log_in_postgres
+    task = log.register_start_task("mail")
+    postgres.hang_up()
+    log.register_task_result(task)
+    postgres.hang_up()
+    put(log, row(1))
+    postgres.hang_up()
+    assert [run.state for run in log.ran()] == ["done", "done"]
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_database_that_is_away_is_an_error_until_it_is_back(postgres: Cluster, log_in_postgres: JobLog) -> None:
+    log = log_in_postgres
+    postgres.stop()
+    try:
+        for _ in range(2):
+            with pytest.raises(StorageError, match="job log postgresql://"):
+                log.register_start_task("mail")
+    finally:
+        postgres.start()
+    log.register_start_task("mail")
+    assert len(log.unfinished()) == 1
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be reached"):
+        JobLog.open(f"postgresql://jobs@/jobs?host={tmp_path}")
+
+
+def test_without_psycopg_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigError, match=r"pip install 'switchgear\[postgres\]'"):
+        JobLog.open("postgresql://jobs@localhost/jobs")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://jobs:secret@db/jobs", "postgresql://jobs@db/jobs"),
+        ("postgresql://jobs@db:5432/jobs", "postgresql://jobs@db:5432/jobs"),
+        ("postgresql://db:5432/jobs?a=b@c", "postgresql://db:5432/jobs?a=b@c"),
+        ("postgresql:///jobs?password=secret&host=/run", "postgresql:///jobs?password=***&host=/run"),
+    ],
+)
+def test_a_password_is_not_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown

@@ -1,0 +1,377 @@
+"""The recorder: which rows come of which changes, and what happens when the database does not follow."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from switchgear.errors import SchemaTooNew, StorageError
+from switchgear.joblog import JobLog, Run
+from switchgear.joblog import recorder as recorder_module
+from switchgear.joblog.database import Server
+from switchgear.joblog.recorder import Recorder
+from switchgear.joblog.runs import RunRow
+from switchgear.joblog.sqlite import SqliteDatabase
+from switchgear.model import Cause, Delivery, Job
+from switchgear.testing import RecordingPeer
+from tests.engine.house import House
+from tests.joblog.support import HERE, NOON, Life, put, row
+from tests.support.waiting import eventually
+
+
+class GatedLog(JobLog):
+    """A log whose writing the test can hold up, or make fail."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(SqliteDatabase(path))
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fault: Exception | None = None
+        self.batches: list[int] = []
+        self.is_held_up = threading.Event()
+
+    def put(self, server: Server, rows: Sequence[RunRow]) -> None:
+        self.is_held_up.set()
+        assert self.gate.wait(60)
+        self.is_held_up.clear()
+        if self.fault is not None:
+            raise self.fault
+        self.batches.append(len(rows))
+        super().put(server, rows)
+
+
+class Desk:
+    """A recorder at work, and what it says."""
+
+    def __init__(self, path: Path, **options: int) -> None:
+        self.log = GatedLog(path)
+        self.told: list[tuple[str, Mapping[str, object]]] = []
+        settings = {"keep_seconds": 10**9, "keep_count": 10**9} | options
+        self.recorder = Recorder(self.log, HERE, lambda name, fields: self.told.append((name, fields)), **settings)
+        self.recorder.start()
+        self.reader = JobLog.open(f"sqlite:{path}")
+
+    def note(self, *lives: Life) -> None:
+        self.recorder.note([life.job for life in lives])
+
+    def runs(self) -> list[Run]:
+        """Everything, once all that was noted is written; the oldest first."""
+        eventually(lambda: not self.recorder.waiting, "everything is written")
+        return self.reader.ran(limit=10_000)[::-1]
+
+    def words(self) -> list[str]:
+        return [name for name, _ in self.told]
+
+    def close(self) -> None:
+        self.log.fault = None
+        self.log.gate.set()
+        self.recorder.close()
+        self.reader.close()
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "GATHER_SECONDS", 0.001)
+    monkeypatch.setattr(recorder_module, "FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(recorder_module, "LONGEST_RETRY_SECONDS", 0.001)
+
+
+@pytest.fixture
+def new_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+    desks: list[Desk] = []
+
+    def make(**options: int) -> Desk:
+        desks.append(Desk(tmp_path / "log.db", **options))
+        return desks[-1]
+
+    yield make
+    for desk in desks:
+        desk.close()
+
+
+@pytest.fixture
+def desk(new_desk: Callable[..., Desk]) -> Desk:
+    return new_desk()
+
+
+# --- rows ---
+
+
+def test_a_job_that_waits_is_no_news(desk: Desk) -> None:
+    desk.note(Life())
+    desk.note(Life(1).started().done())
+    assert [run.handle for run in desk.runs()] == ["H:here:1"]
+
+
+def test_a_start_and_then_its_end(desk: Desk) -> None:
+    life = Life(7, b"resize", b"17-3").started()
+    desk.note(life)
+    (run,) = desk.runs()
+    assert (run.handle, run.function, run.key, run.state) == ("H:here:7", "resize", "17-3", "running")
+    assert (run.submitted_at, run.started_at, run.ended_at) == (NOON, NOON + 1, None)
+    assert (run.attempts, run.protocol, run.host, run.source) == (1, "gearman", "here", "server")
+    desk.note(life.done())
+    (run,) = desk.runs()
+    assert (run.state, run.seconds, run.protocol) == ("done", 1, "gearman")
+
+
+def test_a_short_job_is_written_once(desk: Desk) -> None:
+    desk.log.gate.clear()
+    desk.note(Life(1).started())
+    assert desk.log.is_held_up.wait(10)
+    lives = [Life(number) for number in range(2, 5)]
+    desk.note(*(life.started() for life in lives))
+    desk.note(*(life.done() for life in lives))
+    desk.log.gate.set()
+    assert [(run.state, run.protocol) for run in desk.runs()] == [("running", "gearman"), *[("done", "gearman")] * 3]
+    assert sum(desk.log.batches) == 4
+
+
+def test_a_start_is_written_as_it_was_when_the_job_has_gone_on(desk: Desk) -> None:
+    """Only what never changes is read later."""
+    desk.log.gate.clear()
+    desk.note(Life(1).started())
+    assert desk.log.is_held_up.wait(10)
+    life = Life(2).started()
+    desk.note(life)
+    life.lost()  # nobody noted that
+    desk.log.gate.set()
+    run = desk.runs()[1]
+    assert (run.state, run.started_at, run.ended_at, run.attempts) == ("running", NOON + 1, None, 1)
+
+
+def test_a_failure_with_its_error(desk: Desk) -> None:
+    desk.note(Life(1).started().failed(b"caf\xe9 \0" + b"x" * 10_000))
+    (run,) = desk.runs()
+    assert (run.state, run.result_code) == ("failed", 1)
+    assert run.error.startswith("caf\\xe9 \\x00xxx")
+    assert len(run.error) == 4096
+
+
+def test_a_lost_worker_and_another_attempt(desk: Desk) -> None:
+    life = Life(1).started().lost()
+    desk.note(life)
+    (run,) = desk.runs()
+    assert (run.state, run.started_at, run.ended_at) == ("ready", NOON + 1, None)
+    desk.note(life.started())
+    desk.note(life.done())
+    (run,) = desk.runs()
+    assert (run.state, run.attempts, run.started_at, run.seconds) == ("done", 2, NOON + 3, 1)
+
+
+def test_a_job_that_ends_without_a_start(desk: Desk) -> None:
+    house = House()
+    job = house.submit(b"mail")
+    house.engine.cancel(job)
+    desk.recorder.note([job])
+    (run,) = desk.runs()
+    assert (run.state, run.started_at, run.seconds, run.attempts) == ("cancelled", None, None, 0)
+    assert run.ended_at == job.finished_us / 1e6
+
+
+def test_a_retried_job_is_another_run(desk: Desk) -> None:
+    """What failed stays in the log, although the job has the same handle; even if none of it was written yet."""
+    desk.log.gate.clear()
+    desk.note(Life(1).started())
+    assert desk.log.is_held_up.wait(10)
+    life = Life(2).started().failed()
+    desk.note(life)
+    desk.note(life.retried())
+    desk.note(life.started())
+    desk.note(life.done())
+    desk.log.gate.set()
+    first, second = desk.runs()[1:]
+    assert (first.handle, first.state, first.error, first.submitted_at) == ("H:here:2", "failed", "no room", NOON)
+    assert (second.handle, second.state, second.error, second.submitted_at) == ("H:here:2", "done", "", NOON + 3)
+
+
+@pytest.mark.parametrize(
+    ("unique", "key"),
+    [
+        (b"", ""),
+        (b"17-3", "17-3"),
+        ("größe".encode(), "größe"),
+        (b"\xff", "\\xff"),
+        (b"-\0hash", "-"),
+        (b"a\0b", "a\\x00b"),
+    ],
+)
+def test_a_key_is_readable(desk: Desk, unique: bytes, key: str) -> None:
+    desk.note(Life(1, unique=unique).started().done())
+    assert desk.runs()[0].key == key
+
+
+def test_a_function_name_is_readable(desk: Desk) -> None:
+    desk.note(Life(1, b"gr\xf6\xdfe").started().done(), Life(2, b"x" * 1000).started().done())
+    first, second = desk.runs()
+    assert first.function == "gr\\xf6\\xdfe"
+    assert len(second.function) == 512
+
+
+def test_a_defect_is_not_the_servers(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    life = Life(1).started()
+    life.job.moves = [Cause.TAKEN]
+    desk.note(life)
+    assert "defect in the job log" in caplog.text
+    desk.note(Life(2).started().done())
+    assert [run.handle for run in desk.runs()] == ["H:here:2"]
+
+
+# --- a database that does not follow ---
+
+
+def test_a_failing_database_is_tried_again_and_nothing_is_lost(desk: Desk) -> None:
+    desk.log.fault = StorageError("disk full")
+    desk.note(Life(1).started(), Life(2).started())
+    eventually(lambda: desk.told, "it is told")
+    desk.note(Life(3).started().done())
+    desk.log.fault = None
+    assert [run.handle for run in desk.runs()] == ["H:here:1", "H:here:2", "H:here:3"]
+    eventually(lambda: len(desk.told) == 2, "it is told")
+    assert desk.words() == ["joblog_failed", "joblog_recovered"]
+    assert str(desk.told[0][1]["error"]) == "disk full"
+    assert desk.recorder.written == 3
+
+
+def test_what_changed_during_a_failure_is_written_as_it_is_then(desk: Desk) -> None:
+    desk.log.fault = StorageError("disk full")
+    life = Life(1).started()
+    desk.note(life)
+    eventually(lambda: desk.told, "it is told")
+    desk.note(life.done())
+    desk.log.fault = None
+    (run,) = desk.runs()
+    assert (run.state, run.protocol) == ("done", "gearman")
+
+
+def test_a_queue_that_is_full_drops_the_oldest(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(queue_rows=100)
+    desk.log.gate.clear()
+    desk.note(Life(1).started())
+    assert desk.log.is_held_up.wait(10)
+    for first in range(2, 302, 10):
+        desk.note(*(Life(number).started().done() for number in range(first, first + 10)))
+    assert desk.recorder.waiting <= 101
+    desk.log.gate.set()
+    runs = desk.runs()
+    assert runs[0].handle == "H:here:1"  # the database had it in its hands
+    assert runs[-1].handle == "H:here:301"
+    assert desk.recorder.dropped == 301 - len(runs) >= 200
+    assert set(desk.words()) == {"joblog_overrun"}
+    assert sum(int(str(fields["count"])) for _, fields in desk.told) == desk.recorder.dropped
+
+
+def test_a_long_failure_drops_the_oldest_too(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(queue_rows=100)
+    desk.log.fault = StorageError("disk full")
+    for number in range(1, 400):
+        desk.note(Life(number).started().done())
+        eventually(lambda: not desk.recorder._pending, "it is taken over")
+    assert desk.recorder.waiting <= 100
+    desk.log.fault = None
+    assert desk.runs()[-1].handle == "H:here:399"
+    assert len(desk.runs()) + desk.recorder.dropped == 399
+
+
+def test_rows_that_no_database_takes_are_not_tried_for_ever(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.log.fault = sqlite3.DataError("nonsense")
+    desk.note(Life(1).started())
+    eventually(lambda: desk.recorder.dropped, "it is given up")
+    desk.log.fault = None
+    desk.note(Life(2).started())
+    assert [run.handle for run in desk.runs()] == ["H:here:2"]
+    assert "defect in the job log: 1 entries are not written" in caplog.text
+
+
+def test_closing_writes_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "GATHER_SECONDS", 3600)
+    desk = Desk(tmp_path / "log.db")
+    desk.note(*(Life(number).started().done() for number in range(1, 2000)))
+    desk.close()
+    with JobLog.open(f"sqlite:{tmp_path / 'log.db'}") as log:
+        assert len(log.ran(limit=5000)) == 1999
+
+
+def test_closing_does_not_wait_for_ever(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recorder_module, "CLOSE_SECONDS", 0.01)
+    desk.log.gate.clear()
+    desk.note(Life(1).started())
+    desk.recorder.close()
+    assert "gave up on 1 entries" in caplog.text
+
+
+def test_a_log_of_a_later_version_is_refused_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    SqliteDatabase(path).open()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(SchemaTooNew):
+        Desk(path)
+
+
+def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    told: list[str] = []
+    log = JobLog.later(f"postgresql://jobs@/jobs?host={tmp_path}")
+    recorder = Recorder(log, HERE, lambda name, fields: told.append(name), keep_seconds=60, keep_count=60)
+    recorder.start()
+    recorder.note([Life(1).started().job])
+    eventually(lambda: not recorder._pending, "it is taken over")
+    recorder.close()
+    assert told == ["joblog_failed"]
+    assert (recorder.waiting, recorder.written) == (1, 0)
+
+
+# --- keeping ---
+
+
+def test_old_entries_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "TRIM_SECONDS", 0.01)
+    monkeypatch.setattr(recorder_module, "TRIM_ROWS", 3)
+    now = time.time() - NOON
+    with JobLog.open(f"sqlite:{tmp_path / 'log.db'}") as log:
+        put(log, *(row(number, at=now - 100 * number) for number in range(1, 11)))
+    desk = Desk(tmp_path / "log.db", keep_seconds=550)
+    eventually(lambda: len(desk.runs()) == 5, "the old ones are gone")
+    desk.recorder.keep_count = 2  # as a reload may set it
+    eventually(lambda: len(desk.runs()) == 2, "the superfluous ones are gone")
+    assert [run.handle for run in desk.runs()] == ["H:here:1", "H:here:2"]
+    eventually(lambda: len(desk.told) == 2, "it is told")
+    assert desk.told == [("joblog_trimmed", {"count": 5}), ("joblog_trimmed", {"count": 3})]
+    desk.close()
+
+
+# --- what the engine tells ---
+
+
+def starts_noted(house: House, delivery: Delivery) -> list[Job]:
+    worker = house.worker(b"mail")
+    watcher = RecordingPeer() if delivery is Delivery.WAIT else None
+    house.submit(b"mail", delivery=delivery, watcher=watcher)
+    house.engine.take_changes()
+    house.engine.take(worker)
+    jobs, _ = house.engine.take_changes()
+    return jobs
+
+
+@pytest.mark.parametrize(
+    ("keeps", "notes_starts", "delivery", "noted"),
+    [
+        (True, False, Delivery.HANDLE, True),
+        (True, False, Delivery.WAIT, False),
+        (True, True, Delivery.WAIT, True),
+        (True, True, Delivery.THROW_AWAY, True),
+        (False, False, Delivery.HANDLE, False),
+    ],
+)
+def test_which_starts_the_engine_notes(keeps: bool, notes_starts: bool, delivery: Delivery, noted: bool) -> None:
+    house = House(keeps=keeps)
+    house.engine.notes_starts = notes_starts
+    assert bool(starts_noted(house, delivery)) is noted

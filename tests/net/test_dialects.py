@@ -1,0 +1,129 @@
+"""Several protocols at one door, told apart by the first bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.errors import Refused
+from switchgear.net.dialects import Dialect, Dialects, SessionMaker
+from switchgear.protocols.base import Context, Session, Wire
+from tests.protocols.gearman.house import FakeWire, House
+from tests.protocols.gearman_draft.house import MixedHouse
+from tests.support.draft_wire import ASK
+
+
+class Speaker(Session):
+    """Remembers what it was told."""
+
+    def __init__(self, context: Context, wire: Wire, protocol: str) -> None:
+        super().__init__(context, wire)
+        self.protocol = protocol
+        self.heard: list[bytes] = []
+        self.is_closed = False
+
+    def receive(self, data: bytes) -> None:
+        self.heard.append(data)
+
+    def closed(self) -> None:
+        self.is_closed = True
+
+    def refusal(self, refused: Refused) -> bytes:
+        return self.protocol.encode()
+
+
+class Door:
+    """A connection at which three protocols are spoken."""
+
+    def __init__(self) -> None:
+        self.speakers: list[Speaker] = []
+        dialects = Dialects(
+            self._maker("usual"), (Dialect(b"\0JOB", self._maker("job")), Dialect(b"\0JAM!", self._maker("jam")))
+        )
+        self.house = House()
+        self.wire = FakeWire(1)
+        self.wire.session = dialects(self.house, self.wire)
+
+    def _maker(self, protocol: str) -> SessionMaker:
+        def make(context: Context, wire: Wire) -> Session:
+            self.speakers.append(Speaker(context, wire, protocol))
+            return self.speakers[-1]
+
+        return make
+
+    @property
+    def session(self) -> Session:
+        assert self.wire.session is not None
+        return self.wire.session
+
+    def receive(self, data: bytes) -> None:
+        self.session.receive(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "protocol"),
+    [
+        (b"\0JOB\6", "job"),
+        (b"\0JOB", "job"),
+        (b"\0JAM!x", "jam"),
+        (b"\0REQ", "usual"),
+        (b"status\n", "usual"),
+        (b"J", "usual"),
+        (b"\0JOX", "usual"),
+        (b"\0JAMS", "usual"),
+        (b"\0\0", "usual"),
+    ],
+)
+def test_the_first_bytes_tell_in_whatever_slices_they_come(data: bytes, protocol: str) -> None:
+    for size in range(1, len(data) + 1):
+        door = Door()
+        slices = [data[i : i + size] for i in range(0, len(data), size)]
+        for piece in slices:
+            door.receive(piece)
+        speaker = door.session
+        assert isinstance(speaker, Speaker), slices
+        assert speaker.protocol == protocol
+        assert b"".join(speaker.heard) == data
+        assert [other.is_closed for other in door.speakers if other is not speaker] in ([], [True])
+
+
+@pytest.mark.parametrize("start", [b"\0", b"\0J", b"\0JO", b"\0JA", b"\0JAM"])
+def test_who_has_not_said_enough_is_not_judged(start: bytes) -> None:
+    door = Door()
+    door.receive(start)
+    assert [speaker.protocol for speaker in door.speakers] == ["usual"]
+    assert door.speakers[0].heard == []
+    assert door.session.protocol == "usual"
+    assert door.session.refusal(Refused("full", "")) == b"usual"
+    door.session.closed()
+    assert door.speakers[0].is_closed
+
+
+def test_later_data_goes_straight_to_the_session() -> None:
+    door = Door()
+    door.receive(b"\0JOB")
+    session = door.session
+    door.receive(b"\0REQ")
+    assert door.session is session
+    assert door.speakers[-1].heard == [b"\0JOB", b"\0REQ"]
+
+
+def test_a_connection_that_has_said_nothing_is_shown_where_connections_are_listed() -> None:
+    house = MixedHouse()
+    peer = house.talker("peer")
+    for piece in (b"", ASK[:1], ASK[1:3]):
+        peer.send(piece)
+        (listed,) = house.setup.sessions
+        assert listed.wire is peer.wire
+    peer.send(ASK[3:])
+    assert list(house.setup.sessions) == [peer.draft]
+    assert peer.session.protocol == "gearman-draft"
+    peer.leave()
+    assert not house.setup.sessions
+
+
+def test_a_connection_that_leaves_without_a_word() -> None:
+    house = MixedHouse()
+    house.talker("peer").leave()
+    house.talker("other").send(b"\0J")
+    house.talker("other").leave()
+    assert not house.setup.sessions

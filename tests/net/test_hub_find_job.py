@@ -1,0 +1,125 @@
+"""A job by its number, wherever it is: with the engine, on its way to the store, or in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from switchgear.engine.engine import Engine
+from switchgear.errors import Refused, StorageError
+from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Job, Peer
+from switchgear.net.hub import Hub
+from switchgear.storage.base import Store
+from switchgear.storage.memory import MemoryStore
+from switchgear.storage.sqlite import SqliteStore
+from switchgear.telemetry import Telemetry
+from switchgear.testing import FakeClock
+
+
+def with_hub(store: Store, test: Callable[[Hub], Awaitable[None]]) -> None:
+    async def run() -> None:
+        store.open()
+        hub = Hub(Engine(), store, FakeClock(), Telemetry(lambda: 0.0))
+        await hub.load()
+        try:
+            await test(hub)
+        finally:
+            await hub.close()
+            await store.close()
+
+    asyncio.run(run())
+
+
+def submit(hub: Hub, delivery: Delivery) -> Job:
+    hub.begin_turn()
+    watcher = Peer() if delivery is Delivery.WAIT else None
+    return hub.engine.submit(b"f", b"", b"x", NORMAL, delivery, watcher)
+
+
+def finish(hub: Hub, job: Job) -> None:
+    worker = hub.engine.add_worker(Peer(), "test")
+    hub.engine.can_do(worker, job.function)
+    assert hub.engine.take(worker) is job
+    hub.engine.complete(worker, job.id, b"done")
+
+
+async def commit(hub: Hub) -> None:
+    hub._start_commit()
+    await hub.settle()
+
+
+def test_without_a_durable_store_a_job_is_found_at_every_moment() -> None:
+    async def test(hub: Hub) -> None:
+        job = submit(hub, Delivery.HANDLE)
+        assert hub.find_job(job.id) is job
+        finish(hub, job)
+        assert hub.find_job(job.id) is job  # in the very turn in which it ended
+        await hub.settle()
+        assert hub.find_job(job.id) is job
+
+    with_hub(MemoryStore(), test)
+
+
+def test_a_kept_job_shows_its_end_when_that_is_kept(tmp_path: Path) -> None:
+    async def test(hub: Hub) -> None:
+        job = submit(hub, Delivery.HANDLE)
+        await commit(hub)
+        finish(hub, job)
+        for _ in range(2):
+            found = hub.find_job(job.id)
+            assert found is not None
+            assert found.state is READY
+            await hub.settle()  # the turn is over, and nothing is kept yet
+        await commit(hub)
+        found = hub.find_job(job.id)
+        assert found is not None
+        assert (found.state, found.result) == (DONE, b"done")
+
+    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
+
+
+def test_a_job_of_which_the_store_has_not_heard_is_found_on_its_way(tmp_path: Path) -> None:
+    async def test(hub: Hub) -> None:
+        job = submit(hub, Delivery.WAIT)
+        await commit(hub)
+        finish(hub, job)
+        assert hub.find_job(job.id) is job
+        await hub.settle()
+        assert hub.find_job(job.id) is job
+        await commit(hub)
+        found = hub.find_job(job.id)
+        assert found is not None
+        assert found is not job
+        assert found.state in FINAL_STATES
+
+    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
+
+
+@pytest.mark.parametrize("job_id", [-1, 0, 2, 10**30])
+def test_a_number_that_was_never_given_is_not_looked_for(job_id: int) -> None:
+    class Deaf(MemoryStore):
+        def get(self, job_id: int) -> Job | None:
+            raise AssertionError("the store was asked")
+
+    async def test(hub: Hub) -> None:
+        submit(hub, Delivery.HANDLE)
+        assert hub.find_job(job_id) is None
+
+    with_hub(Deaf(), test)
+
+
+def test_a_log_that_cannot_be_read_is_a_refusal() -> None:
+    class Broken(MemoryStore):
+        def get(self, job_id: int) -> Job | None:
+            raise StorageError("unreadable")
+
+    async def test(hub: Hub) -> None:
+        job = submit(hub, Delivery.HANDLE)
+        finish(hub, job)
+        with pytest.raises(Refused, match="unreadable"):
+            hub.find_job(job.id)
+
+    with_hub(Broken(), test)

@@ -1,0 +1,1 @@
+"""Gearman's draft of 2005: conversations without a wire."""

@@ -1,0 +1,60 @@
+"""The house of the modern protocol's tests with the draft spoken at the same door, told apart by the first bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from switchgear.net.dialects import Dialect, Dialects
+from switchgear.protocols.base import Context, Session, Wire
+from switchgear.protocols.gearman.session import GearmanSession
+from switchgear.protocols.gearman_draft.codec import MAGIC
+from switchgear.protocols.gearman_draft.session import DraftSession, DraftSetup
+from tests.protocols.gearman.house import NAME_BYTES, PACKET_BYTES, PREFIX, FakeWire, House, Talker
+from tests.support.draft_wire import Packet, split_packets
+
+
+class MixedHouse(House):
+    """Whoever comes may speak either protocol."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.draft = DraftSetup(PREFIX, PACKET_BYTES, NAME_BYTES, self.setup.sessions)
+        self.dialects = Dialects(self._modern, (Dialect(MAGIC, self._draft),))
+
+    def _modern(self, context: Context, wire: Wire) -> Session:
+        return GearmanSession(context, wire, self.setup)
+
+    def _draft(self, context: Context, wire: Wire) -> Session:
+        return DraftSession(context, wire, self.draft)
+
+    def talker(self, name: str) -> MixedTalker:
+        if name not in self.talkers:
+            self._connected += 1
+            self.talkers[name] = MixedTalker(self, name, self._connected)
+        talker = self.talkers[name]
+        assert isinstance(talker, MixedTalker)
+        return talker
+
+
+class MixedTalker(Talker):
+    """A connection that is yet to show what it speaks."""
+
+    def __init__(self, house: MixedHouse, name: str, descriptor: int) -> None:
+        self.house = house
+        self.name = name
+        self.wire = FakeWire(descriptor)
+        self.wire.session = house.dialects(house, self.wire)
+
+    @property
+    def session(self) -> Session:  # type: ignore[override]
+        assert self.wire.session is not None
+        return self.wire.session
+
+    @property
+    def draft(self) -> DraftSession:
+        assert isinstance(self.session, DraftSession)
+        return self.session
+
+    def packets(self) -> list[Packet]:
+        """What was heard since the last time, in the draft."""
+        return split_packets(self.take_bytes())
