@@ -189,6 +189,10 @@ class Diary(DraftWorkerObserver):
     def woken(self, server: ServerAddress | None) -> None:
         self.entries.append(("woken", server and server.port))
 
+    def started(self) -> list[bytes]:
+        """The arguments of the tasks that were started, in order."""
+        return [entry[2] for entry in self.of("started") if isinstance(entry[2], bytes)]
+
     def of(self, *words: str) -> list[tuple[object, ...]]:
         """The entries that begin with one of these words."""
         return [entry for entry in self.entries if entry[0] in words]

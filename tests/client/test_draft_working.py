@@ -66,7 +66,7 @@ def test_one_task_from_each_server_in_turn() -> None:
             shop.submit(port, b"%d-%d" % (port, n))
     shop.stop_after(10)
     shop.run()
-    started = [args for _, _, args in shop.diary.of("started")]
+    started = shop.diary.started()
     assert sorted(started[:3]) == [b"1-1", b"2-1", b"3-1"]
     assert sorted(started[3:]) == [b"1-2", b"2-2", b"3-2"]
     assert not any(house.engine.jobs for house in shop.world.houses.values())
@@ -180,7 +180,7 @@ def test_so_many_tasks_and_no_more() -> None:
     for n in range(5):
         shop.submit(1, b"%d" % n)
     shop.run()
-    assert [args for _, _, args in shop.diary.of("started")] == [b"0", b"1"]
+    assert shop.diary.started() == [b"0", b"1"]
     assert len(shop.world.houses[1].engine.jobs) == 3
 
 
@@ -212,7 +212,7 @@ def test_a_server_that_is_not_there_is_tried_again_and_the_others_are_served() -
     shop.world.after(21, lambda: shop.submit(1, b"later"))
     shop.stop_after(60)
     shop.run()
-    assert [args for _, _, args in shop.diary.of("started")] == [b"now", b"later"]
+    assert shop.diary.started() == [b"now", b"later"]
     attempts = shop.diary.of("disconnected").count(("disconnected", 1))
     assert 5 <= attempts <= 10  # pauses of 0.1, 0.2, 0.4 ... seconds
 

@@ -190,6 +190,7 @@ class RecordingWire(Wire):
     def __init__(self) -> None:
         self.writes: list[bytes] = []
         self.is_closed = False
+        self.go_on: Callable[[], None] | None = None  # to be called when the peer has read
 
     def write(self, data: bytes) -> None:
         assert not self.is_closed, "written to after it was closed"
@@ -197,6 +198,9 @@ class RecordingWire(Wire):
 
     def close(self) -> None:
         self.is_closed = True
+
+    def when_taken(self, go_on: Callable[[], None]) -> None:
+        self.go_on = go_on
 
 
 class Connected:
@@ -210,6 +214,13 @@ class Connected:
     def send(self, *packets: bytes) -> None:
         self.house.hub.begin_turn()
         self.session.receive(b"".join(packets))
+
+    def read(self) -> None:
+        """Take what was sent, so that the server goes on with what it has put off."""
+        go_on, self.wire.go_on = self.wire.go_on, None
+        assert go_on is not None, "nothing was put off"
+        self.house.hub.begin_turn()
+        go_on()
 
     def stop_sending(self) -> None:
         self.house.hub.begin_turn()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from switchgear.net.hub import LAZY_COMMIT_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from tests.net.house import (
@@ -289,6 +291,29 @@ async def test_changes_during_a_commit_are_kept_after_it_even_if_nobody_waits() 
     await house.pass_time(LAZY_COMMIT_SECONDS)
     await house.store.succeed()
     assert house.store.kept == {1: "RUNNING"}
+
+
+@in_turns
+async def test_requests_put_off_for_long_answers_keep_their_order_and_their_promises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 1)
+    house = await open_house()
+    client = house.connect()
+    client.send(b"version\n", BACKGROUND, b"version\n", BACKGROUND, echo(b"end"))
+    await idle()
+    assert client.heard() == [Line(b"OK test\n")]
+    client.read()
+    await idle()
+    assert client.heard() == []
+    await house.store.succeed()
+    assert client.heard() == [created(1), Line(b"OK test\n")]
+    client.read()
+    await idle()
+    assert client.heard() == []
+    await house.store.succeed()
+    assert client.heard() == [created(2), echoed(b"end")]
+    assert house.store.kept == {1: "READY", 2: "READY"}
 
 
 # --- hanging up ---

@@ -178,7 +178,9 @@ class Hub(Context):
         if out:
             session.out = []
             session.wire.write(out[0] if len(out) == 1 else b"".join(out))
-        if session.closing:
+        if session.put_off:
+            session.wire.when_taken(session.go_on)
+        elif session.closing:
             session.wire.close()
 
     def _arm_timer(self) -> None:

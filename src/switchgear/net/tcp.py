@@ -123,6 +123,7 @@ class Connection(asyncio.Protocol, Wire):
         self._stalled_since = 0.0  # 0: the peer reads
         self._stalled_bytes = 0
         self._waits_for_store = False  # and is not read from
+        self._go_on: Callable[[], None] | None = None  # what is to be done when the peer has taken what it was sent
 
     # --- the event loop calls these ---
 
@@ -153,16 +154,19 @@ class Connection(asyncio.Protocol, Wire):
         try:
             session.receive(data)
         except Exception as error:
-            # A defect of ours must not take down the others: this conversation ends, the rest goes on.
-            log.exception("defect while serving %s:%s", self.host, self.port)
-            fields = {"protocol": session.protocol, "host": self.host, "port": self.port}
-            self.hub.telemetry.emit("internal_error", text=repr(error), **fields)
-            self.abort()
+            self._end_badly(session, error)
             return
         if session.pledges and self.hub.storage_error is not None and self.transport is not None:
             # Its answers wait for the store to work again, and must not become more and more meanwhile.
             self._waits_for_store = True
             self.transport.pause_reading()
+
+    def _end_badly(self, session: Session, error: Exception) -> None:
+        """A defect of ours must not take down the others: this conversation ends, the rest goes on."""
+        log.exception("defect while serving %s:%s", self.host, self.port)
+        fields = {"protocol": session.protocol, "host": self.host, "port": self.port}
+        self.hub.telemetry.emit("internal_error", text=repr(error), **fields)
+        self.abort()
 
     def eof_received(self) -> bool:
         if self.session is not None:
@@ -188,8 +192,29 @@ class Connection(asyncio.Protocol, Wire):
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
+        if self._go_on is not None:
+            asyncio.get_running_loop().call_soon(self._continue)
+        else:
+            self._read_again()
+
+    def _read_again(self) -> None:
         if self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
+
+    def _continue(self) -> None:
+        """The peer has taken what it was sent: handle what was put off until then."""
+        go_on, self._go_on = self._go_on, None
+        session = self.session
+        if go_on is None or session is None or self.transport is None:
+            return
+        self.hub.begin_turn()
+        try:
+            go_on()
+        except Exception as error:
+            self._end_badly(session, error)
+            return
+        if not session.put_off:
+            self._read_again()
 
     # --- the hub calls these ---
 
@@ -204,6 +229,14 @@ class Connection(asyncio.Protocol, Wire):
     def close(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
+
+    def when_taken(self, go_on: Callable[[], None]) -> None:
+        if self.transport is None:
+            return
+        self._go_on = go_on
+        self.transport.pause_reading()
+        if not self._stalled_since:
+            asyncio.get_running_loop().call_soon(self._continue)
 
     # --- looking after it ---
 

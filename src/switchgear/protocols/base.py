@@ -11,6 +11,7 @@ for a refusal should the store fail.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from switchgear.engine.engine import Engine
@@ -42,6 +43,10 @@ class Wire(ABC):
     @abstractmethod
     def close(self) -> None:
         """Hang up, once everything written has been sent."""
+
+    def when_taken(self, go_on: Callable[[], None]) -> None:
+        """Call this when the peer has taken most of what was written; read nothing from it until then."""
+        go_on()
 
 
 class Listed(Protocol):
@@ -100,6 +105,8 @@ class Session(Peer):
         self.held_pledges = 0
         self.held_jobs: list[tuple[int, Job]] = []
         self.waiting = False  # for the next commit
+        self.long_bytes = 0  # how much of `out` is long answers
+        self.put_off: list[tuple[int, bytes]] = []  # requests to be handled when those are sent
         self.marked = False
         self.closing = False  # hang up when everything is sent
 
@@ -119,6 +126,9 @@ class Session(Peer):
     def buffered_bytes(self) -> int:
         """How much of an unfinished message is being held."""
         return 0
+
+    def go_on(self) -> None:
+        """Handle the requests that were put off."""
 
     def eof(self) -> None:
         """The peer will send no more.  It gets the answers to what it has asked, and then it is gone.

@@ -59,6 +59,7 @@ class House(Context):
         self.storage_error: StorageError | None = None
         self.marked: list[Session] = []
         self.bad_input: list[tuple[str, str]] = []  # the name of who sent it, the code
+        self.peers_read = True  # and take at once what they are sent
         self.stops: list[bool] = []  # each with whether it was to be graceful
         self.talkers: dict[str, Talker] = {}
         self.operator = Operations(cast(Hub, self), PREFIX.decode())
@@ -88,7 +89,9 @@ class House(Context):
             session.marked = False
             session.hold()
             session.wire.write(b"".join(session.release()))
-            if session.closing:
+            if session.put_off and self.peers_read:
+                session.go_on()
+            elif session.closing:
                 session.wire.close()
                 session.closed()
 

@@ -130,6 +130,53 @@ def test_five_thousand_requests_in_one_piece_are_answered_in_order() -> None:
     assert talker.heard() == [Heard(Kind.ECHO_RES, b"%d" % n) for n in range(5000)]
 
 
+# --- answers that are longer than the requests ---
+
+ALL = [transcript for name in ("clients", "workers", "admin", "framing") for transcript in load(name)]
+
+
+@pytest.mark.parametrize("transcript", ALL, ids=str)
+def test_requests_that_are_put_off_are_answered_all_the_same(
+    transcript: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 1)
+    monkeypatch.setattr("switchgear.protocols.gearman.workers.LONG_ANSWER_BYTES", 1)
+    play(transcript)
+
+
+@pytest.mark.parametrize("question", [b"show jobs\n", request(1001, b"jobs", b"{}"), request(Kind.GRAB_JOB)])
+def test_small_questions_cannot_fill_the_memory_with_answers(question: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 50_000)
+    house = House()
+    house.talker("client").send(*[request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 5_000)] * 100)
+    peer = house.talker("peer")
+    house.peers_read = False
+    peer.send(request(Kind.CAN_DO, b"f"), *[question] * 1_000, request(Kind.ECHO_REQ, b"last"))
+    assert 0 < len(peer.wire.written) < 50_000 + 2 * 100_000
+    assert peer.session.put_off
+    house.peers_read = True
+    peer.session.go_on()
+    house.end_turn()
+    assert peer.take_bytes().endswith(b"last")
+    assert not peer.session.put_off
+
+
+def test_who_stops_sending_gets_the_answers_that_were_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 1)
+    house = House()
+    peer = house.talker("peer")
+    house.peers_read = False
+    peer.send(b"version\nversion\nversion\n")
+    peer.stop_sending()
+    assert peer.take_bytes() == b"OK test\n"
+    assert not peer.wire.is_closed
+    house.peers_read = True
+    peer.session.go_on()
+    house.end_turn()
+    assert peer.take_bytes() == b"OK test\nOK test\n"
+    assert peer.wire.is_closed
+
+
 def test_a_session_leaves_nothing_behind() -> None:
     house = House()
     talker = house.talker("both")

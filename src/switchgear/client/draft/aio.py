@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -121,7 +122,7 @@ class AsyncDraftWorker:
     """Runs tasks with the given names, one at a time, from one server or several that speak the 2005 draft.
 
     A handler gets a `DraftTask` and returns the result, or a result code and data; what it raises becomes code 1.
-    It is cancelled if the server of its task is lost.
+    It is cancelled if the server of its task is lost.  It may tell of its progress from any thread.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class AsyncDraftWorker:
         self._functions = dict(functions or {})
         self._working = Working(urls, self._functions, pace or Pace(), observer, self._announce)
         self._driver = AsyncDriver(self._run_task)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def servers(self) -> list[ServerAddress]:
@@ -142,6 +144,7 @@ class AsyncDraftWorker:
 
     async def run(self) -> None:
         """Work until `stop` is called, and the task in hand is finished.  To be called once."""
+        self._loop = asyncio.get_running_loop()
         try:
             await self._driver.perform(self._working.work())
         finally:
@@ -160,4 +163,12 @@ class AsyncDraftWorker:
             return failed(error)
 
     def _announce(self, task: DraftTask, data: bytes) -> None:
-        self._driver.send(task.line, data)
+        assert self._loop is not None
+        try:
+            is_here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_here = False  # a handler has gone to another thread
+        if is_here:
+            self._driver.send(task.line, data)
+        else:
+            self._loop.call_soon_threadsafe(self._driver.send, task.line, data)

@@ -159,7 +159,7 @@ class Application:
 
     def submit(self, name: str, args: bytes, dupkey: str, job_type: JobType) -> Flow[JobRecord]:
         """Create a job on a random server; on another if that one cannot be reached, or takes no jobs now."""
-        return (yield from self._create(JobRequest(ascii_bytes(name), ascii_bytes(dupkey), job_type, args)))
+        return (yield from self._create(JobRequest(ascii_bytes(name), ascii_bytes(dupkey), JobType(job_type), args)))
 
     def recreate(self, record: JobRecord) -> Flow[JobRecord]:
         """Create a job once more."""

@@ -53,7 +53,7 @@ class JobRecord:
 
     def request(self) -> JobRequest:
         """The job as it was, or would again be, asked for."""
-        return JobRequest(ascii_bytes(self.name), ascii_bytes(self.dupkey), self.job_type, self.args)
+        return JobRequest(ascii_bytes(self.name), ascii_bytes(self.dupkey), JobType(self.job_type), self.args)
 
 
 def ascii_bytes(text: str) -> bytes:

@@ -46,6 +46,7 @@ def on_line(session: GearmanSession, line: bytes) -> None:
         answer = refusal(error.code.encode(), text)
     except Refused as refused:
         answer = refusal(refusal_code(refused), str(refused))
+    session.long_bytes += len(answer)
     session.send(answer)
 
 

@@ -120,4 +120,6 @@ def on_control(session: GearmanSession, body: bytes) -> None:
         raise PeerError(str(error), code="INVALID_ARGUMENT") from error
     if verb in CHANGING_VERBS:
         session.pledge()
-    session.send(response(Packet.CONTROL_RES, msgspec.json.encode(answer)))
+    packet = response(Packet.CONTROL_RES, msgspec.json.encode(answer))
+    session.long_bytes += len(packet)
+    session.send(packet)

@@ -27,6 +27,11 @@ __all__ = [
 ]
 
 NOOP: Final = response(Packet.NOOP)
+
+# When long answers of so many bytes wait to be sent, further requests are put off until the peer has taken them: a few
+# bytes of requests must not fill the memory with answers.
+LONG_BYTES: Final = 8 * 1024 * 1024
+LONG_ANSWER_BYTES: Final = 4096
 REFUSAL_CODES: Final = {REFUSED_LIMIT: b"ARGUMENT_TOO_LARGE", REFUSED_CONFLICT: b"INVALID_ARGUMENT"}
 
 
@@ -63,6 +68,7 @@ class GearmanSession(Session):
         self.exceptions = setup.exceptions
         self.worker: Worker | None = None  # from the first time it acts like one
         self.assigned: dict[bytes, int] = {}  # the jobs this worker has, by handle
+        self.ended = False  # the peer will send no more
         self.threw = 0  # the job that ended with this worker's last exception
         setup.sessions[self] = None
 
@@ -71,8 +77,19 @@ class GearmanSession(Session):
     def receive(self, data: bytes) -> None:
         if self.closing:
             return
+        messages = self.decoder.feed(data)
+        if self.put_off:
+            messages = self.put_off + messages
+            self.put_off = []
+        if self.long_bytes and not self.out:
+            self.long_bytes = 0
         on_request = self.on_request
-        for kind, body in self.decoder.feed(data):
+        pending = iter(messages)
+        for kind, body in pending:
+            if self.long_bytes > LONG_BYTES:
+                self.put_off = [(kind, body), *pending]
+                self.mark()
+                return
             handler = on_request.get(kind)
             if handler is None:
                 self._not_a_request(kind, body)
@@ -92,6 +109,16 @@ class GearmanSession(Session):
         failure = self.decoder.failure
         if failure is not None:
             self._lose_framing(failure)
+        elif self.ended:
+            super().eof()
+
+    def go_on(self) -> None:
+        self.receive(b"")
+
+    def eof(self) -> None:
+        self.ended = True
+        if not self.put_off:
+            super().eof()
 
     @property
     def buffered_bytes(self) -> int:

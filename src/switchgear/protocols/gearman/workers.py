@@ -8,7 +8,14 @@ from switchgear.errors import PeerError
 from switchgear.model import Function, Job, Worker
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.messages import Packet
-from switchgear.protocols.gearman.session import NOOP, GearmanSession, first_argument, leading_number, split
+from switchgear.protocols.gearman.session import (
+    LONG_ANSWER_BYTES,
+    NOOP,
+    GearmanSession,
+    first_argument,
+    leading_number,
+    split,
+)
 
 HANDLE_BYTES: Final = 64  # gearmand's room for a handle, its end included
 CLIENT_ID_BYTES: Final = 127
@@ -84,7 +91,10 @@ def on_grab_job(session: GearmanSession, body: bytes) -> None:
     session.assigned[handle] = job_id
     name = job.function.name
     payload = job.payload or b""
-    header = PACK_HEADER(RESPONSE, JOB_ASSIGN, len(handle) + len(name) + len(payload) + 2)
+    size = len(handle) + len(name) + len(payload) + 2
+    if size > LONG_ANSWER_BYTES:
+        session.long_bytes += size
+    header = PACK_HEADER(RESPONSE, JOB_ASSIGN, size)
     session.out.append(b"%b%b\0%b\0%b" % (header, handle, name, payload))
 
 
@@ -92,6 +102,7 @@ def assign(session: GearmanSession, job: Job) -> bytes:
     """The handle of a job that this worker now has."""
     handle = session.handle(job)
     session.assigned[handle] = job.id
+    session.long_bytes += len(job.payload or b"")
     return handle
 
 

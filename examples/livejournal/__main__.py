@@ -1,0 +1,62 @@
+"""`python -m examples.livejournal`"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+try:
+    import PIL  # noqa: F401  # looked for here, so that its absence is one sentence
+except ImportError:
+    sys.exit(
+        "This example works on pictures and needs Pillow: pip install 'switchgear[examples]', or pip install Pillow"
+    )
+
+from examples.livejournal.day import QUICK, USUAL
+from examples.livejournal.play import play
+from examples.livejournal.processes import DidNotStart
+from examples.livejournal.screen import open_screen
+from switchgear.errors import SwitchgearError
+
+
+def main() -> int:
+    """Run the example; returns the exit code: 0 if all was as expected."""
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.livejournal",
+        description="A site with journals has its jobs done: its own job server, workers, mail server and all.",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller pictures: a few seconds")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="do it in this folder, which stays, to be looked at"
+    )
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        if options.keep is None:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="livejournal-")))
+        else:
+            place = options.keep.resolve()
+            place.mkdir(parents=True, exist_ok=True)
+            if any(place.iterdir()):
+                parser.error(f"{place} is not empty")
+        return _play(place, options.quick)
+
+
+def _play(place: Path, quick: bool) -> int:
+    try:
+        all_good = asyncio.run(play(place, QUICK if quick else USUAL, open_screen()))
+    except KeyboardInterrupt:
+        return 130
+    except (DidNotStart, SwitchgearError, OSError, ExceptionGroup) as error:
+        print(f"This did not work: {error!r}", file=sys.stderr)
+        for file in sorted(place.glob("*.log")):
+            print(f"--- {file.name}\n{file.read_text(errors='replace')}", file=sys.stderr)
+        return 1
+    return 0 if all_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
