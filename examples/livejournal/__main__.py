@@ -51,11 +51,19 @@ def _play(place: Path, quick: bool) -> int:
     except KeyboardInterrupt:
         return 130
     except (DidNotStart, SwitchgearError, OSError, ExceptionGroup) as error:
-        print(f"This did not work: {error!r}", file=sys.stderr)
+        for reason in _reasons(error):
+            print(f"This did not work: {reason!r}", file=sys.stderr)
         for file in sorted(place.glob("*.log")):
             print(f"--- {file.name}\n{file.read_text(errors='replace')}", file=sys.stderr)
         return 1
     return 0 if all_good else 1
+
+
+def _reasons(error: Exception) -> list[Exception]:
+    """The error, or those that a group of tasks died of."""
+    if isinstance(error, ExceptionGroup):
+        return [reason for each in error.exceptions for reason in _reasons(each)]
+    return [error]
 
 
 if __name__ == "__main__":

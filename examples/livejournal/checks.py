@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_bytes
+from email.policy import default
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from PIL import Image
 
 from examples.livejournal.application import Job
 from examples.livejournal.day import BIRTHDAY_LETTERS, BROKEN_JOURNAL, LETTERS
+from examples.livejournal.letters import BIRTHDAY_SUBJECT
 from examples.livejournal.orders import Order
 from examples.livejournal.outside.smtp import Letter
 from examples.livejournal.outside.web import FEEDS
@@ -87,15 +89,13 @@ def _log(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _letters(evidence: Evidence) -> Iterator[Finding]:
-    letters = [message_from_bytes(letter.content) for letter in evidence.letters]
+    letters = [message_from_bytes(letter.content, policy=default) for letter in evidence.letters]
     parts = {part.get_content_type() for letter in letters for part in letter.walk()}
     yield Finding(f"{LETTERS + BIRTHDAY_LETTERS} letters have arrived", len(letters) == LETTERS + BIRTHDAY_LETTERS)
     yield Finding("they have text, HTML and a picture", parts >= {"text/plain", "text/html", "image/jpeg"})
-    congratulated = {letter.recipients for letter in evidence.letters} >= {
-        ("anna@users.example",),
-        ("chandra@users.example",),
-    }
-    yield Finding("those who have their birthday are congratulated", congratulated)
+    congratulated = sorted(letter["To"] for letter in letters if letter["Subject"] == BIRTHDAY_SUBJECT)
+    expected = ["Anna <anna@users.example>", "Chandra <chandra@users.example>"]
+    yield Finding("those who have their birthday are congratulated", congratulated == expected)
 
 
 def _pictures(evidence: Evidence) -> Iterator[Finding]:
@@ -126,10 +126,14 @@ def _site(evidence: Evidence) -> Iterator[Finding]:
     yield Finding("whoever has not paid for too long has a free account", accounts == expected)
     titles = {title for (title,) in site.ask("SELECT title FROM feed_items")}
     yield Finding("the feeds' items are there", titles == {item for _, items in FEEDS.values() for item in items})
-    friends = json.loads((evidence.place / "friends/7.json").read_text())
-    yield Finding("Anna's friends are counted", friends["friend_of"] == [8, 9, 10])
-    yield Finding("Chandra's data are saved", (evidence.place / "backup/9.json").is_file())
+    yield Finding("Anna's friends are counted", _saved(evidence.place / "friends/7.json", "friend_of") == [8, 9, 10])
+    yield Finding("Chandra's data are saved", _saved(evidence.place / "backup/9.json", "name") == "chandra")
     yield Finding("the directory was pinged once", [name for name, _ in evidence.pings] == ["anna"])
     yield Finding("both web nodes were restarted", evidence.node_starts == {"web1": 2, "web2": 2})
     left = site.ask("SELECT kind, subject FROM errands")
     yield Finding("nothing is left to do but the broken feed", left == [("rss", str(BROKEN_JOURNAL))])
+
+
+def _saved(file: Path, name: str) -> object:
+    """A field of an object in a file, or None if the file is not there."""
+    return json.loads(file.read_text()).get(name) if file.is_file() else None

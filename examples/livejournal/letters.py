@@ -6,7 +6,9 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from pathlib import Path
 
-__all__ = ["birthday_letter", "comment_letter", "welcome_letter"]
+__all__ = ["BIRTHDAY_SUBJECT", "birthday_letter", "comment_letter", "welcome_letter"]
+
+BIRTHDAY_SUBJECT = "Herzlichen Glückwunsch!"
 
 SITE = Address("The journals", "no-reply", "journals.example")
 
@@ -36,4 +38,4 @@ def comment_letter(name: str, author: str, comment: str) -> EmailMessage:
 
 def birthday_letter(name: str) -> EmailMessage:
     """In more than one alphabet."""
-    return _letter_to(name, "Herzlichen Glückwunsch!", "с днём рождения, and many happy returns of the day.")
+    return _letter_to(name, BIRTHDAY_SUBJECT, "с днём рождения, and many happy returns of the day.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 
@@ -57,14 +57,11 @@ async def _do_a_day(world: World, site: Site, scale: Scale, now: datetime, crew:
     async with AsyncDraftClient(world.server_url) as client:
         screen.say(f"job server at {world.server_url}, everything else in {world.place}")
         jobs = await create_jobs(client, orders_of_a_day(world, site, scale, now), screen)
-        following = asyncio.create_task(follow_all(client, jobs, screen))
-        try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(follow_all(client, jobs, screen))
             await crew.hire(*OFFICE)
             await crew.hire(*UPKEEP)
             resize = next(job for job in jobs if job.order.name == "resize")
             await kill_worker_halfway(client, resize, crew, screen)
             await crew.hire(*PICTURES)
-            await following
-        finally:
-            following.cancel()
     return jobs

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -21,12 +21,25 @@ STOP_SECONDS = 5.0
 # A node that ends at once would otherwise be started without end.
 MOST_STARTS = 10
 
-# Settings of another server must not become those of ours.
-_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHGEAR_")}
-
 
 class DidNotStart(Exception):
     """A process ended before it was of use."""
+
+
+async def _run_module(log: Path, *argv: str, says_something: bool = False, fds: tuple[int, ...] = ()) -> Process:
+    """`python -m` with these words; what it prints goes into the log, or to us."""
+    # Settings of a server that somebody uses must not become those of ours.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHGEAR_")}
+    with log.open("ab") as file:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", *argv),
+            stdin=DEVNULL,
+            stdout=PIPE if says_something else file,
+            stderr=file,
+            cwd=ROOT,
+            env=environment,
+            pass_fds=fds,
+        )
 
 
 async def _stop(process: Process) -> None:
@@ -50,13 +63,9 @@ class JobServer:
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        files = {"--store": f"sqlite:{self._place / 'jobs.db'}", "--joblog": joblog_url(self._place)}
-        options = [word for pair in files.items() for word in pair]
-        with (self._place / "server.log").open("wb") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "switchgear", "serve", "--listen", "gearman://127.0.0.1:0", *options),
-                **{"stdin": DEVNULL, "stdout": PIPE, "stderr": log, "env": _ENVIRONMENT},
-            )
+        kept = ("--store", f"sqlite:{self._place / 'jobs.db'}", "--joblog", joblog_url(self._place))
+        argv = ("switchgear", "serve", "--listen", "gearman://127.0.0.1:0", *kept)
+        self._process = await _run_module(self._place / "server.log", *argv, says_something=True)
         try:
             self.url = await self._address()
         except BaseException:
@@ -97,11 +106,8 @@ class Crew:
     async def hire(self, *names: str, gets_stuck: bool = False) -> Process:
         """Start a worker for the jobs of these names."""
         flags = ["--gets-stuck"] if gets_stuck else []
-        with (self._place / "workers.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "examples.livejournal.worker", *flags, str(self._place), *names),
-                **{"stdin": DEVNULL, "stdout": log, "stderr": STDOUT, "cwd": ROOT},
-            )
+        argv = ("examples.livejournal.worker", *flags, str(self._place), *names)
+        process = await _run_module(self._place / "workers.log", *argv)
         self._processes.append(process)
         return process
 
@@ -140,11 +146,8 @@ class WebNodes:
 
     async def _start(self, name: str) -> None:
         listener = self._sockets[name]
-        with (self._place / "nodes.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "examples.livejournal.outside.node", name, str(listener.fileno())),
-                **{"stdin": DEVNULL, "stdout": log, "stderr": STDOUT, "cwd": ROOT, "pass_fds": [listener.fileno()]},
-            )
+        argv = ("examples.livejournal.outside.node", name, str(listener.fileno()))
+        process = await _run_module(self._place / "nodes.log", *argv, fds=(listener.fileno(),))
         self._running[name] = process
         self.starts[name] += 1
         self._site.note_web_node(WebNode(name, f"http://127.0.0.1:{listener.getsockname()[1]}/", process.pid))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Self
 
+from rich.columns import Columns
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -68,9 +68,7 @@ class LiveScreen:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
     def show(self, job: Job) -> None:
@@ -86,11 +84,8 @@ class LiveScreen:
     def _picture(self) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
         for job in list(self._jobs):
-            status = job.status
-            bar = ProgressBar(status.denominator, status.numerator, width=12) if status is not None else ""
             state = Text(job.state, STYLES.get(job.state, ""))
-            words = progress_words(job) if job.state == "running" else job.remark
-            table.add_row(job.order.label, job.order.type_words, state, bar, Text(words, overflow="ellipsis"))
+            table.add_row(job.order.label, job.order.type_words, state, _details(job))
         return table
 
 
@@ -100,6 +95,13 @@ Screens = PlainScreen | LiveScreen
 def open_screen() -> Screens:
     """What suits where the output goes."""
     return LiveScreen(Console()) if sys.stdout.isatty() else PlainScreen()
+
+
+def _details(job: Job) -> Columns | Text:
+    if job.state != "running" or job.status is None:
+        return Text(job.remark)
+    bar = ProgressBar(job.status.denominator, job.status.numerator, width=20)
+    return Columns([bar, Text(progress_words(job))])
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

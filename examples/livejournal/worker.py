@@ -18,7 +18,7 @@ class Diary(DraftWorkerObserver):
     """A line for each task on standard output."""
 
     def task_started(self, task: DraftTask) -> None:
-        print(f"{task.name} {task.args[:200]!r}", flush=True)
+        print(f"{task.name}: {len(task.args)} bytes of arguments", flush=True)
 
     def task_ended(self, task: DraftTask, code: int, seconds: float) -> None:
         print(f"{task.name}: code {code} after {seconds:.3f} s", flush=True)
@@ -53,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     world = World.load(options.folder)
     handler = partial(handle, world, options.gets_stuck)
-    worker = DraftWorker(world.server_url, {name: handler for name in options.names}, observer=Diary())
+    worker = DraftWorker(world.server_url, dict.fromkeys(options.names, handler), observer=Diary())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())
     worker.run()

@@ -178,6 +178,7 @@ class Function:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.paused = False
+        self.dropped = False  # nobody uses it, and its settings are to be forgotten
         # Most unfinished jobs at which a submission of each priority is still taken; 0: any number.
         self.limits = [0, 0, 0]
         self.queues: tuple[deque[Job], deque[Job], deque[Job]] = (deque(), deque(), deque())

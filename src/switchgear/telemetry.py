@@ -11,6 +11,7 @@ from typing import Final
 from switchgear.engine.core import Observer
 from switchgear.engine.graph import label
 from switchgear.model import Cause, Function, Job, Worker
+from switchgear.text import harmless
 
 __all__ = ["EVENTS", "JsonFormatter", "Telemetry"]
 
@@ -76,7 +77,8 @@ class Telemetry(Observer):
             self._second = second
         self._lines[name] += 1
         if self._lines[name] <= LINES_PER_SECOND:
-            log.log(level, text.format(**fields), extra={"event": name, "fields": fields})
+            shown = {key: harmless(value) if isinstance(value, str) else value for key, value in fields.items()}
+            log.log(level, text.format(**shown), extra={"event": name, "fields": shown})
 
     def _report_suppressed(self) -> None:
         for name, lines in self._lines.items():
@@ -107,8 +109,8 @@ class Telemetry(Observer):
 
 
 def text_of(data: bytes) -> str:
-    """Bytes of a stranger, made harmless for a log: no control characters, not too long."""
-    return "".join(c if c.isprintable() else "?" for c in data[:200].decode("utf-8", "replace"))
+    """Bytes of a stranger, as a log may show them."""
+    return harmless(data.decode("utf-8", "replace"))
 
 
 class JsonFormatter(logging.Formatter):
@@ -119,7 +121,7 @@ class JsonFormatter(logging.Formatter):
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
             "level": record.levelname.lower(),
             "event": getattr(record, "event", ""),
-            "text": record.getMessage(),
+            "message": record.getMessage(),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:

@@ -53,7 +53,7 @@ def test_what_is_told_again_replaces_what_was_told(log: JobLog) -> None:
     ]
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 511, 512, 513, 1300])
+@pytest.mark.parametrize("count", [0, 1, 3, 512, 513, 1024, 1025, 2500])
 def test_any_number_of_rows_at_once(log: JobLog, count: int) -> None:
     put(log, *(row(number) for number in range(1, count + 1)))
     assert len(log.ran(limit=5000)) == count

@@ -266,6 +266,39 @@ def test_a_queue_that_is_full_drops_the_oldest(new_desk: Callable[..., Desk]) ->
     assert sum(int(str(fields["count"])) for _, fields in desk.told) == desk.recorder.dropped
 
 
+def test_what_was_started_is_ended_even_so(new_desk: Callable[..., Desk]) -> None:
+    """Of all that can be dropped, the end of a job whose start is in the log is the last."""
+    desk = new_desk(queue_rows=100)
+    early = [Life(number).started() for number in range(1, 51)]
+    desk.note(*early)
+    assert len(desk.runs()) == 50
+    desk.log.gate.clear()
+    desk.note(Life(51).started().done())
+    assert desk.log.is_held_up.wait(10)
+    desk.note(*(life.done() for life in early))
+    for number in range(52, 400):
+        desk.note(Life(number).started().done())
+    desk.log.gate.set()
+    assert all(run.state == "done" for run in desk.runs())
+    assert desk.recorder.dropped
+    assert desk.runs()[-1].handle == "H:here:399"
+
+
+def test_a_queue_full_of_ends_is_bounded_too(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(queue_rows=100)
+    early = [Life(number).started() for number in range(1, 301)]
+    for first in range(0, 300, 50):
+        desk.note(*early[first : first + 50])
+        desk.runs()
+    desk.log.gate.clear()
+    desk.note(Life(301).started())
+    assert desk.log.is_held_up.wait(10)
+    desk.note(*(life.done() for life in early))
+    assert desk.recorder.waiting <= 101
+    desk.log.gate.set()
+    assert sum(run.state == "done" for run in desk.runs()) + desk.recorder.dropped == 300
+
+
 def test_a_long_failure_drops_the_oldest_too(new_desk: Callable[..., Desk]) -> None:
     desk = new_desk(queue_rows=100)
     desk.log.fault = StorageError("disk full")

@@ -1,1 +1,1 @@
-"""What the site talks to, as stand-ins on this machine: a mail server, other people's web servers, its own web nodes."""
+"""Stand-ins on this machine for what the site talks to: a mail server, other people's web servers, its own nodes."""

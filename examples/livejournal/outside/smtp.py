@@ -78,7 +78,7 @@ class SmtpSink:
 
 async def _read_message(reader: asyncio.StreamReader) -> bytes | None:
     """All lines up to the dot, without the dots that were put before others; None: the client is gone before."""
-    lines = []
+    lines: list[bytes] = []
     while line := await reader.readline():
         if line == b".\r\n":
             return b"".join(lines)

@@ -46,7 +46,7 @@ class Web(ThreadingMixIn, SimpleXMLRPCServer):
 class _Handler(SimpleXMLRPCRequestHandler):
     rpc_paths = ("/RPC2",)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # a name that the base class looks for
         name = self.path.removeprefix("/feeds/").removesuffix(".xml")
         if name == BROKEN_FEED:
             body = _feed("gardens")[:200]  # as if the disk had been full when it was written
@@ -72,4 +72,5 @@ def _feed(name: str) -> bytes:
         ET.SubElement(item, "title").text = headline
         ET.SubElement(item, "link").text = f"http://{name}.example/{number}"
         ET.SubElement(item, "guid").text = f"{name}-{number}"
-    return ET.tostring(rss, encoding="utf-8", xml_declaration=True)
+    text: bytes = ET.tostring(rss, encoding="utf-8", xml_declaration=True)
+    return text

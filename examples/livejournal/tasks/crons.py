@@ -38,7 +38,7 @@ def pay_updateaccounts(world: World, argv: list[str]) -> str:
         count = site.change(
             "UPDATE users SET account = 'free' WHERE account = 'paid' AND paid_until < ?", str(paid_since)
         )
-    return f"{count} accounts are free now"
+    return f"accounts that are free now: {count}"
 
 
 def genstats(world: World, argv: list[str]) -> str:

@@ -44,7 +44,7 @@ def _scale_all(world: World, task: Task, scale: Scale) -> bytes:
             scale(image, box).save(folder / Path(name).name)
         seconds_each = (time.monotonic() - started) / count
         task.progress(count, len(names), seconds_each * (len(names) - count))
-    return f"{len(names)} pictures of {box[0]}x{box[1]}".encode()
+    return f"{len(names)} of {box[0]}x{box[1]}".encode()
 
 
 def captcha(world: World, task: Task) -> bytes:

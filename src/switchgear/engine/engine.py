@@ -13,7 +13,6 @@ cascading cancel, a restart).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from switchgear.engine.core import (
     REFUSED_CONFLICT,
@@ -23,9 +22,7 @@ from switchgear.engine.core import (
     Observer,
 )
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadline, Kind
-from switchgear.engine.dispatch import Dispatch
-from switchgear.engine.graph import Graph
-from switchgear.engine.lifecycle import NEXT_STATE
+from switchgear.engine.reports import Reports
 from switchgear.errors import Refused
 from switchgear.model import (
     DONE,
@@ -46,9 +43,6 @@ from switchgear.model import (
 
 __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 
-SUCCEEDED: Final = Cause.SUCCEEDED  # a global is cheaper to look up than a member of an enumeration
-assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `_finish` relies on
-
 
 @dataclass(frozen=True, slots=True)
 class SubmitOptions:
@@ -64,12 +58,8 @@ class SubmitOptions:
     origin: str = ""
 
 
-class Engine(Dispatch):
+class Engine(Reports):
     """All jobs of a server, and what may happen to them."""
-
-    def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
-        super().__init__(settings, observer)
-        self.graph = Graph()
 
     # --- time ---
 
@@ -302,131 +292,6 @@ class Engine(Dispatch):
                 self._leave_queue(job)
                 self._finish(job, Cause.ABANDONED)
 
-    # --- what workers report; each returns None if the worker does not hold the job ---
-
-    def complete(self, worker: Worker, job_id: int, result: bytes) -> Job | None:
-        """The job is done."""
-        job = worker.running.pop(job_id, None)
-        if job is None or job.worker is not worker:  # cancelled while it ran: the report only frees the worker
-            return job
-        job.result = result
-        job.worker = None
-        job.function.running -= 1
-        if job.special and job.run_limit:
-            job.run_limit = 0
-            self.deadlines.stale += 1
-        self._finish(job, SUCCEEDED)
-        return job
-
-    def fail(
-        self, worker: Worker, job_id: int, code: int = 1, error: bytes | None = None, result: bytes = b""
-    ) -> Job | None:
-        """The job failed, for good."""
-        job = worker.running.get(job_id)
-        if job is None:
-            return None
-        if job.worker is not worker:
-            del worker.running[job_id]
-            return job
-        job.result_code = code
-        job.error = error
-        job.result = result
-        self._leave_worker(job)
-        self._finish(job, Cause.ENDED_BADLY)
-        return job
-
-    def retry_later(self, worker: Worker, job_id: int, delay_us: int, error: bytes | None = None) -> Job | None:
-        """The job failed, but should be tried again after a pause, if it has attempts left."""
-        job = worker.running.get(job_id)
-        if job is None or job.worker is not worker:
-            return self.fail(worker, job_id)
-        if self.is_last_attempt(job):
-            return self.fail(worker, job_id, 1, error)
-        job.error = error
-        self._leave_worker(job)
-        if job.delivery == Delivery.WAIT and not job.watchers:
-            self._finish(job, Cause.ABANDONED)
-            return job
-        self._forget_run(job)
-        job.run_at_us = self.now_us + max(1, delay_us)
-        self._move(job, Cause.RETRY_LATER)
-        if self._is_too_late(job):
-            self._expire(job)
-            return job
-        self._await_time(job)
-        if self.keeps and job.delivery:
-            self._note(job)
-        return job
-
-    def hand_back(self, worker: Worker, job_id: int) -> Job | None:
-        """The worker returns the job untouched; no attempt is spent."""
-        job = worker.running.get(job_id)
-        if job is None:
-            return None
-        if job.worker is not worker:
-            del worker.running[job_id]
-            return job
-        self._leave_worker(job)
-        self._requeue(job, Cause.GIVEN_BACK)
-        return job
-
-    def progress(
-        self,
-        worker: Worker,
-        job_id: int,
-        numerator: int,
-        denominator: int,
-        time_left_s: int = -1,
-        text: bytes = b"",
-    ) -> Job | None:
-        """The job is so far along."""
-        job = worker.running.get(job_id)
-        if job is None or job.worker is not worker:
-            return job
-        job.numerator = numerator
-        job.denominator = denominator
-        job.time_left_s = time_left_s
-        job.progress_text = text
-        for watcher in job.watchers or ():
-            watcher.job_progress(job)
-        return job
-
-    def data(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
-        """Part of the result, ahead of its end."""
-        job = worker.running.get(job_id)
-        if job is None or job.worker is not worker:
-            return job
-        collect = bool(job.delivery)
-        for watcher in job.watchers or ():
-            collect = collect or watcher.collects_data
-            watcher.job_data(job, data)
-        if collect:
-            job.special = True
-            if job.chunks is None:
-                job.chunks = []
-            job.collected_bytes += len(data)
-            if job.collected_bytes <= self.settings.collected_bytes:  # once it is too much, nothing more is added
-                job.chunks.append(data)
-        return job
-
-    def warning(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
-        """Something to be said on the way."""
-        job = worker.running.get(job_id)
-        if job is None or job.worker is not worker:
-            return job
-        job.warnings = (job.warnings + data)[-self.settings.warning_bytes :]
-        for watcher in job.watchers or ():
-            watcher.job_warning(job, data)
-        return job
-
-    def settle(self, job: Job) -> bool:
-        """A ready job is reported done by somebody who was not given it."""
-        if job.state is not READY:
-            return False
-        self._leave_queue(job)
-        self._finish(job, Cause.SETTLED)
-        return True
-
     # --- what submitters and operators ask for ---
 
     def cancel(self, job: Job, *, cascade: bool = False) -> list[Job]:
@@ -536,6 +401,8 @@ class Engine(Dispatch):
         if function.total or function.workers or self.functions.get(function.name) is not function:
             return False
         del self.functions[function.name]
+        function.dropped = True
+        self._note_function(function)
         for queue in function.queues:
             for job in queue:
                 job.ghosts = 0  # it may be retried, in a new function of this name
@@ -577,101 +444,3 @@ class Engine(Dispatch):
             self.graph.add(job, blockers)
         else:
             self._release(job)
-
-    # --- inside ---
-
-    def _list(self, job: Job) -> None:
-        """Enter a job that is not new into the tables."""
-        job.special = True
-        self.jobs[job.id] = job
-        job.function.total += 1
-        if job.unique:
-            job.function.uniques[job.unique] = job
-        if job.name:
-            self.names[job.name] = job
-
-    def _unlist(self, job: Job) -> None:
-        """Take a job that ended out of the tables."""
-        del self.jobs[job.id]
-        function = job.function
-        function.total -= 1
-        if job.unique:
-            del function.uniques[job.unique]
-        if job.special:
-            if job.name:
-                del self.names[job.name]
-            if job.expires_us:
-                self.deadlines.stale += 1
-
-    def _leave_queue(self, job: Job) -> None:
-        """A job that is not running stops waiting for whatever it waits for."""
-        if job.state is READY:
-            self._dequeue(job)
-        elif job.state is WAITING:
-            self.graph.remove(job)
-        else:
-            self.deadlines.stale += 1
-
-    def _await_time(self, job: Job) -> None:
-        """A job has become scheduled.  The length of its log tells this time of waiting from others."""
-        self.deadlines.add(job.run_at_us, Kind.DUE, job, len(job.moves or ()))
-
-    def _make_ready(self, job: Job, cause: Cause) -> None:
-        self._move(job, cause)
-        if self.keeps and job.delivery:
-            self._note(job)
-        self._enqueue(job)
-
-    def _release(self, job: Job) -> None:
-        """A waiting job has nothing more to wait for but, perhaps, its time."""
-        if job.run_at_us > self.now_us:
-            self._move(job, Cause.RELEASED_EARLY)
-            self._await_time(job)
-            if self.keeps and job.delivery:
-                self._note(job)
-        else:
-            self._make_ready(job, Cause.RELEASED)
-
-    def _finish(self, job: Job, cause: Cause) -> None:
-        """The end: the job is in nobody's hands and no queue, and leaves the tables.
-
-        The usual end is written out, not through `_move`, because every job passes here.
-        """
-        job.finished_us = now_us = self.now_us
-        function = job.function
-        if cause is SUCCEEDED and job.state is RUNNING and job.moves is not None:
-            job.state = DONE
-            job.moves += (SUCCEEDED, now_us)
-        else:
-            self._move(job, cause)
-        self._unlist(job)
-        if job.state is DONE:
-            function.done += 1
-            if self.graph.successors:
-                for successor in self.graph.release(job.id):
-                    self._release(successor)
-        else:
-            self._count_unsuccessful(job)
-        if job.watchers is not None:
-            for watcher in job.watchers:
-                watcher.watching.pop(job.id, None)
-                watcher.job_finished(job)
-            job.watchers = None
-        if job.special and job.chunks is not None:
-            job.result = job.whole_result
-            job.chunks = None
-        if self.keeps:
-            self._note(job)
-        else:
-            self.changed.append(job)
-
-    def _count_unsuccessful(self, job: Job) -> None:
-        function = job.function
-        state = job.state
-        self.graph.remember_unsuccessful(job.id, state)
-        if state is JobState.FAILED:
-            function.failed += 1
-        elif state is JobState.CANCELLED:
-            function.cancelled += 1
-        else:
-            function.expired += 1

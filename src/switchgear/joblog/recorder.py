@@ -6,7 +6,8 @@ start never becomes a row: until then it is a `Start`, which points to the job. 
 pointing to it costs nothing; one that has ended may have a payload and a result that are to be let go.)
 
 The log must never hold up the server.  Rows wait in a bounded queue.  When the database cannot follow, the oldest are
-dropped, counted and told of.  When it fails it is tried again, with growing pauses; rows are told apart by handle and
+dropped, counted and told of; but if possible not the end of a job whose start is in the log, which would be a job that
+never ended.  When the database fails it is tried again, with growing pauses; rows are told apart by handle and
 submission, so that writing one twice does no harm.
 
 Both threads share the interpreter lock, so the thread does little in Python: a batch is one statement, and while the
@@ -39,10 +40,10 @@ Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the
 
 # How long rows gather.  Most jobs are over by then and are one row; a start that is later lost in a crash is no older.
 GATHER_SECONDS: Final = 0.2
-# What the event loop may have to wait for while values are bound: a third of a millisecond.
-BATCH_ROWS: Final = 512
-# Some 20 MB, or ten times that if all of them carry long errors.
-QUEUE_ROWS: Final = 50_000
+# What the event loop may have to wait for while values are bound: half a millisecond.
+BATCH_ROWS: Final = 1024
+# Some seconds of a busy server, and some 40 MB; ten times that if all of them carry long errors.
+QUEUE_ROWS: Final = 100_000
 # Dropping in bulk, because the queue is built anew each time.
 DROPPED_PART: Final = 10
 
@@ -56,7 +57,8 @@ MOST_NAMES: Final = 20_000
 
 TAKEN: Final = Cause.TAKEN
 RETRIED: Final = (Cause.RETRIED, Cause.RETRIED_WAITING)
-PROTOCOL: Final = 10  # its place in a row
+ENDED: Final = 3  # its place in a row
+PROTOCOL: Final = 10
 START_LENGTH: Final = 3
 
 
@@ -84,6 +86,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._pending: dict[Key, RunRow | Start] = {}
         self._backlog: dict[Key, RunRow] = {}  # taken from there, not yet written
+        self._started: set[int] = set()  # jobs whose start was handed to the database, and not their end
         self._names: dict[bytes, str] = {}
         self._noted = threading.Event()
         self._stopping = threading.Event()
@@ -192,9 +195,13 @@ class Recorder:
     def _without_oldest(self, rows: dict[Key, Row]) -> dict[Key, Row]:
         """As many as the queue may hold, and a little less, so that it is not built anew for every row."""
         count = len(rows) - self._queue_rows + self._queue_rows // DROPPED_PART
+        started = self._started
+        dropped = set(islice((key for key, row in rows.items() if _job_id(row) not in started), count))
+        if len(dropped) < count:
+            dropped.update(islice((key for key in rows if key not in dropped), count - len(dropped)))
         self.dropped += count
         self._tell("joblog_overrun", {"count": count})
-        return dict(islice(rows.items(), count, None))
+        return {key: row for key, row in rows.items() if key not in dropped}
 
     # --- in the writer's thread ---
 
@@ -235,6 +242,7 @@ class Recorder:
                 self.dropped += len(rows)
             else:
                 self.written += len(rows)
+                self._started.difference_update([row[0] for row in rows if row[ENDED]])
         self._backlog = {}
         if items and self._failed_at:
             self._tell("joblog_recovered", {"seconds": round(time.monotonic() - self._failed_at, 1)})
@@ -251,6 +259,7 @@ class Recorder:
                 # Only what never changes is read of the job, which by now may be running no more.
                 job, started_us, protocol = entry
                 backlog[key] = self._row(job, job.created_us, started_us, 0, 1, "running", protocol)
+                self._started.add(job.id)
             else:
                 backlog[key] = _with_protocol(entry, backlog.get(key))
         if len(self._backlog) > self._queue_rows:
@@ -276,6 +285,10 @@ class Recorder:
             self._report_failure(error)
         if count:
             self._tell("joblog_trimmed", {"count": count})
+
+
+def _job_id(entry: RunRow | Start) -> int:
+    return entry[0].id if len(entry) == START_LENGTH else entry[0]
 
 
 def _protocol_of(earlier: RunRow | Start | None) -> str:

@@ -35,8 +35,8 @@ CHECKPOINT_PAGES: Final = 8000
 LOG_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 # A statement is prepared once for each of these numbers of rows, and a batch filled up to the next.  While values are
-# bound nobody else in this process can run, which for the largest is a third of a millisecond.
-STATEMENT_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+# bound nobody else in this process can run, which for the largest is half a millisecond.
+STATEMENT_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 FILLER: Final = (0,) * 12
 
 
@@ -166,9 +166,18 @@ class SqliteDatabase(Database[sqlite3.Connection]):
             return connection.execute(statement, values).fetchall()
 
     def _put(self, connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow]) -> None:
+        # 32,766 in any SQLite since 2020, 999 before; three values are the server's.
+        most = (connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) - 3) // len(FILLER)
+        sizes = STATEMENT_ROWS[: bisect_right(STATEMENT_ROWS, most)]
         with self._telling_faults():
+            if len(rows) <= sizes[-1]:
+                # One statement is a transaction by itself.  Each call lets go of the interpreter lock, and getting it
+                # back from a busy event loop takes long: the fewer calls the better.
+                _put_rows(connection, server, rows, sizes)
+                return
             connection.execute("BEGIN IMMEDIATE")
-            _put_rows(connection, server, rows)
+            for start in range(0, len(rows), sizes[-1]):
+                _put_rows(connection, server, rows[start : start + sizes[-1]], sizes)
             connection.execute("COMMIT")
 
     @contextmanager
@@ -187,17 +196,12 @@ def _put_sql(count: int) -> str:
     return STATEMENTS["put_runs"].replace("$rows", ", ".join([row] * count))
 
 
-def _put_rows(connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow]) -> None:
-    # 32,766 in any SQLite since 2020, 999 before; three values are the server's.
-    most = (connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) - 3) // len(FILLER)
-    sizes = STATEMENT_ROWS[: bisect_right(STATEMENT_ROWS, most)]
-    for start in range(0, len(rows), sizes[-1]):
-        part = rows[start : start + sizes[-1]]
-        size = sizes[bisect_left(sizes, len(part))]
-        values: list[Any] = [server.prefix, server.host, server.process]
-        values.extend(chain.from_iterable(part))
-        values.extend(FILLER * (size - len(part)))
-        connection.execute(_put_sql(size), values)
+def _put_rows(connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow], sizes: Sequence[int]) -> None:
+    size = sizes[bisect_left(sizes, len(rows))]
+    values: list[Any] = [server.prefix, server.host, server.process]
+    values.extend(chain.from_iterable(rows))
+    values.extend(FILLER * (size - len(rows)))
+    connection.execute(_put_sql(size), values)
 
 
 def _statements_of(script: str) -> Iterator[str]:

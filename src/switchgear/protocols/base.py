@@ -18,10 +18,8 @@ from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
 from switchgear.model import Job, Peer, Worker
 
-__all__ = ["Context", "Listed", "Session", "Wire", "harmless", "number_in_handle"]
+__all__ = ["Context", "Listed", "Session", "Wire", "number_in_handle"]
 
-# Of the words of a stranger that are repeated in an answer or in the log.
-MOST_REPEATED: Final = 200
 
 MOST_DIGITS: Final = 19  # as many may be more than a store can hold
 ZERO: Final = 48
@@ -217,13 +215,6 @@ class Session(Peer):
             else:
                 still_promised.append((index, job))
         self.pledged_jobs = still_promised
-
-
-def harmless(text: str) -> str:
-    """What a stranger may have had a say in, fit for an answer and for the log: one line, and not a long one."""
-    if len(text) > MOST_REPEATED:
-        text = text[:MOST_REPEATED] + "..."
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def number_in_handle(handle: bytes, prefix: bytes) -> int:

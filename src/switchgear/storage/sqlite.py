@@ -261,6 +261,9 @@ class SqliteStore(Store):
         function_id = self._function_ids.get(function.name)
         if function_id is None:
             function_id = self._new_function_id(function.name)
+        if function.dropped:
+            self._staged.functions[function_id] = (function_id, function.name, None, None, None, None)
+            return
         high, normal, low = function.limits
         self._staged.functions[function_id] = (function_id, function.name, int(function.paused), high, normal, low)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ from tests.protocols.gearman_draft.house import MixedHouse
 from tests.support import draft_wire
 from tests.support.draft_wire import ErrorCode, Kind
 
+DOCUMENT = Path(__file__).parents[3] / "docs" / "protocols" / "gearman-draft.md"
+
 numbers = st.integers(0, 2**32 - 1)
 codes = st.integers(0, 255)
 words = st.text(st.characters(min_codepoint=1, max_codepoint=127), min_size=1, max_size=20).map(str.encode)
@@ -42,6 +45,14 @@ def test_the_numbers_are_those_of_the_document() -> None:
     assert {kind.name.lower(): int(kind) for kind in Packet} == {kind.name: int(kind) for kind in Kind}
     assert {code.name.lower(): int(code) for code in messages.ErrorCode} == {code.name: int(code) for code in ErrorCode}
     assert [int(job_type) for job_type in JobType] == [draft_wire.WAIT, draft_wire.HANDLE, draft_wire.THROW_AWAY]
+
+
+def test_the_document_lists_every_packet_and_every_error() -> None:
+    text = DOCUMENT.read_text()
+    for kind in Packet:
+        assert f"| 0x{kind:02X} | {kind.name.lower()} |" in text
+    for code in messages.ErrorCode:
+        assert f"| {code} | {code.name.lower().replace('_', ' ')} |" in text
 
 
 @pytest.mark.parametrize("kind", Packet, ids=lambda kind: kind.name)

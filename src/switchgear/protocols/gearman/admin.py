@@ -11,8 +11,8 @@ from typing import Final
 
 from switchgear.errors import PeerError, Refused
 from switchgear.model import Function
-from switchgear.protocols.base import harmless
 from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code
+from switchgear.text import harmless
 
 __all__ = ["ON_COMMAND", "on_line"]
 

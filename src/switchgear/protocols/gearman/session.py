@@ -13,9 +13,10 @@ from typing import Final
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT
 from switchgear.errors import PeerError, Refused
 from switchgear.model import CANCELLED, DONE, Job, Worker
-from switchgear.protocols.base import Context, Listed, Session, Wire, harmless, number_in_handle
+from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
 from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, HEADER, REQUEST, RESPONSE, TEXT, Decoder, response
 from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
+from switchgear.text import harmless
 
 __all__ = [
     "GearmanSession",

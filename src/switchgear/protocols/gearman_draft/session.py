@@ -13,7 +13,7 @@ from typing import Final
 
 from switchgear.errors import PeerError, Refused
 from switchgear.model import NORMAL, Delivery, Job, Worker
-from switchgear.protocols.base import Context, Listed, Session, Wire, harmless, number_in_handle
+from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
 from switchgear.protocols.gearman_draft.answers import OpenRequest, OpenRequests, progress_of
 from switchgear.protocols.gearman_draft.codec import Decoder, packet
 from switchgear.protocols.gearman_draft.messages import (
@@ -29,6 +29,7 @@ from switchgear.protocols.gearman_draft.messages import (
     malformed,
     split_names,
 )
+from switchgear.text import harmless
 
 __all__ = ["ON_PACKET", "DraftSession", "DraftSetup"]
 

@@ -32,10 +32,10 @@ INSERT OR IGNORE INTO payloads (id, payload) VALUES (?, ?)
 -- name: put_function
 INSERT INTO functions (id, name, paused, limit_high, limit_normal, limit_low) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
-    paused = coalesce(excluded.paused, paused),
-    limit_high = coalesce(excluded.limit_high, limit_high),
-    limit_normal = coalesce(excluded.limit_normal, limit_normal),
-    limit_low = coalesce(excluded.limit_low, limit_low)
+    paused = excluded.paused,
+    limit_high = excluded.limit_high,
+    limit_normal = excluded.limit_normal,
+    limit_low = excluded.limit_low
 
 -- name: put_next_job_id
 INSERT INTO meta (key, value) VALUES ('next_job_id', ?)

@@ -1,0 +1,140 @@
+"""What workers report of their jobs.
+
+Each report returns the job, or None if the worker does not hold it.  A job that was cancelled while it ran is still the
+worker's until it reports; the report then frees the worker and changes nothing.
+"""
+
+from __future__ import annotations
+
+from switchgear.engine.tables import SUCCEEDED, Tables
+from switchgear.model import READY, Cause, Delivery, Job, Worker
+
+__all__ = ["Reports"]
+
+
+class Reports(Tables):
+    """The part of the engine that workers report to."""
+
+    def complete(self, worker: Worker, job_id: int, result: bytes) -> Job | None:
+        """The job is done."""
+        job = worker.running.pop(job_id, None)
+        if job is None or job.worker is not worker:  # cancelled while it ran: the report only frees the worker
+            return job
+        job.result = result
+        job.worker = None
+        job.function.running -= 1
+        if job.special and job.run_limit:
+            job.run_limit = 0
+            self.deadlines.stale += 1
+        self._finish(job, SUCCEEDED)
+        return job
+
+    def fail(
+        self, worker: Worker, job_id: int, code: int = 1, error: bytes | None = None, result: bytes = b""
+    ) -> Job | None:
+        """The job failed, for good."""
+        job = worker.running.get(job_id)
+        if job is None:
+            return None
+        if job.worker is not worker:
+            del worker.running[job_id]
+            return job
+        job.result_code = code
+        job.error = error
+        job.result = result
+        self._leave_worker(job)
+        self._finish(job, Cause.ENDED_BADLY)
+        return job
+
+    def retry_later(self, worker: Worker, job_id: int, delay_us: int, error: bytes | None = None) -> Job | None:
+        """The job failed, but should be tried again after a pause, if it has attempts left."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return self.fail(worker, job_id)
+        if self.is_last_attempt(job):
+            return self.fail(worker, job_id, 1, error)
+        job.error = error
+        job.special = True
+        self._leave_worker(job)
+        if job.delivery == Delivery.WAIT and not job.watchers:
+            self._finish(job, Cause.ABANDONED)
+            return job
+        self._forget_run(job)
+        job.run_at_us = self.now_us + max(1, delay_us)
+        self._move(job, Cause.RETRY_LATER)
+        if self._is_too_late(job):
+            self._expire(job)
+            return job
+        self._await_time(job)
+        if self.keeps and job.delivery:
+            self._note(job)
+        return job
+
+    def hand_back(self, worker: Worker, job_id: int) -> Job | None:
+        """The worker returns the job untouched; no attempt is spent."""
+        job = worker.running.get(job_id)
+        if job is None:
+            return None
+        if job.worker is not worker:
+            del worker.running[job_id]
+            return job
+        self._leave_worker(job)
+        self._requeue(job, Cause.GIVEN_BACK)
+        return job
+
+    def progress(
+        self,
+        worker: Worker,
+        job_id: int,
+        numerator: int,
+        denominator: int,
+        time_left_s: int = -1,
+        text: bytes = b"",
+    ) -> Job | None:
+        """The job is so far along."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return job
+        job.numerator = numerator
+        job.denominator = denominator
+        job.time_left_s = time_left_s
+        job.progress_text = text
+        for watcher in job.watchers or ():
+            watcher.job_progress(job)
+        return job
+
+    def data(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
+        """Part of the result, ahead of its end."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return job
+        collect = bool(job.delivery)
+        for watcher in job.watchers or ():
+            collect = collect or watcher.collects_data
+            watcher.job_data(job, data)
+        if collect:
+            job.special = True
+            if job.chunks is None:
+                job.chunks = []
+            job.collected_bytes += len(data)
+            if job.collected_bytes <= self.settings.collected_bytes:  # once it is too much, nothing more is added
+                job.chunks.append(data)
+        return job
+
+    def warning(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
+        """Something to be said on the way."""
+        job = worker.running.get(job_id)
+        if job is None or job.worker is not worker:
+            return job
+        job.warnings = (job.warnings + data)[-self.settings.warning_bytes :]
+        for watcher in job.watchers or ():
+            watcher.job_warning(job, data)
+        return job
+
+    def settle(self, job: Job) -> bool:
+        """A ready job is reported done by somebody who was not given it."""
+        if job.state is not READY:
+            return False
+        self._leave_queue(job)
+        self._finish(job, Cause.SETTLED)
+        return True
