@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
+from collections.abc import Coroutine
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,6 +23,9 @@ from examples.livejournal.play import play
 from examples.livejournal.processes import DidNotStart
 from examples.livejournal.screen import open_screen
 from switchgear.errors import SwitchgearError
+
+
+INTERRUPTED = 130
 
 
 def main() -> int:
@@ -47,9 +52,9 @@ def main() -> int:
 
 def _play(place: Path, quick: bool) -> int:
     try:
-        all_good = asyncio.run(play(place, QUICK if quick else USUAL, open_screen()))
-    except KeyboardInterrupt:
-        return 130
+        all_good = asyncio.run(_until_told_to_stop(play(place, QUICK if quick else USUAL, open_screen())))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
     except (DidNotStart, SwitchgearError, OSError, ExceptionGroup) as error:
         for reason in _reasons(error):
             print(f"This did not work: {reason!r}", file=sys.stderr)
@@ -57,6 +62,13 @@ def _play(place: Path, quick: bool) -> int:
             print(f"--- {file.name}\n{file.read_text(errors='replace')}", file=sys.stderr)
         return 1
     return 0 if all_good else 1
+
+
+async def _until_told_to_stop(playing: Coroutine[None, None, bool]) -> bool:
+    """SIGTERM is as good as Ctrl-C: no process and no folder stays behind."""
+    task = asyncio.ensure_future(playing)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 def _reasons(error: Exception) -> list[Exception]:

@@ -30,7 +30,7 @@ class Scale:
 
 
 QUICK = Scale(4, (900, 600))
-USUAL = Scale(24, (4200, 2800))
+USUAL = Scale(24, (3000, 2000))
 
 
 def orders_of_a_day(world: World, site: Site, scale: Scale, now: datetime) -> Iterator[Order]:

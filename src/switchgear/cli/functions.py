@@ -223,7 +223,7 @@ def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
         _show_text(title, text_of(found[title]))
     click.echo("\nhistory")
     for entry in found["log"]:
-        click.echo(f"  {moment(entry['at'])}  {entry['cause'].replace('_', ' ')}")
+        click.echo(f"  {moment(entry['at'], 'microseconds')}  {entry['cause'].replace('_', ' ')}")
 
 
 def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:

@@ -147,11 +147,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def moment(epoch_seconds: float | None) -> str:
+def moment(epoch_seconds: float | None, precision: str = "seconds") -> str:
     """A time of day, local, or nothing."""
     if not epoch_seconds:
         return ""
-    return datetime.fromtimestamp(epoch_seconds).isoformat(" ", "seconds")
+    return datetime.fromtimestamp(epoch_seconds).isoformat(" ", precision)
 
 
 def lasting(seconds: float | None) -> str:

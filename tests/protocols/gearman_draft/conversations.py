@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -42,6 +43,33 @@ sayings: st.SearchStrategy[Said] = st.one_of(
     st.tuples(st.just(NAMES[2]), draft_words | modern_messages),
     st.tuples(st.just(NAMES[2]), draft_words),
 )
+
+
+def cut(conversation: list[Said], random: Random) -> Iterator[tuple[str, list[bytes]]]:
+    """The same conversation in other pieces.  Whoever says something may have begun with what it says next.
+
+    Not if that is in the other dialect: its first bytes are enough to be hung up on, and others would notice.
+    """
+    streams = {name: b"" for name in NAMES}
+    ends: list[tuple[str, int]] = []
+    for who, words in conversation:
+        streams[who] += words
+        ends.append((who, len(streams[who])))
+    position = dict.fromkeys(NAMES, 0)
+    for index, (who, end) in enumerate(ends):
+        following = [words for other, words in conversation[index + 1 :] if other == who][:1]
+        ahead = [len(words) - 1 for words in following if is_draft(words) == is_draft(streams[who])]
+        stop = max(position[who], end + random.randint(0, sum(ahead)))
+        pieces = []
+        while position[who] < stop:
+            upto = random.randint(position[who] + 1, stop)
+            pieces.append(streams[who][position[who] : upto])
+            position[who] = upto
+        yield who, pieces
+
+
+def is_draft(words: bytes) -> bool:
+    return words[:3] == MAGIC[:3]
 
 
 def listen(said: Iterable[tuple[str, list[bytes]]]) -> dict[str, tuple[bytes, bool]]:

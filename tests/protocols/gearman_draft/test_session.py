@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +13,9 @@ from switchgear.errors import Refused
 from switchgear.model import Job
 from switchgear.protocols.gearman_draft import session as session_module
 from switchgear.testing.invariants import check_engine
-from tests.protocols.gearman.conversations import Said, cut
+from tests.protocols.gearman.conversations import Said
 from tests.protocols.gearman.house import PACKET_BYTES
-from tests.protocols.gearman_draft.conversations import listen, sayings
+from tests.protocols.gearman_draft.conversations import cut, listen, sayings
 from tests.protocols.gearman_draft.house import MixedHouse, MixedTalker
 from tests.support.draft_wire import (
     ASK,
@@ -53,11 +55,11 @@ def error_codes(talker: MixedTalker) -> list[ErrorCode]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(sayings, max_size=30), st.randoms(use_true_random=False))
-def test_slicing_never_matters(conversation: list[Said], random: object) -> None:
+def test_slicing_never_matters(conversation: list[Said], random: Random) -> None:
     whole = listen((who, [data]) for who, data in conversation)
     single_bytes = listen((who, [data[i : i + 1] for i in range(len(data))]) for who, data in conversation)
     assert single_bytes == whole
-    assert listen(cut(conversation, random)) == whole  # type: ignore[arg-type]
+    assert listen(cut(conversation, random)) == whole
 
 
 @settings(max_examples=300, deadline=None)
