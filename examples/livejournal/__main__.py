@@ -24,7 +24,6 @@ from examples.livejournal.processes import DidNotStart
 from examples.livejournal.screen import open_screen
 from switchgear.errors import SwitchgearError
 
-
 INTERRUPTED = 130
 
 

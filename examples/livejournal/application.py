@@ -103,6 +103,7 @@ async def kill_worker_halfway(client: AsyncDraftClient, job: Job, crew: Crew, sc
     while not status.denominator or 2 * status.numerator < status.denominator:
         await asyncio.sleep(POLL_SECONDS)
         status = await client.status(job.record)
+    _note_status(job, status, screen)
     victim.kill()
     screen.say(f"killed the worker that had {job.order.label}, at {status.numerator}/{status.denominator}")
 

@@ -35,8 +35,9 @@ class StuckHalfway:
     def progress(self, numerator: int, denominator: int, seconds_left: float | None = None) -> None:
         self._task.progress(numerator, denominator, seconds_left)
         if 2 * numerator >= denominator:
-            print("stuck", flush=True)
+            print(f"{self.name}: stuck", flush=True)
             signal.pause()
+            raise SystemExit("told to stop before it was killed")
 
 
 def handle(world: World, gets_stuck: bool, task: Task) -> TaskValue:

@@ -12,8 +12,14 @@ from typing import Any
 
 import pytest
 
+from switchgear import joblog
 from switchgear.joblog import JobLog, Run, Task
 from tests.joblog.support import NOON, end_of, put, row, start_script
+
+
+def test_the_public_names_are_these() -> None:
+    assert joblog.__all__ == ["FunctionSummary", "JobLog", "Run", "RunQuery", "Task"]
+    assert all(getattr(joblog, name).__doc__ for name in joblog.__all__)
 
 
 def only(runs: list[Run]) -> Run:

@@ -92,6 +92,30 @@ def test_jobs_that_end_well_and_badly(store: str, beside: str, kind: Kind) -> No
         assert [(summary.runs, summary.ok, summary.failed) for summary in log.summary()] == [(3, 1, 2)]
 
 
+def draft_packet(kind: int, body: bytes = b"") -> bytes:
+    return b"\0JOB%c%b%b" % (kind, len(body).to_bytes(4, "big"), body)
+
+
+def test_the_draft_of_2005_is_logged_the_same(store: str, beside: str) -> None:
+    with (
+        running_switchgear(store=store) as server,
+        socket.create_connection(server.address) as peer,
+        peer.makefile("rb") as answers,
+        JobLog.open(beside) as log,
+    ):
+        peer.sendall(draft_packet(0x01, b"rss"))
+        peer.sendall(draft_packet(0x04, b"rss\0" + b"23\0" + bytes([0, 1])))
+        header = answers.read(9)
+        handle = answers.read(header[8])
+        peer.sendall(draft_packet(0x06))
+        assert answers.read(9)[4] == 0x07
+        peer.sendall(draft_packet(0x0B, bytes([3]) + b"the feed is gone"))
+        run = logged(log, has_ended, handle)
+    assert (run.function, run.key, run.state) == ("rss", "23", "failed")
+    assert (run.result_code, run.error) == (3, "the feed is gone")
+    assert run.protocol not in ("", "gearman")
+
+
 def test_the_last_job_before_the_end_is_in_the_log(store: str, beside: str) -> None:
     with running_switchgear(store=store) as server, Wire(server.address) as client, worker_of(server) as worker:
         handle = start(client, worker, BACKGROUND)

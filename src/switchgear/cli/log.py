@@ -159,7 +159,7 @@ def _run_object(run: Run) -> dict[str, Any]:
 
 
 def _run_row(run: Run) -> list[str]:
-    error = run.error.strip().partition("\n")[0]
+    error = run.error.strip().partition("\n")[0] or (f"result code {run.result_code}" if run.result_code else "")
     return [
         str(run.id),
         moment(run.started_at),

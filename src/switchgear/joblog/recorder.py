@@ -180,7 +180,8 @@ class Recorder:
             key = unique.decode("ascii")
         code, error = 0, ""
         if state not in ("done", "running"):
-            code, error = job.result_code, readable(job.error) if job.error else ""
+            code = job.result_code
+            error = readable(job.error or job.result)  # there are protocols whose result of a failure is the error
         origin = job.origin if job.special else ""
         return (
             job.id, submitted_us, started_us, ended_us, attempts, code, state, function, key, origin, protocol, error
@@ -199,6 +200,7 @@ class Recorder:
         dropped = set(islice((key for key, row in rows.items() if _job_id(row) not in started), count))
         if len(dropped) < count:
             dropped.update(islice((key for key in rows if key not in dropped), count - len(dropped)))
+            started.difference_update([_job_id(rows[key]) for key in dropped])
         self.dropped += count
         self._tell("joblog_overrun", {"count": count})
         return {key: row for key, row in rows.items() if key not in dropped}
@@ -262,6 +264,8 @@ class Recorder:
                 self._started.add(job.id)
             else:
                 backlog[key] = _with_protocol(entry, backlog.get(key))
+                if not entry[ENDED]:
+                    self._started.add(entry[0])
         if len(self._backlog) > self._queue_rows:
             self._backlog = self._without_oldest(self._backlog)
 
@@ -271,7 +275,7 @@ class Recorder:
             self._tell("joblog_failed", {"error": error})
 
     def _trim(self) -> None:
-        """Drop what is old enough, a little at a time."""
+        """Drop what is old enough, a little at a time, and go on writing in between."""
         count = 0
         try:
             before_us = time.time_ns() // 1000 - int(self.keep_seconds * SECOND_US)
@@ -279,7 +283,7 @@ class Recorder:
             while not self._stopping.is_set():
                 dropped = self._log.drop(before_us, TRIM_ROWS)
                 count += dropped
-                if dropped < TRIM_ROWS:
+                if dropped < TRIM_ROWS or not self._write():
                     break
         except StorageError as error:
             self._report_failure(error)

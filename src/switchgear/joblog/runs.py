@@ -216,11 +216,10 @@ def run_from_row(row: Sequence[Any]) -> Run:
 
 def summary_from_row(row: Sequence[Any]) -> FunctionSummary:
     """A summary, of a row of the statement of that name."""
-    function, runs, ok, failed, unfinished, *times = row
-    mean, p50, p99, longest, first, last = (None if time is None else float(time) / SECOND_US for time in times)
-    return FunctionSummary(
-        function, runs, ok, failed, unfinished, mean, p50, p99, longest, first_at=first or 0.0, last_at=last or 0.0
-    )
+    function, runs, ok, failed, unfinished, first_us, last_us, *durations_us = row
+    mean, longest, p50, p99 = (None if us is None else us / SECOND_US for us in durations_us)
+    first, last = first_us / SECOND_US, last_us / SECOND_US
+    return FunctionSummary(function, runs, ok, failed, unfinished, mean, p50, p99, longest, first, last)
 
 
 def _seconds(time_us: int) -> float | None:

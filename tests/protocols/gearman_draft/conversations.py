@@ -50,7 +50,7 @@ def cut(conversation: list[Said], random: Random) -> Iterator[tuple[str, list[by
 
     Not if that is in the other dialect: its first bytes are enough to be hung up on, and others would notice.
     """
-    streams = {name: b"" for name in NAMES}
+    streams = dict.fromkeys(NAMES, b"")
     ends: list[tuple[str, int]] = []
     for who, words in conversation:
         streams[who] += words

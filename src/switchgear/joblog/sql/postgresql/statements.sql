@@ -51,3 +51,28 @@ FOR UPDATE SKIP LOCKED
 DELETE FROM joblog_runs WHERE id IN (
     SELECT id FROM joblog_runs WHERE at_us < :before_us ORDER BY at_us LIMIT :limit FOR UPDATE SKIP LOCKED
 )
+
+-- name: summary
+-- A percentile is the least duration that so many per cent of the runs do not exceed.
+SELECT
+    function,
+    count(*),
+    count(CASE WHEN state = 'done' THEN 1 END),
+    count(CASE WHEN state = 'failed' THEN 1 END),
+    count(CASE WHEN ended_us = 0 THEN 1 END),
+    min(at_us),
+    max(at_us),
+    CAST(avg(took_us) AS double precision),
+    max(took_us),
+    percentile_disc(0.50) WITHIN GROUP (ORDER BY took_us),
+    percentile_disc(0.99) WITHIN GROUP (ORDER BY took_us)
+FROM (
+    SELECT
+        function,
+        state,
+        ended_us,
+        at_us,
+        CASE WHEN started_us > 0 AND ended_us > 0 THEN greatest(0, ended_us - started_us) END AS took_us
+    FROM joblog_runs $where
+) AS chosen
+GROUP BY function

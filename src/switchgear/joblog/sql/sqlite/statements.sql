@@ -36,3 +36,29 @@ LIMIT 1
 DELETE FROM joblog_runs WHERE id IN (
     SELECT id FROM joblog_runs WHERE at_us < :before_us ORDER BY at_us LIMIT :limit
 )
+
+-- name: summary
+-- A percentile is the least duration that so many per cent of the runs do not exceed.  `percentiles` is a function of
+-- our own (see sqlite.py), and called once.
+SELECT
+    function,
+    count(*),
+    count(CASE WHEN state = 'done' THEN 1 END),
+    count(CASE WHEN state = 'failed' THEN 1 END),
+    count(CASE WHEN ended_us = 0 THEN 1 END),
+    min(at_us),
+    max(at_us),
+    CAST(avg(took_us) AS double precision),
+    max(took_us),
+    json_extract(percentiles(took_us), '$[0]'),
+    json_extract(percentiles(took_us), '$[1]')
+FROM (
+    SELECT
+        function,
+        state,
+        ended_us,
+        at_us,
+        CASE WHEN started_us > 0 AND ended_us > 0 THEN max(0, ended_us - started_us) END AS took_us
+    FROM joblog_runs $where
+) AS chosen
+GROUP BY function
