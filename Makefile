@@ -8,7 +8,7 @@ CYCLES ?= 50
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit crash simulate bench format diagram clean peers
+.PHONY: help run test check lint types unit crash example simulate bench format diagram clean peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,10 +28,13 @@ types: $(STAMPS)/developing ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMPS)/developing ## every test: import rules, units, properties, simulation, crashes, real peers
-	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest -n 2 --dist loadgroup
+	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest -n 2 --dist worksteal
 
 crash: $(STAMPS)/developing ## kill the server under load CYCLES times and check that nothing acknowledged is lost
 	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest tests/system/test_crash.py -s
+
+example: $(STAMPS)/developing ## run the ten tasks of the 2005 draft through a server of their own
+	$(BIN)/python -m examples.livejournal
 
 simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 	$(BIN)/python -m switchgear.testing.simulation --seed $(SEED) --verbose
@@ -50,6 +53,8 @@ diagram: $(STAMPS)/developing ## redraw the diagram of a job's life from its tab
 peers: ## install the real programs that the tests talk to
 	@command -v gearmand >/dev/null && command -v gearman >/dev/null || \
 		scripts/install-packages gearman-job-server gearman-tools
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+		scripts/install-packages postgresql
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(STAMPS) build dist bench/build bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -49,7 +49,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "joblog_recovered": (logging.WARNING, "job log: works again after {seconds} s"),
     "joblog_overrun": (logging.WARNING, "job log: cannot follow, the oldest {count} waiting entries are dropped"),
     "joblog_trimmed": (logging.DEBUG, "job log: {count} old entries dropped"),
-    "history_dropped": (logging.DEBUG, "{count} finished jobs dropped from the job log"),
+    "history_dropped": (logging.DEBUG, "{count} finished jobs dropped from the history"),
 }
 
 # A flood of the same event must not become a flood of log lines.

@@ -6,20 +6,23 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from switchgear.errors import ConfigError, SchemaTooNew, StorageError
 from switchgear.joblog import JobLog
 from switchgear.joblog.database import Database
+from switchgear.joblog.postgres import MIGRATION_LOCK, PostgresDatabase, without_password
 from switchgear.joblog.postgres import MIGRATIONS as POSTGRES_MIGRATIONS
-from switchgear.joblog.postgres import PostgresDatabase, without_password
 from switchgear.joblog.sqlite import MIGRATIONS as SQLITE_MIGRATIONS
 from switchgear.joblog.sqlite import SqliteDatabase
 from tests.joblog.support import put, row
 from tests.support.postgres import Cluster
+from tests.support.waiting import eventually
 
 NEXT = max(SQLITE_MIGRATIONS) + 1
 CHANGE = "ALTER TABLE joblog_runs ADD COLUMN mood TEXT NOT NULL DEFAULT 'fine';\nCREATE TABLE other (id INTEGER);"
@@ -156,6 +159,27 @@ def test_a_database_that_is_away_is_an_error_until_it_is_back(postgres: Cluster,
         postgres.start()
     log.register_start_task("mail")
     assert len(log.unfinished()) == 1
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_whoever_comes_second_finds_the_tables_made(postgres: Cluster) -> None:
+    """It has looked for them before, and then waited until the first was done."""
+    url = postgres.new_url()
+    waiting = b"SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with (
+        psycopg.connect(url) as first,
+        psycopg.connect(url, autocommit=True) as onlooker,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+        second = pool.submit(JobLog.open, url)
+        eventually(lambda: onlooker.execute(waiting).fetchone(), "the second waits")
+        for version, script in POSTGRES_MIGRATIONS.items():
+            first.execute(script.encode())
+            first.execute("CREATE TABLE joblog_version AS SELECT %s AS version", (version,))
+        first.commit()
+        with second.result() as log:
+            assert log.ran() == []
 
 
 def test_nobody_answers(tmp_path: Path) -> None:

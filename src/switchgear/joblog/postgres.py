@@ -71,6 +71,7 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
         try:
             # Prepared statements would be lost on their way through a connection pooler.
             connection = self._psycopg.connect(autocommit=True, prepare_threshold=None, **self._arguments)
+            connection.isolation_level = self._psycopg.IsolationLevel.READ_COMMITTED
         except (self._psycopg.Error, OSError, UnicodeError) as error:
             raise ConnectionLost(f"the job log {self.url} cannot be reached: {error}") from error
         try:
@@ -102,9 +103,16 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             connection.execute("INSERT INTO joblog_version (version) VALUES (%s)", (newest,))
 
     def _version(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int:
-        """The layout's version, 0 if there is none."""
-        found = connection.execute("SELECT to_regclass('joblog_version') IS NOT NULL").fetchone()
-        if found is None or not found[0]:
+        """The layout's version, 0 if there is none.
+
+        The catalogue is asked, and not `to_regclass`, which answers from a cache: it would not see the table that
+        another has made while we waited for the lock.
+        """
+        found = connection.execute(
+            "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace"
+            " WHERE c.relname = 'joblog_version' AND n.nspname = ANY (current_schemas(false))"
+        ).fetchone()
+        if found is None:
             return 0
         row = connection.execute("SELECT max(version) FROM joblog_version").fetchone()
         return int(row[0] or 0) if row is not None else 0

@@ -267,7 +267,7 @@ class Operations:
         return {"retried": retried}
 
     def _dead(self, function: bytes | None) -> Iterator[Job]:
-        """The dead jobs of the job log, newest first, however many others failed in between."""
+        """The dead jobs of the history, newest first, however many others failed in between."""
         before_id = 0
         while True:
             query = JobQuery(
@@ -309,7 +309,7 @@ class Operations:
         job_id = whole(job_id)
         job = self.engine.jobs.get(job_id) or (self.hub.store.get(job_id) if job_id else None)
         if job is None:
-            raise LookupError("there is no such job, or it finished so long ago that it was dropped from the job log")
+            raise LookupError("there is no such job, or it finished so long ago that it was dropped from the history")
         return job
 
 

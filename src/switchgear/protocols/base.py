@@ -68,7 +68,7 @@ class Context(ABC):
 
     @abstractmethod
     def find_job(self, job_id: int) -> Job | None:
-        """A job by its number, unfinished or from the job log; raises Refused if the log cannot be read.
+        """A job by its number, unfinished or from the history; raises Refused if that cannot be read.
 
         One that has to be kept shows its end only when that is kept, and until then what the store last had of it.
         """

@@ -23,7 +23,7 @@ __all__ = ["JobQuery", "Snapshot", "Store"]
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs of the job log to list: newest first, `limit` at a time, the next page below `before_id`."""
+    """Which jobs of the history to list: newest first, `limit` at a time, the next page below `before_id`."""
 
     function: bytes | None = None
     states: frozenset[JobState] = frozenset()  # empty: any

@@ -1,4 +1,4 @@
-"""Jobs that are gone when the server is: only a job log of those that finished last."""
+"""Jobs that are gone when the server is: only a history of those that finished last."""
 
 from __future__ import annotations
 

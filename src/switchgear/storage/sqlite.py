@@ -114,7 +114,7 @@ class SqliteStore(Store):
         self._staged = Staged()
         self._in_flight = Staged()
         self._function_ids: dict[bytes, int] = {}
-        self._functions: dict[int, Function] = {}  # for jobs of the job log
+        self._functions: dict[int, Function] = {}  # for jobs of the history
         self._next_function_id = 1
 
     def open(self) -> None:

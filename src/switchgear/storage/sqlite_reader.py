@@ -1,4 +1,4 @@
-"""A connection that only reads: what a server needs at its start, payloads, and the job log."""
+"""A connection that only reads: what a server needs at its start, payloads, and the history."""
 
 from __future__ import annotations
 

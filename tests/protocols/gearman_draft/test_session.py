@@ -209,6 +209,59 @@ def test_answers_that_wait_for_their_turn_count_as_held() -> None:
     assert app.session.buffered_bytes == 0
 
 
+def finished_job(house: MixedHouse, size: int) -> None:
+    house.talker("app").send(create(b"f"))
+    worker_of(house).send(ASK, complete(0, b"x" * size))
+    house.talker("app").take_bytes()
+
+
+def test_a_large_result_is_not_asked_for_any_number_of_times_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MOST_ANSWER_BYTES", 3000)
+    house = MixedHouse()
+    finished_job(house, 1000)
+    app = house.talker("app")
+    question = packet(Kind.job_complete_req, b"H:t:1")
+    for _ in range(5):  # one after the other it can be asked for
+        app.send(question, question)
+        assert [heard.kind for heard in app.packets()] == [Kind.job_complete_res] * 2
+    app.send(*[question] * 10)
+    heard = app.packets()
+    assert [answer.kind for answer in heard] == [Kind.job_complete_res] * 2 + [Kind.error]
+    assert heard[-1].body[0] == ErrorCode.too_large
+    assert app.wire.is_closed
+
+
+def test_one_result_is_given_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MOST_ANSWER_BYTES", 100)
+    house = MixedHouse()
+    finished_job(house, 1000)
+    house.talker("app").send(packet(Kind.job_complete_req, b"H:t:1"))
+    assert len(house.talker("app").packets()[0].body) == 1005
+
+
+def test_many_waits_for_one_large_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "MOST_ANSWER_BYTES", 3000)
+    house = MixedHouse()
+    app = house.talker("app")
+    app.send(*[create(b"f", b"", WAIT, b"key")] * 10)
+    app.take_bytes()
+    worker_of(house).send(ASK, complete(0, b"x" * 1000))
+    assert [answer.kind for answer in app.packets()] == [Kind.job_complete_res] * 2 + [Kind.error]
+    assert app.wire.is_closed
+    check_engine(house.engine)
+
+
+def test_questions_that_wait_hold_no_results() -> None:
+    house = MixedHouse()
+    finished_job(house, 1000)
+    app = house.talker("app")
+    app.send(create(b"slow", b"", WAIT), *[packet(Kind.job_complete_req, b"H:t:1")] * 20)
+    assert app.session.buffered_bytes == 0
+    assert [request.job for request in app.draft.requests._requests][1:] == [None] * 20
+    house.talker("slow").send(packet(Kind.worker_connect, b"slow"), ASK, complete(0))
+    assert [len(heard.body) for heard in app.packets()] == [0, 5, *[1005] * 20]
+
+
 # --- promises ---
 
 

@@ -46,30 +46,28 @@ def completion_of(job: Job) -> Completion:
 
 
 class OpenRequest:
-    """A request that is still to be answered: a job that is waited for, or a question."""
+    """A request that is still to be answered: a job that is waited for, or a question.
 
-    def __init__(self, kind: Packet, job: Job | None = None, answer: bytes = b"") -> None:
+    It holds on to its job while that is unfinished.  A finished one is read from the log when the answer is due:
+    results may be large, and questions many.
+    """
+
+    def __init__(self, kind: Packet, job_id: int, job: Job | None) -> None:
         self.kind = kind
+        self.job_id = job_id
         self.job = job
-        self.answer = answer  # to a wait, once the job has ended; to a question, if it is not about a job
+        self.answer = b""  # to a wait, once the job has ended
         self.is_oldest = False
 
     def is_due(self) -> bool:
         """Whether it can be answered as soon as it is the oldest."""
         return self.kind is not Packet.JOB_CREATE_REQ or bool(self.answer)
 
-    def answer_now(self) -> bytes:
-        """The packet to send."""
-        if self.answer or self.job is None:
-            return self.answer
+    def answer_about(self, job: Job) -> bytes:
+        """The answer to a question."""
         if self.kind is Packet.JOB_STATUS_REQ:
-            return packet(Packet.JOB_STATUS_RES, progress_of(self.job).pack())
-        return packet(Packet.JOB_COMPLETE_RES, completion_of(self.job).pack())
-
-    def tells_an_end(self) -> bool:
-        """Whether the answer says that a job has ended which has to be kept."""
-        job = self.job
-        return job is not None and bool(job.delivery) and (bool(self.answer) or job.state in FINAL_STATES)
+            return packet(Packet.JOB_STATUS_RES, progress_of(job).pack())
+        return packet(Packet.JOB_COMPLETE_RES, completion_of(job).pack())
 
 
 class OpenRequests:
@@ -86,9 +84,8 @@ class OpenRequests:
     def add(self, request: OpenRequest) -> None:
         """One more."""
         self._requests.append(request)
-        self.held_bytes += len(request.answer)
-        if request.kind is Packet.JOB_CREATE_REQ and request.job is not None:
-            self._waits.setdefault(request.job.id, []).append(request)
+        if request.kind is Packet.JOB_CREATE_REQ:
+            self._waits.setdefault(request.job_id, []).append(request)
 
     def job_ended(self, job: Job) -> None:
         """What waits for this job has its answer now: as the job is now, since it may be run again later."""
@@ -108,6 +105,12 @@ class OpenRequests:
         request = self._requests.popleft()
         self.held_bytes -= len(request.answer)
         return request
+
+    def clear(self) -> None:
+        """Nobody waits for anything any more."""
+        self._requests.clear()
+        self._waits.clear()
+        self.held_bytes = 0
 
     def new_oldest(self) -> Job | None:
         """The job that the oldest request waits for, the first time this is asked."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from switchgear.errors import PeerError, Refused
-from switchgear.model import NORMAL, Delivery, Job, Worker
+from switchgear.model import FINAL_STATES, NORMAL, Delivery, Job, Worker
 from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
 from switchgear.protocols.gearman_draft.answers import OpenRequest, OpenRequests, progress_of
 from switchgear.protocols.gearman_draft.codec import Decoder, packet
@@ -48,6 +48,10 @@ DELIVERIES: Final = {
 # remember any number of questions.
 MOST_OPEN_REQUESTS: Final = 10_000
 
+# One large result may be asked for any number of times in one breath.  What is written down before anything is sent has
+# to fit in memory.
+MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
+
 
 @dataclass(slots=True)
 class DraftSetup:
@@ -73,6 +77,8 @@ class DraftSession(Session):
         self.worker: Worker | None = None  # from the first time it acts like one
         self.task = 0  # the job that the worker was given and has not ended
         self.requests = OpenRequests()
+        self._counted = self.out
+        self._counted_bytes = 0  # of the answers in it
         setup.sessions[self] = None
 
     # --- the wire side ---
@@ -91,8 +97,7 @@ class DraftSession(Session):
                 self.send(self.refusal(refused))
         failure = self.decoder.failure
         if failure is not None and not self.closing:  # it may have said goodbye before
-            self._complain(failure)
-            self.closing = True
+            self._lose(failure)
 
     def _on_packet(self, kind: int, body: bytes) -> None:
         handler = ON_PACKET.get(kind)
@@ -122,6 +127,12 @@ class DraftSession(Session):
         text = harmless(str(error))
         self.context.count_bad_input(self, error.code, text)
         self.send(packet(Packet.ERROR, ErrorReport(ErrorCode[error.code], text).pack()))
+
+    def _lose(self, error: PeerError) -> None:
+        """This is the end of the conversation."""
+        self._complain(error)
+        self.requests.clear()
+        self.closing = True
 
     def refusal(self, refused: Refused) -> bytes:
         return packet(Packet.ERROR, ErrorReport(ErrorCode.REFUSED, harmless(str(refused))).pack())
@@ -167,12 +178,35 @@ class DraftSession(Session):
 
     def _answer_due(self) -> None:
         while (request := self.requests.take_due()) is not None:
-            self.send(request.answer_now())
-            if request.tells_an_end():
-                self.pledge()
+            answer = self._answer_to(request)
+            if not self._has_room_for(answer):
+                text = f"answers of more than {MOST_ANSWER_BYTES} bytes at once"
+                self._lose(PeerError(text, code=ErrorCode.TOO_LARGE.name))
+                return
+            self.send(answer)
         oldest = self.requests.new_oldest()
         if oldest is not None and (oldest.numerator or oldest.denominator):
             self.job_progress(oldest)  # what it has missed
+
+    def _answer_to(self, request: OpenRequest) -> bytes:
+        try:
+            job = request.job or self.context.find_job(request.job_id)
+        except Refused as refused:
+            return self.refusal(refused)
+        if job is None:
+            return UNKNOWN_HANDLE
+        if job.delivery and (request.answer or job.state in FINAL_STATES):
+            self.pledge()
+        return request.answer or request.answer_about(job)
+
+    def _has_room_for(self, answer: bytes) -> bool:
+        """Whether this can be sent along with what was not sent yet."""
+        if self.out is not self._counted:  # what was counted is on its way
+            self._counted = self.out
+            self._counted_bytes = 0
+        fits = not self._counted_bytes or self._counted_bytes + len(answer) <= MOST_ANSWER_BYTES
+        self._counted_bytes += len(answer)
+        return fits
 
     # --- news from the engine ---
 
@@ -258,7 +292,7 @@ def on_job_create(session: DraftSession, body: bytes) -> None:
     if job.id not in session.watching:  # one that has the key of another wait here is heard of once
         session.engine.watch(job, session)
     session.send(CREATED)
-    session.answer_in_turn(OpenRequest(Packet.JOB_CREATE_REQ, job))
+    session.answer_in_turn(OpenRequest(Packet.JOB_CREATE_REQ, job.id, job))
 
 
 def on_status_request(session: DraftSession, body: bytes) -> None:
@@ -271,12 +305,8 @@ def on_complete_request(session: DraftSession, body: bytes) -> None:
 
 def ask(session: DraftSession, kind: Packet, handle: bytes) -> None:
     session.check_room()
-    try:
-        job = session.context.find_job(number_in_handle(handle, session.setup.handle_prefix))
-    except Refused as refused:
-        session.answer_in_turn(OpenRequest(kind, answer=session.refusal(refused)))
-        return
-    session.answer_in_turn(OpenRequest(kind, job) if job is not None else OpenRequest(kind, answer=UNKNOWN_HANDLE))
+    job_id = number_in_handle(handle, session.setup.handle_prefix)
+    session.answer_in_turn(OpenRequest(kind, job_id, session.engine.jobs.get(job_id)))
 
 
 ON_PACKET: Final[dict[int, Callable[[DraftSession, bytes], None]]] = {

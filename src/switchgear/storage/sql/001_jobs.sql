@@ -48,7 +48,7 @@ CREATE TABLE payloads (
 -- Starting up reads the unfinished jobs, and must not wade through the finished ones.
 CREATE INDEX jobs_unfinished ON jobs (id) WHERE state < 4;
 
--- Dropping the oldest of the job log.
+-- Dropping the oldest of the history.
 CREATE INDEX jobs_finished ON jobs (finished_us) WHERE state >= 4;
 
 -- The few that people look for, and that successors must not wait for in ignorance.

@@ -92,7 +92,7 @@ WHERE id = ?
 SELECT $columns, NULL FROM jobs $where ORDER BY id DESC LIMIT ?
 
 -- name: newest_to_drop
--- The job log is to keep as many as the parameter says; this is the first one beyond.
+-- The history is to keep as many as the parameter says; this is the first one beyond.
 SELECT finished_us, id
 FROM jobs INDEXED BY jobs_finished
 WHERE state >= 4
