@@ -307,7 +307,7 @@ class Operations:
 
     def _find(self, job_id: int) -> Job:
         job_id = whole(job_id)
-        job = self.engine.jobs.get(job_id) or (self.hub.store.get(job_id) if job_id else None)
+        job = self.hub.find_job(job_id)
         if job is None:
             raise LookupError("there is no such job, or it finished so long ago that it was dropped from the history")
         return job

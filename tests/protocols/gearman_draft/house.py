@@ -27,6 +27,11 @@ class MixedHouse(House):
     def _draft(self, context: Context, wire: Wire) -> Session:
         return DraftSession(context, wire, self.draft)
 
+    def end_turn(self) -> None:
+        super().end_turn()
+        if self.engine.changed:  # somebody was hung up on: what that brings about is a turn of its own
+            super().end_turn()
+
     def talker(self, name: str) -> MixedTalker:
         if name not in self.talkers:
             self._connected += 1
