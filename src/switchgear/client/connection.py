@@ -10,7 +10,8 @@ from typing import Final, Self
 
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ServerRefused, ServerUnreachable
-from switchgear.protocols.gearman.codec import RESPONSE, Decoder, Message
+from switchgear.protocols.framing import Message
+from switchgear.protocols.gearman.codec import RESPONSE, Decoder
 
 __all__ = ["DEFAULT_TIMEOUT_SECONDS", "LARGEST_PACKET_BYTES", "Connection", "keep_alive", "refusal", "words_of"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
@@ -64,22 +65,22 @@ _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
-class Kind:
+class Kind(ABC):
     """One kind of value."""
 
     expected: str
 
+    @abstractmethod
     def read(self, value: object) -> object:
         """The value of something already typed."""
-        raise NotImplementedError
 
     def read_text(self, text: str) -> object:
         """The value of a piece of text."""
         return self.read(text)
 
+    @abstractmethod
     def toml(self, value: object) -> str:
         """The value as TOML."""
-        raise NotImplementedError
 
 
 class WholeNumber(Kind):

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Final
 
 from switchgear.errors import PeerError
+from switchgear.protocols.framing import Message, StreamDecoder
 
 __all__ = ["FOREIGN_MAGIC", "REQUEST", "RESPONSE", "TEXT", "Decoder", "request", "response"]
 
@@ -25,9 +26,6 @@ RESPONSE: Final = 0x00524553  # \0RES
 
 TEXT: Final = -1  # in place of a packet type: a line of the text protocol
 FOREIGN_MAGIC: Final = -2  # in place of a packet type: a packet that goes the other way
-
-Message = tuple[int, bytes]
-"""A packet type and its body, or TEXT and a line without its end."""
 
 
 def request(kind: int, *arguments: bytes) -> bytes:
@@ -42,32 +40,15 @@ def response(kind: int, *arguments: bytes) -> bytes:
     return HEADER.pack(RESPONSE, kind, len(body)) + body
 
 
-class Decoder:
-    """Cuts a stream into messages, however it was sliced on the way."""
+class Decoder(StreamDecoder):
+    """Cuts a stream into packets and lines."""
 
     def __init__(self, magic: int, packet_bytes: int, line_bytes: int = 8192) -> None:
+        super().__init__(packet_bytes)
         self.magic = magic
-        self.packet_bytes = packet_bytes
         self.line_bytes = line_bytes
-        self.failure: PeerError | None = None  # framing is lost; what came before it was still decoded
-        self._held = bytearray()  # the beginning of an unfinished message
-        self._need = 1  # bytes of it before another look is worth while
 
-    @property
-    def buffered_bytes(self) -> int:
-        """What an unfinished message makes us hold."""
-        return len(self._held)
-
-    def feed(self, data: bytes) -> list[Message]:
-        """The messages that are complete now.  After `failure` is set nothing more is understood."""
-        if self.failure is not None:
-            return []
-        if self._held:
-            if len(self._held) + len(data) < self._need:
-                self._held += data
-                return []
-            data = b"".join((self._held, data))
-            self._held = bytearray()
+    def _decode(self, data: bytes) -> list[Message]:
         messages: list[Message] = []
         position = 0
         end = len(data)

@@ -1,7 +1,4 @@
-"""Bytes to packets of the 2005 draft, and back; the same for both directions.
-
-Nothing is reserved because a header announces it: an unfinished packet takes the bytes that have arrived.
-"""
+"""Bytes to packets of the 2005 draft, and back; the same for both directions."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from struct import Struct
 from typing import Final
 
 from switchgear.errors import PeerError
+from switchgear.protocols.framing import Message, StreamDecoder
 from switchgear.protocols.gearman_draft.messages import ErrorCode
 
 __all__ = ["MAGIC", "Decoder", "Message", "packet"]
@@ -17,39 +15,16 @@ MAGIC: Final = b"\0JOB"
 HEADER: Final = Struct(">4sBI")
 HEADER_BYTES: Final = 9
 
-Message = tuple[int, bytes]
-"""A packet type and its body."""
-
 
 def packet(kind: int, body: bytes = b"") -> bytes:
     """A whole packet."""
     return HEADER.pack(MAGIC, kind, len(body)) + body
 
 
-class Decoder:
-    """Cuts a stream into packets, however it was sliced on the way."""
+class Decoder(StreamDecoder):
+    """Cuts a stream into packets."""
 
-    def __init__(self, packet_bytes: int) -> None:
-        self.packet_bytes = packet_bytes
-        self.failure: PeerError | None = None  # framing is lost; what came before it was still decoded
-        self._held = bytearray()  # the beginning of an unfinished packet
-        self._need = 1  # bytes of it before another look is worth while
-
-    @property
-    def buffered_bytes(self) -> int:
-        """What an unfinished packet makes us hold."""
-        return len(self._held)
-
-    def feed(self, data: bytes) -> list[Message]:
-        """The packets that are complete now.  After `failure` is set nothing more is understood."""
-        if self.failure is not None:
-            return []
-        if self._held:
-            if len(self._held) + len(data) < self._need:
-                self._held += data
-                return []
-            data = b"".join((self._held, data))
-            self._held = bytearray()
+    def _decode(self, data: bytes) -> list[Message]:
         messages: list[Message] = []
         position = 0
         end = len(data)
