@@ -24,6 +24,7 @@ from switchgear.config import (
     default_state_dir,
     load_config,
     read_config,
+    reloaded,
     settings_table,
 )
 from switchgear.config.values import Size
@@ -535,3 +536,17 @@ def test_the_manual_has_the_table_of_settings() -> None:
         "docs/howto/configure.md is out of date; the table comes from"
         " python -c 'from switchgear.config import settings_table; print(settings_table())'"
     )
+
+
+def test_a_reload_leaves_alone_what_needs_a_restart() -> None:
+    old = Config()
+    new = replace(
+        old,
+        store="memory:",
+        drain_timeout_seconds=5,
+        log=LogConfig(level="debug", format="json"),
+        limits=LimitsConfig(connections=5, backlog=5),
+    )
+    reload = reloaded(old, new)
+    assert (reload.store, reload.limits.backlog, reload.log.format) == (old.store, old.limits.backlog, "text")
+    assert (reload.drain_timeout_seconds, reload.limits.connections, reload.log.level) == (5, 5, "debug")

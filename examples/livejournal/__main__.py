@@ -14,9 +14,7 @@ from pathlib import Path
 try:
     import PIL  # noqa: F401  # looked for here, so that its absence is one sentence
 except ImportError:
-    sys.exit(
-        "This example works on pictures and needs Pillow: pip install 'switchgear[examples]', or pip install Pillow"
-    )
+    sys.exit("This example works on pictures and needs Pillow: pip install '.[examples]', or pip install Pillow")
 
 from examples.livejournal.day import QUICK, USUAL
 from examples.livejournal.play import play

@@ -43,6 +43,12 @@ def test_functions(server: Server) -> None:
     assert named["resize"]["total"] == 2
 
 
+def test_sizes_are_those_of_the_bytes(server: Server) -> None:
+    command = call(server, "submit", "--background", "resize", stdin=b"\xff\xfe\x00" * 10)
+    assert "payload (30 bytes)" in call(server, "job", command.stdout.strip()).stdout
+    assert "payload (1 byte)" in call(server, "job", submit(server, "resize")).stdout
+
+
 def test_workers(server: Server) -> None:
     assert columns(call(server, "workers").stdout)[:2] == ["ID", "NAME"]
     with working(url_of(server), {"reverse": reverse, "mirror": reverse}):

@@ -107,6 +107,15 @@ def test_a_failure_without_a_reason(any_server: Server) -> None:
     assert result.stderr.endswith(" failed\n")
 
 
+def test_an_end_that_no_worker_told_has_its_reason() -> None:
+    with running_switchgear() as server:
+        arguments = ["submit", "--expires", "+50ms", "nobody-does-this", "x"]
+        result = call(server, *arguments)
+        assert result.exit_code == 1
+        assert result.stderr.endswith(" failed: expired\n")
+        assert json.loads(call(server, *arguments, "--json").stdout)["error"] == "expired"
+
+
 def test_giving_up(any_server: Server) -> None:
     result = call(any_server, "submit", "--timeout", "0.05", "nobody-does-this", "x")
     assert result.exit_code == 4

@@ -299,3 +299,12 @@ def test_forgetting_stays_rare_even_if_most_are_waited_for(house: House, monkeyp
         before = house.engine.graph.unsuccessful
     assert len(before) == 200
     assert rebuilt <= 200 // 10
+
+
+def test_of_all_that_are_waited_for_only_the_unsuccessful_are_awaited_in_vain(house: House) -> None:
+    failed, _nobody_waits = house.ended(FAILED), house.ended(FAILED)
+    waiting = house.submit(b"other", after=(failed, house.submit()))
+    house.submit(b"other", after=(waiting,))
+    assert house.engine.graph.awaited_in_vain() == {failed.id}
+    house.engine.cancel(waiting)
+    assert house.engine.graph.awaited_in_vain() == {waiting.id}

@@ -9,6 +9,7 @@ import pytest
 
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_FULL, REFUSED_LIMIT
 from switchgear.engine.dispatch import LEAST_GHOSTS_FOR_SWEEP
+from switchgear.engine.engine import EngineSettings
 from switchgear.errors import Refused
 from switchgear.model import HIGH, LOW, NORMAL, READY, RUNNING, Job
 from tests.engine.house import House, ids, peer_of, state_of
@@ -321,3 +322,14 @@ def test_a_job_of_a_dropped_function_can_be_retried(house: House) -> None:
     assert house.engine.drop_function(job.function)
     house.engine.retry(job)
     assert house.drain_with(house.worker()) == [job.id]
+
+
+def test_a_new_limit_holds_for_functions_that_were_given_none_of_their_own(
+    make_house: Callable[..., House],
+) -> None:
+    house = make_house(jobs_per_function=1)
+    house.engine.set_limits(house.function(b"own"), 5, 5, 5)
+    house.function(b"usual")
+    house.engine.use_settings(EngineSettings(jobs_per_function=2))
+    limits = {name: house.function(name).limits for name in (b"own", b"usual", b"new")}
+    assert limits == {b"own": [5, 5, 5], b"usual": [2, 2, 2], b"new": [2, 2, 2]}

@@ -26,7 +26,7 @@ from switchgear.protocols.base import Wire
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
 from switchgear.protocols.gearman.verbs import ON_REQUEST
-from switchgear.storage.base import JobQuery, Snapshot, Store
+from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
 from tests.support.wire import Kind, Message, Packet, request, split_message
@@ -174,7 +174,7 @@ class ScriptedStore(Store):
             raise self.read_error
         return []
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
         return 0
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from switchgear.engine.deadlines import Kind as DeadlineKind
 from switchgear.engine.engine import EngineSettings
 from switchgear.model import SECOND_US
 from switchgear.net import hub as hub_module
@@ -224,3 +225,22 @@ async def test_more_functions_than_are_allowed_now_are_no_reason_not_to_start() 
     store.snapshot.next_job_id = 4
     house = await open_house(store=store, settings=EngineSettings(functions=2))
     assert len(house.engine.jobs) == 3
+
+
+@in_turns
+async def test_a_defect_in_what_happens_by_itself_does_not_stop_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = await open_house(durable=False)
+    client = house.connect()
+
+    def defect() -> None:
+        monkeypatch.undo()
+        raise RuntimeError("a defect")
+
+    house.engine.deadlines.add(house.clock.now_us(), DeadlineKind.NEGLECT, house.engine.function_named(b"f"))
+    monkeypatch.setattr(house.engine, "_meet_deadlines", defect)
+    with pytest.raises(RuntimeError):
+        house.hub.begin_turn()
+    await idle()
+    client.send(FOREGROUND)
+    await idle()
+    assert client.heard() == [created(1)]

@@ -20,7 +20,7 @@ from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
 from switchgear.protocols.gearman.verbs import ON_REQUEST
-from switchgear.storage.base import JobQuery, Snapshot, Store
+from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.telemetry import Telemetry
 
 
@@ -89,7 +89,7 @@ class GatedStore(Store):
     def find(self, query: JobQuery) -> list[Job]:
         return []
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
         return 0
 
     async def close(self) -> None:

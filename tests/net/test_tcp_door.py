@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import cast
 
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.net.hub import Hub
 from switchgear.net.tcp import Connection, TcpDoor
+from switchgear.protocols.gearman.session import GearmanSession
+from tests.net.house import in_turns, open_house
 
 
 def door_with(limits: LimitsConfig) -> TcpDoor:
@@ -60,3 +63,81 @@ def test_an_address_whose_connections_are_gone_is_forgotten() -> None:
     door.forget(door.connections.copy().pop())
     assert not door.by_host
     assert arriving(door, "192.0.2.1") == ""
+
+
+def test_all_doors_together_have_one_limit() -> None:
+    limits = LimitsConfig(connections=3, connections_per_address=2)
+    front = door_with(limits)
+    back = door_with(limits)
+    front.doors = back.doors = [front, back]
+    assert [arriving(front, "192.0.2.1"), arriving(back, "192.0.2.1")] == ["", ""]
+    assert arriving(front, "192.0.2.1") == "it has 2 connections already"
+    assert arriving(back, "192.0.2.2") == ""
+    assert arriving(front, "192.0.2.3") == "there are 3 connections already"
+
+
+class Pipe:
+    """A transport to a peer that reads when the test says so."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self.is_aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.pending += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.pending
+
+    def pause_reading(self) -> None:
+        """Nobody sends anything."""
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@in_turns
+async def test_a_peer_that_reads_more_slowly_than_it_is_written_to_is_not_stuck() -> None:
+    house = await open_house()
+    door = door_with(LimitsConfig(slow_reader_seconds=3))
+    door.hub = house.hub
+    connection = Connection(door)
+    connection.host, connection.port = "192.0.2.1", 4711
+    pipe = Pipe()
+    connection.transport = pipe  # type: ignore[assignment]
+    connection.write(b"x" * 100_000)
+    connection.pause_writing()
+    for _ in range(10):
+        connection.write(b"x" * 3000)
+        pipe.pending -= 2000
+        await house.pass_time(1)
+        connection.check_reader(house.loop.time())
+    assert not pipe.is_aborted
+    for _ in range(5):
+        connection.write(b"x" * 3000)
+        await house.pass_time(1)
+        connection.check_reader(house.loop.time())
+    assert pipe.is_aborted
+
+
+class Reset(Pipe):
+    """A transport to a peer that was gone before it was let in."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self.sock = sock
+
+    def get_extra_info(self, name: str) -> object:
+        return None if name == "peername" else self.sock
+
+
+@in_turns
+async def test_a_peer_of_whom_nothing_is_known_is_not_taken_for_a_local_one() -> None:
+    house = await open_house()
+    door = door_with(LimitsConfig(keepalive_idle_seconds=0))
+    door.hub = house.hub
+    door.make_session = lambda context, wire: GearmanSession(context, wire, house.setup)
+    connection = Connection(door)
+    with socket.socket() as sock:
+        connection.connection_made(Reset(sock))  # type: ignore[arg-type]
+    assert not connection.is_loopback

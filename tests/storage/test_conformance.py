@@ -206,8 +206,19 @@ class TestDropping:
 
     def test_those_that_others_wait_for_stay(self, store: Store) -> None:
         commit(store, [finished_job(number, state=FAILED) for number in range(1, 7)])
-        assert run(store.drop_finished(NOW_US + 4 * HOUR_US, 1, frozenset({2, 3, 99}))) == 3
+        assert run(store.drop_finished(NOW_US + 4 * HOUR_US, 1, lambda: frozenset({2, 3, 99}))) == 3
         assert self.left(store) == [2, 3, 6]
+
+    def test_one_that_fails_when_these_are_named_is_too_young(self, store: Store) -> None:
+        commit(store, [finished_job(number, state=FAILED) for number in range(1, 7)])
+
+        def spare() -> frozenset[int]:
+            store.stage([finished_job(7, state=FAILED)])
+            return frozenset({2})
+
+        assert run(store.drop_finished(0, 0, spare)) == 5
+        run(store.commit())
+        assert self.left(store) == [2, 7]
 
     def test_more_than_fit_into_one_bite(self, store: Store) -> None:
         of = function()

@@ -216,6 +216,25 @@ def test_a_setting_that_needs_a_restart_is_named(tmp_path: Path) -> None:
         reload(server, "setting gearman.handle_prefix has changed; it takes effect after a restart")
 
 
+def test_a_setting_that_needs_a_restart_waits_for_it_and_is_named_every_time(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    with configured(file, "") as server:
+        file.write_text('[log]\nformat = "json"\n')
+        for _ in range(2):
+            reload(server, "setting log.format has changed; it takes effect after a restart")
+        assert not lines_with(server, "{")
+
+
+def test_sighup_changes_the_limit_of_functions_that_are_in_use(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    with configured(file, "[limits]\njobs_per_function = 1\n") as server, Wire(server.address) as client:
+        acknowledged(client, b"mail", b"the first")
+        assert submit(client, b"mail", b"the second").body == b"QUEUE_ERROR\0Job queue is full"
+        file.write_text("[limits]\njobs_per_function = 2\n")
+        reload(server, "configuration reloaded")
+        acknowledged(client, b"mail", b"the second")
+
+
 @pytest.mark.parametrize(
     "text",
     ["[limits]\njobs = -1\n", "[limits]\njbos = 2\n", "this is not TOML", '[log]\nfile = "/sys/no/such/place"\n'],

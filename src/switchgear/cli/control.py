@@ -150,5 +150,6 @@ def _tell_handles(
 def _finish(ctx: click.Context, problems: list[dict[str, str]], as_json: bool) -> None:
     if not as_json:
         for problem in problems:
-            complain(f"{problem['name']}: {problem['error'] or problem['code']}")
+            name, text = problem["name"], problem["error"] or problem["code"]
+            complain(text if text.startswith(f"{name} ") else f"{name}: {text}")
     ctx.exit(ExitCode.FAILED if problems else ExitCode.SUCCESS)

@@ -11,6 +11,7 @@ import click
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     Column,
+    bytes_of,
     complain,
     json_option,
     lasting,
@@ -140,7 +141,8 @@ def jobs(
 ) -> None:
     """List jobs, the newest first, finished ones included as long as the server keeps them.
 
-    A job is dead if it failed because its attempts were spent, not because a worker said so.
+    A job is dead if it failed because its attempts were spent, not because a worker said so; --state failed lists
+    both.
     """
     with Client(server) as client:
         found = client.control(
@@ -220,7 +222,7 @@ def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
         return
     print_table([Column(""), Column("", wrap=True)], _job_fields(found))
     for title in ("payload", "result", "error", "warnings"):
-        _show_text(title, text_of(found[title]))
+        _show_text(title, found[title])
     click.echo("\nhistory")
     for entry in found["log"]:
         click.echo(f"  {moment(entry['at'], 'microseconds')}  {entry['cause'].replace('_', ' ')}")
@@ -249,10 +251,12 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
     return [[name, value] for name, value in fields.items() if value]
 
 
-def _show_text(title: str, text: str) -> None:
+def _show_text(title: str, value: object) -> None:
+    text = text_of(value)
     if not text:
         return
-    click.echo(f"\n{title} ({len(text.encode())} bytes)" if title != "error" else f"\n{title}")
+    size = len(bytes_of(value))
+    click.echo(f"\n{title}" + ("" if title == "error" else f" ({size} {'byte' if size == 1 else 'bytes'})"))
     for line in text[:_SHOWN_BYTES].splitlines():
         click.echo(f"  {printable(line)}")
     if len(text) > _SHOWN_BYTES:

@@ -19,6 +19,7 @@ from switchgear.errors import ConfigError
 __all__ = [
     "STATE_STYLES",
     "Column",
+    "bytes_of",
     "complain",
     "duration_option",
     "json_option",
@@ -130,8 +131,15 @@ def complain(text: str) -> None:
 def text_of(value: object) -> str:
     """Text that a server sent: as it is, or in base64 where it was not UTF-8."""
     if isinstance(value, Mapping):
-        return base64.b64decode(str(value.get("base64", ""))).decode("utf-8", "backslashreplace")
+        return bytes_of(value).decode("utf-8", "backslashreplace")
     return "" if value is None else str(value)
+
+
+def bytes_of(value: object) -> bytes:
+    """The bytes that such text stands for."""
+    if isinstance(value, Mapping):
+        return base64.b64decode(str(value.get("base64", "")))
+    return text_of(value).encode()
 
 
 def plain(data: bytes) -> str | dict[str, str]:

@@ -11,6 +11,7 @@ import click
 
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
+    bytes_of,
     complain,
     duration_option,
     json_option,
@@ -22,7 +23,7 @@ from switchgear.cli.output import (
 )
 from switchgear.client.client import Client
 from switchgear.client.submission import Submission, Update, UpdateKind
-from switchgear.errors import JobFailed
+from switchgear.errors import JobFailed, SwitchgearError
 from switchgear.model import PRIORITY_NAMES
 
 if TYPE_CHECKING:
@@ -141,9 +142,9 @@ def submit(
         elif background:
             click.echo(printable(submission.handle))
         elif as_json:
-            ctx.exit(_wait_for_json(submission, timeout))
+            ctx.exit(_wait_for_json(client, submission, timeout))
         else:
-            ctx.exit(_wait(submission, timeout))
+            ctx.exit(_wait(client, submission, timeout))
 
 
 def _read_payload(payload: str | None) -> bytes:
@@ -156,7 +157,7 @@ def _read_payload(payload: str | None) -> bytes:
 # --- for people and pipes ---
 
 
-def _wait(submission: Submission, timeout_seconds: float | None) -> ExitCode:
+def _wait(client: Client, submission: Submission, timeout_seconds: float | None) -> ExitCode:
     stdout = sys.stdout.buffer
     stderr = sys.stderr.buffer
     end: Update | None = None
@@ -178,7 +179,9 @@ def _wait(submission: Submission, timeout_seconds: float | None) -> ExitCode:
     assert end is not None
     if end.kind is UpdateKind.COMPLETE:
         return ExitCode.SUCCESS
-    complain(_failure(submission, end))
+    said = end.data if end.kind is UpdateKind.EXCEPTION else b""
+    reason = (said.strip() or _known_reason(client, submission)).decode("utf-8", "backslashreplace").strip()
+    complain(f"job {submission.handle} failed" + (f": {reason}" if reason else ""))
     return ExitCode.FAILED
 
 
@@ -187,9 +190,18 @@ def _write(stream: BinaryIO, data: bytes) -> None:
     stream.flush()
 
 
-def _failure(submission: Submission, end: Update) -> str:
-    reason = end.data.decode("utf-8", "backslashreplace").strip() if end.kind is UpdateKind.EXCEPTION else ""
-    return f"job {submission.handle} failed" + (f": {reason}" if reason else "")
+def _known_reason(client: Client, submission: Submission) -> bytes:
+    """Why a job failed of which no worker said it: it expired, was cancelled, or its attempts are spent.
+
+    The protocol's word for the end has no room for this, so it takes a question that only a switchgear server answers.
+    """
+    try:
+        job = client.control("job", handle=submission.handle)
+    except SwitchgearError:
+        return b""
+    if job["state"] in ("expired", "cancelled"):
+        return str(job["state"]).encode()
+    return bytes_of(job["error"])
 
 
 class _ProgressBar:
@@ -230,14 +242,14 @@ class _ProgressBar:
 # --- for programs ---
 
 
-def _wait_for_json(submission: Submission, timeout_seconds: float | None) -> ExitCode:
+def _wait_for_json(client: Client, submission: Submission, timeout_seconds: float | None) -> ExitCode:
     try:
         result = submission.wait(timeout_seconds)
     except TimeoutError:
         print_json(_object(submission, "timed_out"))
         return ExitCode.TIMED_OUT
     except JobFailed as failed:
-        print_json(_object(submission, "failed", error=failed.error))
+        print_json(_object(submission, "failed", error=failed.error or _known_reason(client, submission)))
         return ExitCode.FAILED
     print_json(_object(submission, "done", result=result))
     return ExitCode.SUCCESS

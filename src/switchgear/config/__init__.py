@@ -17,6 +17,7 @@ from switchgear.config.settings import (
     Setting,
     StorageConfig,
     changed_but_not_reloadable,
+    reloaded,
 )
 from switchgear.config.showing import as_json, as_toml, settings_table
 
@@ -41,5 +42,6 @@ __all__ = [
     "default_state_dir",
     "load_config",
     "read_config",
+    "reloaded",
     "settings_table",
 ]

@@ -10,8 +10,9 @@ manual are made from them.  Units are part of the name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from switchgear.config.listen import ListenUrl
 from switchgear.config.setting import Checked, Setting, setting
@@ -44,6 +45,7 @@ __all__ = [
     "Setting",
     "StorageConfig",
     "changed_but_not_reloadable",
+    "reloaded",
 ]
 
 DATABASE_NAME = "switchgear.db"
@@ -419,3 +421,15 @@ def changed_but_not_reloadable(old: Config, new: Config) -> list[str]:
         for setting in SETTINGS.values()
         if not setting.reloadable and setting.value_in(old) != setting.value_in(new)
     ]
+
+
+def reloaded(old: Config, new: Config) -> Config:
+    """The new configuration, and the old one where only a restart brings the change about."""
+    kept: dict[str, Any] = {}
+    for name in changed_but_not_reloadable(old, new):
+        section, _, key = name.rpartition(".")
+        if section:
+            kept[section] = replace(kept.get(section, getattr(new, section)), **{key: SETTINGS[name].value_in(old)})
+        else:
+            kept[key] = SETTINGS[name].value_in(old)
+    return replace(new, **kept)

@@ -77,6 +77,14 @@ class Core:
         self.refusal: Refused | None = None  # set while no submission can be taken
         self.handing_out = True
 
+    def use_settings(self, settings: EngineSettings) -> None:
+        """Go on with other settings.  A limit that a function was given for itself stays."""
+        usual = [self.settings.jobs_per_function] * 3
+        self.settings = settings
+        for function in self.functions.values():
+            if function.limits == usual:
+                function.limits = [settings.jobs_per_function] * 3
+
     def function_named(self, name: bytes) -> Function:
         """The function of that name, made if it is new."""
         function = self.functions.get(name)

@@ -86,6 +86,10 @@ class Graph:
         if len(self.unsuccessful) > self._prune_above:
             self._forget_old_ones()
 
+    def awaited_in_vain(self) -> frozenset[int]:
+        """The unsuccessful jobs that others wait for: few, however large the graph is."""
+        return frozenset(self.unsuccessful.keys() & self.successors.keys())
+
     def _forget_old_ones(self) -> None:
         """Keep the newest, and those that are still waited for."""
         old = len(self.unsuccessful) - KEPT_UNSUCCESSFUL

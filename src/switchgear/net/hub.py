@@ -147,8 +147,8 @@ class Hub(Context):
         """Something happens: it happens now."""
         if not self.turn_open:
             self.turn_open = True
+            self._loop.call_soon(self._end_turn)  # first: should the next line fail, there are other turns to come
             self.engine.advance(self.clock.now_us())
-            self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self._close_turn()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from logging.handlers import WatchedFileHandler
 
-from switchgear.config import Config, ListenUrl, changed_but_not_reloadable
+from switchgear.config import Config, ListenUrl, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import ConfigError, StorageError
 from switchgear.model import SECOND_US, Cause
@@ -158,7 +158,7 @@ class Service:
 
     async def _listen(self, house: AsyncExitStack) -> None:
         for url in self.config.listen:
-            door = TcpDoor(url, self.hub, self.config.limits, self._session_maker(url))
+            door = TcpDoor(url, self.hub, self.config.limits, self._session_maker(url), self.doors)
             await door.open()
             house.push_async_callback(door.close)
             self.doors.append(door)
@@ -228,17 +228,16 @@ class Service:
         if self._reload is None:
             return
         try:
-            new = self._reload()
+            read = self._reload()
+            new = reloaded(self.config, read)
             configure_log(new)
         except ConfigError as error:
             self.telemetry.emit("config_not_reloaded", reason=error)
             return
-        for name in changed_but_not_reloadable(self.config, new):
+        for name in changed_but_not_reloadable(self.config, read):
             self.telemetry.emit("setting_needs_restart", name=name)
         self.config = new
-        settings = engine_settings(new)
-        settings.function_order = self.engine.settings.function_order
-        self.engine.settings = settings
+        self.engine.use_settings(engine_settings(new))
         self.gearman.log_level = new.log.level.upper()
         self.gearman.packet_bytes = self.draft.packet_bytes = new.limits.packet_bytes
         self.gearman.line_bytes = new.limits.text_line_bytes
@@ -266,8 +265,8 @@ class Service:
         while True:
             await asyncio.sleep(RETENTION_SECONDS)
             storage = self.config.storage
-            before_us = self.engine.now_us - int(storage.keep_finished_seconds * SECOND_US)
-            spare = frozenset(self.engine.graph.successors)
+            before_us = self.hub.clock.now_us() - int(storage.keep_finished_seconds * SECOND_US)
+            spare = self.engine.graph.awaited_in_vain
             try:
                 count = await self.store.drop_finished(before_us, storage.keep_finished_count, spare)
             except StorageError as error:

@@ -39,12 +39,18 @@ class TcpDoor:
     """One listening address: accepts, within limits, and looks after what it has accepted."""
 
     def __init__(
-        self, url: ListenUrl, hub: Hub, limits: LimitsConfig, make_session: Callable[[Context, Wire], Session]
+        self,
+        url: ListenUrl,
+        hub: Hub,
+        limits: LimitsConfig,
+        make_session: Callable[[Context, Wire], Session],
+        doors: list[TcpDoor] | None = None,
     ) -> None:
         self.url = url
         self.hub = hub
         self.limits = limits
         self.make_session = make_session
+        self.doors = [self] if doors is None else doors  # all of the house, which share the limits
         self.connections: set[Connection] = set()
         self.by_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
@@ -95,10 +101,10 @@ class TcpDoor:
 
     def refusal_for(self, connection: Connection) -> str:
         """Why this connection cannot be taken, or nothing."""
-        if len(self.connections) >= self.limits.connections:
+        if sum(len(door.connections) for door in self.doors) >= self.limits.connections:
             return f"there are {self.limits.connections} connections already"
         limit = self.limits.connections_per_address
-        if limit and not connection.is_loopback and self.by_host[connection.host] >= limit:
+        if limit and not connection.is_loopback and sum(door.by_host[connection.host] for door in self.doors) >= limit:
             return f"it has {limit} connections already"
         return ""
 
@@ -121,7 +127,7 @@ class Connection(asyncio.Protocol, Wire):
         self.hub = door.hub
         self.transport: asyncio.Transport | None = None
         self._stalled_since = 0.0  # 0: the peer reads
-        self._stalled_bytes = 0
+        self._stalled_bytes = 0  # what would wait for it now, had it taken nothing since the last look
         self._waits_for_store = False  # and is not read from
         self._go_on: Callable[[], None] | None = None  # what is to be done when the peer has taken what it was sent
 
@@ -131,7 +137,7 @@ class Connection(asyncio.Protocol, Wire):
         self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         peer = transport.get_extra_info("peername") or ("", 0)
         self.host, self.port = peer[0], peer[1]
-        self.is_loopback = ipaddress.ip_address(self.host.partition("%")[0]).is_loopback if self.host else True
+        self.is_loopback = ipaddress.ip_address(self.host.partition("%")[0]).is_loopback if self.host else False
         reason = self.door.refusal_for(self)
         if reason:
             self.hub.telemetry.emit("connection_refused", host=self.host, reason=reason)
@@ -222,8 +228,10 @@ class Connection(asyncio.Protocol, Wire):
         transport = self.transport
         if transport is None:
             return
-        if self._stalled_since and self._is_too_slow(transport.get_write_buffer_size()):
-            return
+        if self._stalled_since:
+            if self._is_too_slow(transport.get_write_buffer_size()):
+                return
+            self._stalled_bytes += len(data)
         transport.write(data)
 
     def close(self) -> None:

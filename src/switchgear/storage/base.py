@@ -15,10 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from switchgear.model import Function, Job, JobState
 
-__all__ = ["JobQuery", "Snapshot", "Store"]
+__all__ = ["JobQuery", "Snapshot", "Spare", "Store"]
+
+Spare: TypeAlias = Callable[[], frozenset[int]]  # asked in the event loop's thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,11 @@ class Store(ABC):
         """Kept jobs that match, newest first, without their payloads."""
 
     @abstractmethod
-    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`; returns how many.
 
-        Those in `spare` stay: other jobs wait for them, and a restart must still know that they were not done.
+        Those in `spare` stay: other jobs wait for them, and a restart must still know that they were not done.  It is
+        asked when it is settled which jobs are old enough, so that one that fails meanwhile is in it or too young.
         """
 
     @abstractmethod

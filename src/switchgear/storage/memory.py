@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 from switchgear.model import DONE, FINAL_STATES, Function, Job
-from switchgear.storage.base import JobQuery, Snapshot, Store
+from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 
 __all__ = ["DEFAULT_KEEP_COUNT", "MemoryStore"]
 
@@ -82,14 +82,15 @@ class MemoryStore(Store):
         matching = (job for job in self._finished().values() if _matches(job, query))
         return nlargest(query.limit, matching, key=lambda job: job.id)
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`; returns how many."""
         finished = sorted(self._finished().values(), key=lambda job: job.finished_us)
         excess = max(0, len(finished) - keep_count)
+        spared = spare()
         dropped = [
             job
             for place, job in enumerate(finished)
-            if (place < excess or job.finished_us < before_us) and job.id not in spare
+            if (place < excess or job.finished_us < before_us) and job.id not in spared
         ]
         self.unstage(dropped)
         return len(dropped)

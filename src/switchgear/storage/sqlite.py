@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from switchgear.errors import StorageError
 from switchgear.model import WAITING, Function, Job, JobState
-from switchgear.storage.base import JobQuery, Snapshot, Store
+from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.storage.lockfile import FileLock
 from switchgear.storage.sqlite_reader import Reader
 from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, job_row
@@ -227,10 +227,10 @@ class SqliteStore(Store):
                 return []
         return self._searcher.find(query, function_id, self._functions)
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: frozenset[int] = frozenset()) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`, with commits in between."""
         bound = await asyncio.to_thread(self._searcher.drop_bound, before_us, keep_count)
-        spare_ids = json.dumps(sorted(spare))
+        spare_ids = json.dumps(sorted(spare()))
         dropped = 0
         while True:
             count = await _end_of(self._in_writer_thread(self._writer.drop, bound, spare_ids, DROP_COUNT))

@@ -89,3 +89,13 @@ def test_a_function_whose_name_is_not_text_can_be_dropped() -> None:
     admin = house.talker("admin")
     admin.send(b"create function \xff\xfe\n", b"drop function \xff\xfe\n", b"status\n")
     assert admin.take_bytes() == b"OK\r\nOK\r\n.\n"
+
+
+def test_a_function_is_dropped_for_good_before_that_is_answered() -> None:
+    house = House(keeps=True)
+    admin = house.talker("admin")
+    admin.send(b"maxqueue f 5\n")
+    admin.session.receive(b"drop function f\n")
+    assert admin.session.pledges == 1
+    admin.session.receive(b"drop function f\n")
+    assert admin.session.pledges == 1

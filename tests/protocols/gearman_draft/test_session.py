@@ -419,3 +419,18 @@ def test_both_protocols_share_the_queue() -> None:
 
 def test_half_a_packet_is_not_a_packet() -> None:
     assert split_packet(ASK[:-1]) is None
+
+
+def test_a_job_that_a_connection_did_for_itself_is_not_queued_again() -> None:
+    house = MixedHouse()
+    both = worker_of(house, "both")
+    other = worker_of(house, "other")
+    other.send(SLEEP)
+    both.send(create(b"f", job_type=WAIT))
+    both.send(ASK)
+    other.packets()
+    other.send(SLEEP)
+    both.leave()
+    assert house.engine.jobs == {}
+    assert house.engine.functions[b"f"].requeued == 0
+    assert other.packets() == []

@@ -162,6 +162,7 @@ def on_drop(session: GearmanSession, words: Words) -> bytes:
         return b"ERR function not found\r\n"
     if not session.engine.drop_function(function):
         return b"ERR there are still connected workers or executing clients\r\n"
+    session.pledge()
     return OK
 
 

@@ -113,8 +113,8 @@ class DraftSession(Session):
 
     def closed(self) -> None:
         self.setup.sessions.pop(self, None)
+        self.engine.unwatch(self)  # first, so that a job that it did for itself is not queued again
         self.drop_worker()
-        self.engine.unwatch(self)
 
     def drop_worker(self) -> None:
         """This is a worker no more; its task goes back."""

@@ -1,0 +1,40 @@
+"""What the service does now and then, without a process around it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from switchgear.config import Config
+from switchgear.model import SECOND_US
+from switchgear.net import service as service_module
+from switchgear.net.service import Service
+from switchgear.storage.base import Spare
+from tests.net.house import ScriptedStore, in_turns, open_house
+
+
+class DroppingStore(ScriptedStore):
+    """Notes what it was to drop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped_before_us = 0
+
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
+        self.dropped_before_us = before_us
+        raise asyncio.CancelledError  # once is enough
+
+
+@in_turns
+async def test_jobs_grow_old_in_a_server_that_nobody_talks_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "RETENTION_SECONDS", 0)
+    house = await open_house(store=DroppingStore())
+    service = Service(Config())
+    service.hub, service.engine, service.store = house.hub, house.engine, house.store
+    house.clock.advance(3 * 86_400)
+    with pytest.raises(asyncio.CancelledError):
+        await service._retention()
+    keep_us = service.config.storage.keep_finished_seconds * SECOND_US
+    assert cast(DroppingStore, house.store).dropped_before_us == house.clock.now_us() - keep_us
