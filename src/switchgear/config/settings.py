@@ -59,7 +59,7 @@ class LimitsConfig(Checked):
     packet_bytes: int = setting(
         64 * MIB,
         Size(64, 4 * GIB - 1),
-        "The largest packet that is taken, from its header on. A larger one ends the connection.",
+        "The largest packet that is taken. A larger one ends the connection. A change holds for new connections.",
         "Room for any sane payload, while a hundred peers sending at once still fit in memory.",
         reloadable=True,
     )
@@ -129,21 +129,24 @@ class LimitsConfig(Checked):
     name_bytes: int = setting(
         512,
         WholeNumber(1, 8192),
-        "The longest function name and the longest unique key.",
+        "The longest function name, and in the 2005 draft the longest duplicate key. Gearman's unique keys have at"
+        " most 64 bytes.",
         "Names are kept in memory for every job; everything that is longer belongs into the payload.",
         reloadable=True,
     )
     text_line_bytes: int = setting(
         8192,
         WholeNumber(64, MIB),
-        "The longest line of the text admin protocol. A longer one ends the connection.",
+        "The longest line of the text admin protocol. A longer one ends the connection. A change holds for new"
+        " connections.",
         "Commands are a few words; gearmand stops at the same length.",
         reloadable=True,
     )
     keepalive_idle_seconds: int = setting(
         60,
         Seconds(0, 32_767, whole=True),
-        "Silence after which the system asks whether a peer is still there; 0: never ask.",
+        "Silence after which the system asks whether a peer is still there; 0: never ask. A change holds for new"
+        " connections.",
         "A machine that vanishes closes nothing, and its jobs wait for this to be noticed.",
         reloadable=True,
     )
@@ -247,7 +250,8 @@ class StorageConfig(Checked):
     keep_finished_count: int = setting(
         1_000_000,
         WholeNumber(0),
-        "How many finished jobs stay listed; the oldest go first.",
+        "How many finished jobs stay listed; the oldest go first. In `memory:` it is never more than 1,000 that are"
+        " done and 10,000 that are not.",
         "A busy server finishes millions an hour, and the disk must not fill with them.",
         reloadable=True,
     )
@@ -333,9 +337,9 @@ class Config(Checked):
     state_dir: Path = setting(  # noqa: RUF009 - it makes a field, like the others
         Path(),
         FilePath(),
-        "The directory of the default store.",
+        "The directory of the default store and its job log.",
         "Where systems expect the state of a program, for users and for services.",
-        default_note="`$XDG_STATE_HOME/switchgear`, else `~/.local/state/switchgear`; `/var/lib/switchgear` for root",
+        default_note="`/var/lib/switchgear` for root; else `$XDG_STATE_HOME/switchgear` or `~/.local/state/switchgear`",
     )
     allow_remote: bool = setting(
         False,

@@ -177,7 +177,11 @@ class Hub(Context):
         out = session.out
         if out:
             session.out = []
-            session.wire.write(out[0] if len(out) == 1 else b"".join(out))
+            try:
+                session.wire.write(out[0] if len(out) == 1 else b"".join(out))
+            except Exception:
+                log.exception("defect while sending to %s:%s", session.wire.host, session.wire.port)
+                session.closing = True  # and the others get theirs
         if session.put_off:
             session.wire.when_taken(session.go_on)
         elif session.closing:

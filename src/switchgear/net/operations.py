@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from switchgear.engine.core import REFUSED_STORAGE
+from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_STORAGE
 from switchgear.errors import Refused, StorageError
 from switchgear.joblog.recorder import Recorder
 from switchgear.model import (
@@ -249,6 +249,8 @@ class Operations:
     ) -> dict[str, Any]:
         if job_id is not None:
             job = self._find(job_id)
+            if job.state is JobState.DONE or job.state not in FINAL_STATES:
+                raise Refused(REFUSED_CONFLICT, f"it is {job.state.name.lower()}: there is nothing to retry")
             self._revive(job)
             return {"retried": [self.handle(job.id)]}
         if not all_dead:

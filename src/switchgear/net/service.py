@@ -254,9 +254,12 @@ class Service:
     async def _housekeeping(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
-            self.hub.follow_wall_clock()
-            for door in self.doors:
-                door.look_after()
+            try:
+                self.hub.follow_wall_clock()
+                for door in self.doors:
+                    door.look_after()
+            except Exception:
+                log.exception("defect in looking after connections")  # and look after them again all the same
             if self._finish_all and not self.engine.jobs:
                 self.request_stop(graceful=True)
 
@@ -271,6 +274,9 @@ class Service:
                 count = await self.store.drop_finished(before_us, storage.keep_finished_count, spare)
             except StorageError as error:
                 log.warning("could not drop finished jobs: %s", error)
+                continue
+            except Exception:
+                log.exception("defect in dropping finished jobs")
                 continue
             if count:
                 self.telemetry.emit("history_dropped", count=count)

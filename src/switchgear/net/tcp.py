@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -64,7 +65,8 @@ class TcpDoor:
                 lambda: Connection(self), self.url.host, self.url.port, backlog=self.limits.backlog, reuse_address=True
             )
         except OSError as error:
-            raise ConfigError(f"cannot listen on {self.url}: {error.strerror or error}") from error
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigError(f"cannot listen on {self.url}: {reason}") from error
 
     @property
     def addresses(self) -> list[str]:
@@ -82,7 +84,7 @@ class TcpDoor:
     async def close(self) -> None:
         self.stop_accepting()
         for connection in list(self.connections):
-            connection.close()
+            connection.end()
         if self.connections:
             # A peer that does not read its last bytes must not keep the server from stopping.
             self._all_gone = asyncio.get_running_loop().create_future()
@@ -130,6 +132,8 @@ class Connection(asyncio.Protocol, Wire):
         self._stalled_bytes = 0  # what would wait for it now, had it taken nothing since the last look
         self._waits_for_store = False  # and is not read from
         self._go_on: Callable[[], None] | None = None  # what is to be done when the peer has taken what it was sent
+        self._ended = False  # the peer will send no more
+        self._lingering: asyncio.TimerHandle | None = None  # until it is hung up on for good
 
     # --- the event loop calls these ---
 
@@ -175,20 +179,29 @@ class Connection(asyncio.Protocol, Wire):
         self.abort()
 
     def eof_received(self) -> bool:
-        if self.session is not None:
+        self._ended = True
+        if self._lingering is not None:
+            self.end()
+        elif self.session is not None:
             self.hub.begin_turn()
             self.session.eof()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
-        if self.session is None:
-            return
-        self.hub.begin_turn()
-        self.session.closed()
-        self.session = None
-        self.door.forget(self)
-        self.hub.telemetry.emit("connection_lost", host=self.host, port=self.port)
+        if self._lingering is not None:
+            self._lingering.cancel()
+        if self in self.door.connections:
+            self._leave()
+            self.door.forget(self)
+            self.hub.telemetry.emit("connection_lost", host=self.host, port=self.port)
+
+    def _leave(self) -> None:
+        """The conversation is over."""
+        if self.session is not None:
+            self.hub.begin_turn()
+            self.session.closed()
+            self.session = None
 
     def pause_writing(self) -> None:
         self._stalled_since = asyncio.get_running_loop().time()
@@ -226,7 +239,7 @@ class Connection(asyncio.Protocol, Wire):
 
     def write(self, data: bytes) -> None:
         transport = self.transport
-        if transport is None:
+        if transport is None or self._lingering is not None:
             return
         if self._stalled_since:
             if self._is_too_slow(transport.get_write_buffer_size()):
@@ -235,6 +248,20 @@ class Connection(asyncio.Protocol, Wire):
         transport.write(data)
 
     def close(self) -> None:
+        """Hang up.  The peer hears of it at once, but what it is still sending is thrown away for a moment: a socket
+        that is closed with unread bytes takes the last answer down with it."""
+        transport = self.transport
+        if transport is None or transport.is_closing() or self._lingering is not None:
+            return
+        if self._ended or not transport.can_write_eof():
+            self.end()
+            return
+        self._lingering = asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self.end)
+        self._leave()
+        transport.write_eof()
+
+    def end(self) -> None:
+        """Hang up for good, once everything written has been sent."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
 
