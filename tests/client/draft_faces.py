@@ -7,7 +7,7 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, Self, TypeVar
 
 from switchgear.client import ServerAddress
@@ -194,7 +194,12 @@ def working(
         adapted = {name: adapt(handler) for name, handler in handlers.items()}
         worker = AsyncDraftWorker(urls, adapted, pace=pace, observer=recorder)
         loop = asyncio.get_running_loop()
-        stoppers.put(lambda: loop.call_soon_threadsafe(worker.stop))
+
+        def stop() -> None:
+            with suppress(RuntimeError):  # the worker has stopped by itself, and its loop is closed
+                loop.call_soon_threadsafe(worker.stop)
+
+        stoppers.put(stop)
         await worker.run()
 
     target = work_blocking if kind == "blocking" else lambda: asyncio.run(work_async())
