@@ -30,6 +30,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "connection_made": (logging.DEBUG, "connection from {host}:{port}"),
     "connection_lost": (logging.DEBUG, "connection from {host}:{port} closed"),
     "slow_reader_closed": (logging.WARNING, "closed {host}:{port}: {pending} bytes wait for it and it does not read"),
+    "held_output_closed": (logging.WARNING, "closed {host}:{port}: {pending} bytes for it wait for the store to work"),
     "intake_closed": (
         logging.WARNING,
         "closed {host}:{port}: its unfinished packet has {pending} bytes and memory is short",

@@ -7,6 +7,7 @@ import socket
 from typing import cast
 
 from switchgear.config import LimitsConfig, ListenUrl
+from switchgear.errors import StorageError
 from switchgear.net.hub import Hub
 from switchgear.net.tcp import Connection, TcpDoor
 from switchgear.protocols.gearman.session import GearmanSession
@@ -141,3 +142,29 @@ async def test_a_peer_of_whom_nothing_is_known_is_not_taken_for_a_local_one() ->
     with socket.socket() as sock:
         connection.connection_made(Reset(sock))  # type: ignore[arg-type]
     assert not connection.is_loopback
+
+
+@in_turns
+async def test_news_for_a_peer_that_waits_for_a_broken_store_are_bounded() -> None:
+    house = await open_house()
+    limits = LimitsConfig(slow_reader_bytes=2000, packet_bytes=1000)
+    door = door_with(limits)
+    door.hub = house.hub
+    connection = Connection(door)
+    connection.host, connection.port = "192.0.2.1", 4711
+    pipe = Pipe()
+    connection.transport = pipe  # type: ignore[assignment]
+    session = connection.session = GearmanSession(house.hub, connection, house.setup)
+    session.waiting = True
+    session.out = [b"x" * 1000] * 5
+    connection.check_reader(house.loop.time())
+    assert not pipe.is_aborted  # the store works: the commit under way will send it
+    house.hub.storage_error = StorageError("disk full")
+    session.out = [b"x" * 1000] * 4
+    connection.check_reader(house.loop.time())
+    assert not pipe.is_aborted  # as much as a slow reader may have waiting
+    session.out.append(b"x")
+    connection.check_reader(house.loop.time())
+    assert pipe.is_aborted
+    assert house.hub.telemetry.counts["held_output_closed"] == 1
+    house.hub.storage_error = None

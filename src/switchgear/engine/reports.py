@@ -82,6 +82,13 @@ class Reports(Tables):
         self._requeue(job, Cause.GIVEN_BACK)
         return job
 
+    def could_not_be_sent(self, worker: Worker, job_id: int, lost: bytes = b"") -> Job | None:
+        """The worker took the job but cannot be given it, because its payload cannot be read: not now, so it goes back,
+        or, as `lost` says, never again, so it fails."""
+        if lost:
+            return self.fail(worker, job_id, 255, lost)
+        return self.hand_back(worker, job_id)
+
     def progress(
         self,
         worker: Worker,

@@ -292,6 +292,7 @@ class Connection(asyncio.Protocol, Wire):
 
     def check_reader(self, now: float) -> None:
         """Once a second: hang up if the peer has taken nothing for too long."""
+        self._check_held_output()
         if self._waits_for_store and self.hub.storage_error is None:
             self._waits_for_store = False
             if not self._stalled_since:
@@ -304,6 +305,16 @@ class Connection(asyncio.Protocol, Wire):
         elif now - self._stalled_since > self.door.limits.slow_reader_seconds:
             self.give_up("slow_reader_closed", pending)
         self._stalled_bytes = pending
+
+    def _check_held_output(self) -> None:
+        """While the store fails, news of its jobs may go on coming in for a peer whose answers have to wait."""
+        session = self.session
+        if session is None or self.hub.storage_error is None or not (session.waiting or session.held):
+            return
+        limits = self.door.limits
+        pending = session.unsent_bytes
+        if pending > limits.slow_reader_bytes + 2 * limits.packet_bytes:
+            self.give_up("held_output_closed", pending)
 
     def give_up(self, event: str, pending: int) -> None:
         self.hub.telemetry.emit(event, host=self.host, port=self.port, pending=pending)

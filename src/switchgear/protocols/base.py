@@ -125,6 +125,11 @@ class Session(Peer):
         """How much of an unfinished message is being held."""
         return 0
 
+    @property
+    def unsent_bytes(self) -> int:
+        """How much output waits for the store."""
+        return sum(map(len, self.out)) + sum(map(len, self.held or ()))
+
     def go_on(self) -> None:
         """Handle the requests that were put off."""
 
@@ -174,10 +179,10 @@ class Session(Peer):
         try:
             self.context.payload(job)
         except Refused:
-            self.engine.hand_back(worker, job.id)
+            self.engine.could_not_be_sent(worker, job.id)
             return False
         except LookupError as error:
-            self.engine.fail(worker, job.id, 255, str(error.args[0]).encode())
+            self.engine.could_not_be_sent(worker, job.id, lost=str(error.args[0]).encode())
             return False
         return True
 
