@@ -1,19 +1,21 @@
 """The words of the house: job, function, worker, peer.
 
 Everything here is plain data that the engine moves about.  Three habits serve speed and memory, and keep working when
-the modules are compiled.  Fields that few jobs need are class-level defaults, so a job that never uses them never pays
-for them.  Reading such a default costs several times as much as reading a field that is set, so one field, `special`,
-tells whether a look at the others is worth while.  And times are whole microseconds since the epoch, so that comparing
-them is comparing integers.
+the modules are compiled.  Fields that few jobs need are class-level defaults, so a job that never uses them pays for
+them little (see `lay_out_jobs`) or nothing.  Reading such a default costs several times as much as reading a field that
+is set, so one field, `special`, tells whether a look at the others is worth while.  And times are whole microseconds
+since the epoch, so that comparing them is comparing integers.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 __all__ = [
+    "BEST_FIRST",
     "CANCELLED",
     "DONE",
     "EXPIRED",
@@ -29,6 +31,7 @@ __all__ = [
     "RUNNING",
     "SCHEDULED",
     "SECOND_US",
+    "URGENT",
     "WAITING",
     "Cause",
     "Delivery",
@@ -103,7 +106,9 @@ PAYLOAD_KEY: Final = b"-\0"
 HIGH: Final = 0
 NORMAL: Final = 1
 LOW: Final = 2
-PRIORITY_NAMES: Final = ("high", "normal", "low")
+URGENT: Final = 3  # ahead of high; for jobs whose time has come, where a protocol wants that
+PRIORITY_NAMES: Final = ("high", "normal", "low")  # those that a submitter may ask for
+BEST_FIRST: Final = (URGENT, HIGH, NORMAL, LOW)
 
 
 class Delivery(IntEnum):
@@ -118,7 +123,7 @@ class Peer:
     """Somebody the engine may have news for: a protocol session, or a recorder in a test.
 
     The engine calls these while it handles a command; an implementation notes what to send and returns.  It must not
-    call the engine back.
+    call the engine back, except to suspend the lease of a worker that it is told of.
     """
 
     collects_data: bool = False  # wants the parts of a result put together, having no way to pass them on singly
@@ -129,14 +134,23 @@ class Peer:
     def wake(self, worker: Worker) -> None:
         """There is a job for this sleeping worker; it should ask."""
 
+    def job_started(self, job: Job) -> None:
+        """A job was handed to a worker.  Only the engine's audience is told."""
+
     def assign(self, worker: Worker, job: Job) -> None:
         """Here is a job for this worker, which has granted credit for it."""
 
     def revoke(self, worker: Worker, job: Job) -> None:
-        """The worker's job was cancelled or timed out: no result is expected any more."""
+        """The worker's job was cancelled, timed out or done by another: no result is expected any more."""
+
+    def expired(self, worker: Worker) -> None:
+        """The worker gave no sign of life within its lease, and is a worker no more."""
+
+    def waited_in_vain(self, worker: Worker, ticket: int) -> None:
+        """The time is over for which the worker had granted one job its credit, or for which it had set an alarm."""
 
     def job_finished(self, job: Job) -> None:
-        """A job this peer watches has reached a final state."""
+        """A job this peer watches has reached a final state; the engine's audience is told of every job."""
 
     def job_progress(self, job: Job) -> None:
         """A job this peer watches has new progress figures."""
@@ -150,6 +164,10 @@ class Peer:
 
 class Worker:
     """A set of functions, and a way of asking for jobs."""
+
+    headers: Mapping[str, Any] = {}  # what it says of itself, for whoever chooses between workers
+    tickets: OrderedDict[int, int] | None = None  # credits that end at a time: number of the ticket, and when
+    alarms: dict[int, int] | None = None  # the same for times at which it only wants to be told
 
     def __init__(self, worker_id: int, peer: Peer, protocol: str, since_us: int) -> None:
         self.id = worker_id
@@ -175,14 +193,16 @@ class Worker:
 class Function:
     """A named queue: the ready jobs of one name, and the workers that can do them."""
 
+    released_first: bool = False  # jobs that had to wait, or were lost, go ahead of all others; see engine.queues
+
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.paused = False
         self.dropped = False  # nobody uses it, and its settings are to be forgotten
         # Most unfinished jobs at which a submission of each priority is still taken; 0: any number.
         self.limits = [0, 0, 0]
-        self.queues: tuple[deque[Job], deque[Job], deque[Job]] = (deque(), deque(), deque())
-        self.ghosts = [0, 0, 0]  # entries in each queue whose job has left it; see engine.dispatch
+        self.queues: list[deque[Job]] = [deque(), deque(), deque(), deque()]  # by priority
+        self.ghosts = [0, 0, 0, 0]  # entries in each queue whose job has left it; see engine.queues
         self.uniques: dict[bytes, Job] = {}
         self.workers: dict[Worker, None] = {}
         self.sleepers: OrderedDict[Worker, None] = OrderedDict()
@@ -191,6 +211,7 @@ class Function:
         self.watched = False  # somebody was woken, and it will be checked that somebody came
         self.total = 0  # unfinished jobs in any state
         self.ready = 0
+        self.waiting = 0  # for predecessors
         self.running = 0
         self.submitted = 0  # this and the following count since the server started
         self.done = 0
@@ -232,11 +253,13 @@ class Job:
     predecessors: tuple[int, ...] = ()  # ids of the jobs it was told to wait for, done or not
     blockers: int = 0  # how many of them are not done
     run_limit: int = 0  # * tells the deadline of this attempt from those of earlier ones
+    run_until_us: int = 0  # * when this attempt ends, if that was put off since it began
     ghosts: int = 0  # * stale entries of this job in its queue
     changed: bool = False  # already in the list of changes to be kept
     kept: bool = False  # the store has it, in some state
     resident: bool = False  # its payload counts towards the memory set aside for payloads
     withdrawn: bool = False  # undone because the store could not keep it
+    rank: int = 0  # its place among those that wait for the same, if not that of its submission; see engine.queues
     revision: int = 0  # grows with every change that is kept; a store never goes back
 
     def __init__(
@@ -297,3 +320,22 @@ class Job:
     def is_dead(self) -> bool:
         """Failed because its attempts are spent, not because a worker said so."""
         return self.state is FAILED and bool(self.moves) and self.log[-1][0] is Cause.EXHAUSTED
+
+
+def lay_out_jobs() -> None:
+    """Make room in every job for what many may be given after they were made.
+
+    CPython lays out all objects of a class alike, with room for the attributes that the first dozen of them had.  One
+    that is given another attribute later gets a dictionary of its own, takes three times the memory, and is slower.
+    """
+    job = Job(0, Function(b""), b"", None, NORMAL, Delivery.HANDLE, 0)
+    job.changed = job.kept = job.resident = False
+    job.revision = job.finished_us = job.run_limit = 0
+    job.result = job.name = b""
+    job.predecessors = ()
+    job.blockers = job.rank = 0
+    job.run_at_us = job.expires_us = job.timeout_us = 0
+    job.attempts_limit = -1
+
+
+lay_out_jobs()

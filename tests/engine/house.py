@@ -29,6 +29,9 @@ class RecordingObserver(Observer):
     def worker_expired(self, worker: Worker) -> None:
         self.heard.append(("worker expired", worker.id))
 
+    def wake_policy_failed(self, function: Function, error: Exception) -> None:
+        self.heard.append(("wake policy failed", function.name, repr(error)))
+
     def function_created(self, function: Function) -> None:
         self.heard.append(("function", function.name))
 

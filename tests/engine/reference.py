@@ -23,54 +23,23 @@ from switchgear.model import (
     Cause,
     JobState,
 )
-from tests.engine.reference_words import ModelFunction, ModelJob, ModelWorker, News, RefusedByModel
+from tests.engine.reference_dispatch import ModelDispatch
+from tests.engine.reference_words import ModelJob, ModelWorker, News, RefusedByModel
 
 
-class Model:
+class Model(ModelDispatch):
     """What the engine does, said once more."""
-
-    def __init__(self, now_us: int, order: str, attempts: int, wakeups: int, neglect_us: int) -> None:
-        self.now_us = now_us
-        self.order = order
-        self.attempts = attempts
-        self.wakeups = wakeups
-        self.neglect_us = neglect_us
-        self.jobs: list[ModelJob] = []
-        self.workers: list[ModelWorker] = []
-        self.functions: list[ModelFunction] = []
-        self.edges: list[tuple[int, ModelJob]] = []  # who waits for whose id, in the order in which they began to
-        self.refusal = ""
-        self.handing_out = True
-        self.serial = 0
-
-    def function(self, name: bytes) -> ModelFunction:
-        for function in self.functions:
-            if function.name == name:
-                return function
-        self.functions.append(ModelFunction(name))
-        return self.functions[-1]
-
-    def job(self, job_id: int) -> ModelJob:
-        return next(job for job in self.jobs if job.id == job_id)
-
-    def unfinished(self) -> Iterator[ModelJob]:
-        return (job for job in self.jobs if job.state not in FINAL_STATES)
 
     # --- moving ---
 
-    def move(self, job: ModelJob, cause: Cause, state: JobState) -> None:
-        job.causes.append(cause)
-        job.state = state
-        self.serial += 1
-        job.since = self.serial
-
-    def make_ready(self, job: ModelJob, cause: Cause) -> None:
+    def make_ready(self, job: ModelJob, cause: Cause, *, ahead: bool = False) -> None:
+        """The job goes to the end, or ahead of all others where they may."""
         self.move(job, cause, READY)
-        self.enqueue(job)
-
-    def enqueue(self, job: ModelJob) -> None:
         function = job.function
-        function.queue.append(job)
+        if ahead and function.released_first:
+            function.queue.insert(0, job)
+        else:
+            function.queue.append(job)
         if function.pushers:
             self.push(function)
         elif function.sleepers:
@@ -84,7 +53,7 @@ class Model:
         if job.worker is not None:
             job.worker.holds.remove(job)
             job.worker = None
-        job.limit_us = 0
+        job.limit_us = job.renewed_us = 0
 
     def finish(self, job: ModelJob, cause: Cause, state: JobState) -> None:
         self.leave(job)
@@ -92,7 +61,7 @@ class Model:
         if state is DONE:
             waiting = [successor for job_id, successor in self.edges if job_id == job.id]
             self.edges = [(job_id, successor) for job_id, successor in self.edges if job_id != job.id]
-            for successor in waiting:
+            for successor in sorted(waiting, key=lambda successor: successor.since):
                 if not any(other is successor for _, other in self.edges):
                     self.release(successor)
         watchers, job.watchers = job.watchers, []
@@ -103,7 +72,7 @@ class Model:
         if job.run_at_us > self.now_us:
             self.move(job, Cause.RELEASED_EARLY, SCHEDULED)
         else:
-            self.make_ready(job, Cause.RELEASED)
+            self.make_ready(job, Cause.RELEASED, ahead=True)
 
     def is_too_late(self, job: ModelJob) -> bool:
         return 0 < job.expires_us <= self.now_us
@@ -112,7 +81,7 @@ class Model:
         limit = job.attempts_limit if job.attempts_limit >= 0 else self.attempts
         return 0 < limit <= job.attempts
 
-    def requeue(self, job: ModelJob, cause: Cause) -> None:
+    def requeue(self, job: ModelJob, cause: Cause, *, ahead: bool) -> None:
         """A running job that its worker does not hold any more."""
         if not job.durable and not job.watchers:
             self.finish(job, Cause.ABANDONED, CANCELLED)
@@ -125,7 +94,7 @@ class Model:
                 self.move(job, cause, READY)
                 self.expire(job)
             else:
-                self.make_ready(job, cause)
+                self.make_ready(job, cause, ahead=ahead)
 
     # --- time ---
 
@@ -143,10 +112,12 @@ class Model:
             if job.expires_us and job.state is not RUNNING:
                 yield job.expires_us, job.id, self.expire, job
             if job.limit_us:
-                yield job.limit_us, job.since, self.time_out, job
+                yield job.limit_us, job.limit_since, self.time_out, job
         for worker in self.workers:
             if worker.lease_until_us:
-                yield worker.lease_until_us, worker.id, self.remove_worker, worker
+                yield worker.lease_until_us, worker.id, self.lose_worker, worker
+            if worker.tickets:
+                yield min(until_us for _, until_us in worker.tickets), 0, self.lose_patience, worker
         for function in self.functions:
             if function.look_at_us:
                 yield function.look_at_us, 0, self.look_after, function
@@ -158,12 +129,27 @@ class Model:
         if self.is_too_late(job):
             self.expire(job)
         else:
-            self.make_ready(job, Cause.DUE)
+            self.make_ready(job, Cause.DUE, ahead=True)
 
     def time_out(self, job: ModelJob) -> None:
         assert job.worker is not None
+        if job.renewed_us > job.limit_us:
+            self.serial += 1
+            job.limit_us, job.limit_since = job.renewed_us, self.serial
+            return
         job.worker.heard.append(("revoke", job.worker.id, job.id))
-        self.requeue(job, Cause.TIMED_OUT)
+        self.requeue(job, Cause.TIMED_OUT, ahead=True)
+
+    def lose_worker(self, worker: ModelWorker) -> None:
+        self.remove_worker(worker)
+        worker.heard.append(("expired", worker.id))
+
+    def lose_patience(self, worker: ModelWorker) -> None:
+        ticket = min(worker.tickets, key=lambda ticket: ticket[1])
+        worker.tickets.remove(ticket)
+        worker.credits -= 1
+        self.fill(worker)
+        worker.heard.append(("waited in vain", worker.id, ticket[0]))
 
     def clock_moved(self, delta_us: int) -> None:
         self.advance(self.now_us)
@@ -171,9 +157,12 @@ class Model:
         for job in self.jobs:
             if job.limit_us:
                 job.limit_us += delta_us
+            if job.renewed_us:
+                job.renewed_us += delta_us
         for worker in self.workers:
             if worker.lease_until_us:
                 worker.lease_until_us += delta_us
+            worker.tickets = [(ticket, until_us + delta_us) for ticket, until_us in worker.tickets]
         for function in self.functions:
             function.taken_us += delta_us
             if function.look_at_us:
@@ -251,158 +240,16 @@ class Model:
 
     # --- workers ---
 
-    def can_do(self, worker: ModelWorker, function: ModelFunction, timeout_us: int) -> None:
-        if function not in worker.functions:
-            worker.functions.append(function)
-        worker.timeouts_us[function.name] = timeout_us
-        if worker.credits:
-            self.fill(worker)
-        if worker.asleep and not self.sleep(worker):
-            worker.heard.append(("wake", worker.id))
-
-    def cannot_do(self, worker: ModelWorker, function: ModelFunction) -> None:
-        if function not in worker.functions:
-            return
-        worker.functions.remove(function)
-        for places in (function.sleepers, function.pushers):
-            if worker in places:
-                places.remove(worker)
-        if worker.woken_for is function:
-            self.pass_on(worker)
-
     def remove_worker(self, worker: ModelWorker) -> None:
         worker.alive = worker.asleep = False
         worker.lease_until_us = worker.credits = 0
+        worker.tickets = []
         for function in list(worker.functions):
             self.cannot_do(worker, function)
         for job in list(worker.holds):
             if job.worker is worker:
-                self.requeue(job, Cause.WORKER_LOST)
+                self.requeue(job, Cause.WORKER_LOST, ahead=True)
         worker.holds.clear()
-
-    def best(self, worker: ModelWorker) -> ModelJob | None:
-        """The job that this worker should have."""
-        open_functions = [f for f in worker.functions if f.queue and not f.paused and self.handing_out]
-        if not open_functions:
-            return None
-        if self.order == "fair":
-            chosen = min(open_functions, key=lambda f: min(job.priority for job in f.queue))
-        else:
-            chosen = open_functions[-1]
-        if len(worker.functions) > 1:
-            if self.order == "fair":  # served longest ago comes first
-                worker.functions.remove(chosen)
-                worker.functions.append(chosen)
-            elif self.order == "round-robin":  # served last comes last, and the last is the first
-                worker.functions.remove(chosen)
-                worker.functions.insert(0, chosen)
-        return self.best_of(chosen)
-
-    def best_of(self, function: ModelFunction) -> ModelJob:
-        return min(function.queue, key=lambda job: job.priority)
-
-    def start(self, job: ModelJob, worker: ModelWorker) -> None:
-        job.function.queue.remove(job)
-        self.move(job, Cause.TAKEN, RUNNING)
-        job.attempts += 1
-        job.worker = worker
-        if job not in worker.holds:  # or else cancelled, not reported, retried, and here again
-            worker.holds.append(job)
-        job.function.taken_us = self.now_us
-        timeout_us = job.timeout_us or worker.timeouts_us[job.function.name]
-        job.limit_us = self.now_us + timeout_us if timeout_us else 0
-
-    def take(self, worker: ModelWorker) -> ModelJob | None:
-        self.rouse(worker)
-        job = self.best(worker)
-        if job is not None:
-            self.start_chosen(job, worker)
-        return job
-
-    def start_chosen(self, job: ModelJob, worker: ModelWorker) -> None:
-        self.start(job, worker)
-        if worker.woken_for is not None and worker.woken_for is not job.function:
-            self.pass_on(worker)
-
-    def sleep(self, worker: ModelWorker) -> bool:
-        if self.handing_out and any(f.queue and not f.paused for f in worker.functions):
-            self.rouse(worker)
-            return False
-        worker.asleep = True
-        for function in worker.functions:
-            if worker not in function.sleepers:
-                function.sleepers.append(worker)
-        return True
-
-    def rouse(self, worker: ModelWorker) -> None:
-        worker.asleep = False
-        for function in worker.functions:
-            if worker in function.sleepers:
-                function.sleepers.remove(worker)
-
-    def wake(self, function: ModelFunction) -> None:
-        if function.paused or not self.handing_out:
-            return
-        if not function.look_at_us:
-            function.look_at_us = self.now_us + self.neglect_us
-        for worker in function.sleepers[: self.wakeups or None]:
-            self.rouse(worker)
-            worker.woken_for = function
-            worker.heard.append(("wake", worker.id))
-
-    def pass_on(self, worker: ModelWorker) -> None:
-        function, worker.woken_for = worker.woken_for, None
-        if function is not None and function.queue and function.sleepers:
-            self.wake(function)
-
-    def look_after(self, function: ModelFunction) -> None:
-        function.look_at_us = 0
-        if not function.queue or not function.sleepers or function.paused or not self.handing_out:
-            return
-        if function.taken_us + self.neglect_us > self.now_us:
-            self.wake(function)
-            return
-        for worker in list(function.sleepers):
-            self.rouse(worker)
-            worker.heard.append(("wake", worker.id))
-
-    def grant(self, worker: ModelWorker, credit: int) -> None:
-        worker.credits += credit
-        self.fill(worker)
-
-    def fill(self, worker: ModelWorker) -> None:
-        while worker.credits and (job := self.best(worker)) is not None:
-            worker.credits -= 1
-            self.start_chosen(job, worker)
-            worker.heard.append(("assign", worker.id, job.id))
-        for function in worker.functions:
-            if worker.credits and worker not in function.pushers:
-                function.pushers.append(worker)
-            elif not worker.credits and worker in function.pushers:
-                function.pushers.remove(worker)
-
-    def withdraw_credit(self, worker: ModelWorker) -> None:
-        worker.credits = 0
-        self.fill(worker)
-
-    def push(self, function: ModelFunction) -> None:
-        if function.paused or not self.handing_out:
-            return
-        worker = function.pushers[0]
-        job = self.best_of(function)
-        worker.credits -= 1
-        for other in worker.functions:
-            other.pushers.remove(worker)
-            if worker.credits:
-                other.pushers.append(worker)
-        self.start(job, worker)
-        worker.heard.append(("assign", worker.id, job.id))
-
-    def offer(self, function: ModelFunction) -> None:
-        while function.queue and function.pushers and not function.paused and self.handing_out:
-            self.push(function)
-        for _ in range(min(len(function.queue), len(function.sleepers))):
-            self.wake(function)
 
     # --- reports: the job's id, or None if the worker does not have it ---
 
@@ -410,12 +257,16 @@ class Model:
         job = next((job for job in worker.holds if job.id == job_id), None)
         if job is None:
             return None
-        if job.worker is not worker:  # cancelled
-            worker.holds.remove(job)
+        if job.worker is not worker:  # cancelled or settled
+            if verb != "renew":
+                worker.holds.remove(job)
         elif verb == "complete":
             self.finish(job, Cause.SUCCEEDED, DONE)
+        elif verb == "renew":
+            if job.limit_us and not job.timeout_us:
+                job.renewed_us = self.now_us + worker.timeouts_us.get(job.function.name, 0)
         elif verb == "hand back":
-            self.requeue(job, Cause.GIVEN_BACK)
+            self.requeue(job, Cause.GIVEN_BACK, ahead=False)
         elif verb == "fail" or self.is_last_attempt(job):
             self.finish(job, Cause.ENDED_BADLY, FAILED)
         elif not job.durable and not job.watchers:
@@ -431,10 +282,19 @@ class Model:
     # --- operators ---
 
     def settle(self, job: ModelJob) -> bool:
-        if job.state is not READY:
+        if job.state not in (READY, RUNNING):
             return False
-        self.finish(job, Cause.SETTLED, DONE)
+        self.cut_off(job, Cause.SETTLED, DONE)
         return True
+
+    def cut_off(self, job: ModelJob, cause: Cause, state: JobState) -> None:
+        """The end of a job that a worker may have, who will perhaps still report it."""
+        worker = job.worker
+        if worker is not None:
+            worker.heard.append(("revoke", worker.id, job.id))
+        self.finish(job, cause, state)
+        if worker is not None:
+            worker.holds.append(job)
 
     def cancel(self, job: ModelJob, cascade: bool) -> list[int]:
         ended = []
@@ -445,12 +305,7 @@ class Model:
                 pending += [waiting for job_id, waiting in self.edges if job_id == current.id]
             if current.state in FINAL_STATES:
                 continue
-            worker = current.worker
-            if worker is not None:
-                worker.heard.append(("revoke", worker.id, current.id))
-            self.finish(current, Cause.CANCELLED, CANCELLED)
-            if worker is not None:
-                worker.holds.append(current)
+            self.cut_off(current, Cause.CANCELLED, CANCELLED)
             ended.append(current.id)
         return ended
 

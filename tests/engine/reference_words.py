@@ -33,7 +33,9 @@ class ModelJob:
     causes: list[Cause] = field(default_factory=list)
     watchers: list[list[News]] = field(default_factory=list)
     worker: ModelWorker | None = None
-    limit_us: int = 0  # when the attempt has taken too long
+    limit_us: int = 0  # when the attempt has taken too long, unless it was renewed
+    limit_since: int = 0
+    renewed_us: int = 0  # when it has taken too long if it was
     since: int = 0  # tells which of two things with the same time was set first
 
 
@@ -47,6 +49,7 @@ class ModelWorker:
     asleep: bool = False
     woken_for: ModelFunction | None = None
     credits: int = 0
+    tickets: list[tuple[int, int]] = field(default_factory=list)  # number, and until when
     lease_until_us: int = 0
     alive: bool = True
 
@@ -54,7 +57,8 @@ class ModelWorker:
 @dataclass(eq=False)
 class ModelFunction:
     name: bytes
-    queue: list[ModelJob] = field(default_factory=list)  # ready jobs of all priorities, in the order they became ready
+    released_first: bool = False
+    queue: list[ModelJob] = field(default_factory=list)  # ready jobs of all priorities, the first one first
     sleepers: list[ModelWorker] = field(default_factory=list)
     pushers: list[ModelWorker] = field(default_factory=list)
     paused: bool = False

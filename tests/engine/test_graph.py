@@ -39,7 +39,7 @@ def test_a_predecessor_that_is_done_or_unknown_does_not_count(house: House) -> N
 
 def test_released_jobs_come_in_the_order_in_which_they_began_to_wait(house: House) -> None:
     first = house.submit()
-    waiting = [house.submit(after=(first,)) for _ in range(3 * graph.MOST_IN_LIST)]
+    waiting = [house.submit(after=(first,)) for _ in range(3 * graph.MOST_IN_TUPLE)]
     assert house.drain_with(house.worker()) == ids(first, *waiting)
 
 
@@ -240,7 +240,7 @@ def test_a_refused_circle_changes_nothing(house: House) -> None:
 
 def test_a_circle_through_many_paths_is_found(house: House) -> None:
     first = house.submit(name=b"first")
-    middle = [house.submit(after=(first,)) for _ in range(2 * graph.MOST_IN_LIST)]
+    middle = [house.submit(after=(first,)) for _ in range(2 * graph.MOST_IN_TUPLE)]
     last = house.submit(after=tuple(middle), name=b"last")
     with pytest.raises(CycleRefused) as refused:
         house.engine.add_predecessors(first, (last.id,))

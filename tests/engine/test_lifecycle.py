@@ -134,7 +134,7 @@ def worker_lost(house: House, job: Job) -> None:
 
 
 def settled(house: House, origin: JobState | None) -> Job:
-    job = ready(house)
+    job = in_state(origin, house)
     house.engine.settle(job)
     return job
 

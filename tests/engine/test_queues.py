@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_FULL, REFUSED_LIMIT
-from switchgear.engine.dispatch import LEAST_GHOSTS_FOR_SWEEP
 from switchgear.engine.engine import EngineSettings
+from switchgear.engine.queues import LEAST_GHOSTS_FOR_SWEEP
 from switchgear.errors import Refused
-from switchgear.model import HIGH, LOW, NORMAL, READY, RUNNING, Job
+from switchgear.model import HIGH, LOW, NORMAL, READY, RUNNING, URGENT, Job
 from tests.engine.house import House, ids, peer_of, state_of
 
 MakeHouse = Callable[..., House]
@@ -28,6 +28,65 @@ def test_a_higher_priority_comes_first(house: House) -> None:
     low, normal, high = (house.submit(priority=priority) for priority in (LOW, NORMAL, HIGH))
     assert [house.function().ready_of(priority) for priority in (HIGH, NORMAL, LOW)] == [1, 1, 1]
     assert house.drain_with(house.worker()) == ids(high, normal, low)
+
+
+def test_urgent_jobs_come_before_all_others(house: House) -> None:
+    low, high, urgent = (house.submit(priority=priority) for priority in (LOW, HIGH, URGENT))
+    later = house.submit(priority=URGENT)
+    assert house.drain_with(house.worker()) == ids(urgent, later, high, low)
+
+
+@pytest.mark.parametrize("order", ["fair", "registration", "round-robin"])
+def test_urgent_jobs_come_first_among_functions_where_priority_does(make_house: MakeHouse, order: str) -> None:
+    house = make_house(function_order=order)
+    high, urgent = house.submit(b"two", priority=HIGH), house.submit(b"one", priority=URGENT)
+    expected = [urgent, high] if order == "fair" else [high, urgent]
+    assert house.drain_with(house.worker(b"one", b"two")) == ids(*expected)
+
+
+def test_an_urgent_job_counts_towards_the_limit_of_high_ones(house: House) -> None:
+    house.engine.set_limits(house.function(), high=1, normal=0, low=0)
+    house.submit(priority=URGENT)
+    with pytest.raises(Refused):
+        house.submit(priority=URGENT)
+
+
+def test_a_worker_may_ask_for_jobs_of_one_priority(house: House) -> None:
+    first, second, other = (house.submit(priority=priority) for priority in (LOW, LOW, HIGH))
+    house.engine.cancel(first)
+    worker = house.worker()
+    assert house.engine.take_of(worker, house.function(), NORMAL) is None
+    assert house.engine.take_of(worker, house.function(), LOW) is second
+    assert (second.state, house.function().ready) == (RUNNING, 1)
+    assert house.drain_with(house.worker()) == ids(other)
+
+
+def test_one_who_asks_for_a_priority_gets_nothing_that_it_may_not_have(make_house: MakeHouse) -> None:
+    house = make_house(jobs_per_worker=1)
+    house.submit(timeout_us=1)
+    function = house.function()
+    assert house.engine.take_of(house.worker(b"other"), function, NORMAL) is None
+    house.engine.pause(function)
+    assert house.engine.take_of(house.worker(), function, NORMAL) is None
+    house.engine.resume(function)
+    house.engine.stop_handing_out()
+    assert house.engine.take_of(house.worker(), function, NORMAL) is None
+    house.engine.start_handing_out()
+    full, _ = house.running(b"other")
+    house.engine.can_do(full, function)
+    assert house.engine.take_of(full, function, NORMAL) is None
+    assert house.engine.take_of(house.worker(), function, NORMAL) is not None
+
+
+def test_one_who_was_woken_and_asks_for_something_else_passes_the_call_on(house: House) -> None:
+    woken, other = house.worker(b"mail", b"other"), house.worker(b"mail")
+    house.engine.sleep(woken)
+    house.engine.sleep(other)
+    house.submit(b"mail")
+    house.submit(b"other")
+    assert (peer_of(woken).words(), peer_of(other).words()) == (["wake"], [])
+    assert house.engine.take_of(woken, house.function(b"other"), NORMAL) is not None
+    assert peer_of(other).words() == ["wake"]
 
 
 def test_a_requeued_job_goes_to_the_end_of_its_priority(house: House) -> None:
@@ -119,9 +178,9 @@ def test_a_job_that_left_the_middle_of_the_queue_is_skipped(house: House) -> Non
     first, second, third = (house.submit() for _ in range(3))
     house.engine.cancel(second)
     assert house.function().ready == house.function().ready_of(NORMAL) == 2
-    assert house.function().ghosts == [0, 1, 0]
+    assert house.function().ghosts == [0, 1, 0, 0]
     assert house.drain_with(house.worker()) == ids(first, third)
-    assert house.function().ghosts == [0, 0, 0]
+    assert house.function().ghosts == [0, 0, 0, 0]
 
 
 def test_a_job_that_left_and_came_back_has_its_place_at_the_end(house: House) -> None:
@@ -314,6 +373,11 @@ def test_a_function_that_nobody_uses_can_be_dropped(house: House) -> None:
     assert house.engine.drop_function(function)
     assert not house.engine.drop_function(function)
     assert house.engine.functions == {}
+
+
+def test_a_function_with_an_order_of_its_own_is_not_dropped(house: House) -> None:
+    house.function().released_first = True
+    assert not house.engine.drop_function(house.function())
 
 
 def test_a_job_of_a_dropped_function_can_be_retried(house: House) -> None:

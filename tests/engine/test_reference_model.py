@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from switchgear.engine.core import REFUSED_DRAINING
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import SECOND_US, Delivery, Job, Worker
+from switchgear.model import BEST_FIRST, READY, SECOND_US, WAITING, Delivery, Job, Worker
 from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House, causes
 from tests.engine.reference import Model
@@ -26,7 +26,7 @@ EXAMPLES = int(os.environ.get("SWITCHGEAR_MODEL_EXAMPLES", "0"))
 NAMES = (b"mail", b"resize", b"index")
 
 # Times of different kinds differ in the fraction of a second, so that no two of them fall on one moment.
-EXPIRY_US, LIMIT_US, LEASE_US, NEGLECT_US = 100_000, 200_000, 300_000, 400_000
+EXPIRY_US, LIMIT_US, LEASE_US, NEGLECT_US, PATIENCE_US = 100_000, 200_000, 300_000, 400_000, 500_000
 
 numbers = st.integers(0, 30)
 functions = st.sampled_from(NAMES)
@@ -41,8 +41,9 @@ class EngineAndModel(RuleBasedStateMachine):
         attempts=st.integers(0, 3),
         wakeups=st.integers(0, 2),
         keeps=st.booleans(),
+        released_first=st.sets(functions),
     )
-    def begin(self, order: str, attempts: int, wakeups: int, keeps: bool) -> None:
+    def begin(self, order: str, attempts: int, wakeups: int, keeps: bool, released_first: set[bytes]) -> None:
         neglect_us = SECOND_US + NEGLECT_US
         self.house = House(keeps=keeps, function_order=order, attempts=attempts, wakeups=wakeups, neglect_us=neglect_us)
         self.engine = self.house.engine
@@ -51,8 +52,8 @@ class EngineAndModel(RuleBasedStateMachine):
         self.workers: list[Worker] = []
         self.clients = [(RecordingPeer(), list[News]()) for _ in range(3)]
         for name in NAMES:
-            self.engine.function_named(name)
-            self.model.function(name)
+            self.engine.function_named(name).released_first = name in released_first
+            self.model.function(name).released_first = name in released_first
 
     # --- asking both ---
 
@@ -91,7 +92,7 @@ class EngineAndModel(RuleBasedStateMachine):
     @rule(
         function=functions,
         unique=st.sampled_from((b"", b"", b"", b"red", b"green")),
-        priority=st.integers(0, 2),
+        priority=st.sampled_from(BEST_FIRST),
         delivery=st.sampled_from(Delivery),
         client=st.integers(0, 2),
         watches=st.booleans(),
@@ -201,9 +202,25 @@ class EngineAndModel(RuleBasedStateMachine):
 
     @precondition(has_workers)
     @rule(number=numbers)
+    def worker_need_not_give_a_sign(self, number: int) -> None:
+        worker, model_worker = self.some_worker(number)
+        self.engine.suspend_lease(worker)
+        model_worker.lease_until_us = 0
+
+    @precondition(has_workers)
+    @rule(number=numbers)
     def worker_takes(self, number: int) -> None:
         worker, model_worker = self.some_worker(number)
         self.ask(lambda: self.engine.take(worker), lambda: self.model.take(model_worker))
+
+    @precondition(has_workers)
+    @rule(number=numbers, name=functions, priority=st.sampled_from(BEST_FIRST))
+    def worker_takes_one_of_a_priority(self, number: int, name: bytes, priority: int) -> None:
+        worker, model_worker = self.some_worker(number)
+        self.ask(
+            lambda: self.engine.take_of(worker, self.engine.function_named(name), priority),
+            lambda: self.model.take_of(model_worker, self.model.function(name), priority),
+        )
 
     @precondition(has_workers)
     @rule(number=numbers)
@@ -223,10 +240,20 @@ class EngineAndModel(RuleBasedStateMachine):
             self.model.withdraw_credit(model_worker)
 
     @precondition(has_workers)
+    @rule(number=numbers, patience=st.sampled_from((0, 1, 1, 5)))
+    def worker_waits_for_a_job(self, number: int, patience: int) -> None:
+        worker, model_worker = self.some_worker(number)
+        until_us = self.house.at(patience) + PATIENCE_US + self.model.last_ticket
+        self.ask(
+            lambda: self.engine.grant_until(worker, until_us),
+            lambda: self.model.grant_until(model_worker, until_us),
+        )
+
+    @precondition(has_workers)
     @rule(
         number=numbers,
         held=numbers,
-        verb=st.sampled_from(("complete", "complete", "fail", "hand back", "retry later")),
+        verb=st.sampled_from(("complete", "complete", "fail", "hand back", "retry later", "renew")),
         delay=delays,
         holds=st.sampled_from((True, True, True, False)),
     )
@@ -240,6 +267,7 @@ class EngineAndModel(RuleBasedStateMachine):
             "fail": lambda: self.engine.fail(worker, job_id),
             "hand back": lambda: self.engine.hand_back(worker, job_id),
             "retry later": lambda: self.engine.retry_later(worker, job_id, delay_us),
+            "renew": lambda: self.engine.renew_run(worker, job_id),
         }
         self.ask(engine_side[verb], lambda: self.model.report(model_worker, job_id, verb, delay_us))
 
@@ -336,7 +364,8 @@ class EngineAndModel(RuleBasedStateMachine):
             unfinished = [job for job in self.model.unfinished() if job.function is expected]
             assert function.total == len(unfinished)
             assert function.running == sum(job.worker is not None for job in unfinished)
-            for priority in range(3):
+            assert function.waiting == sum(job.state is WAITING for job in unfinished)
+            for priority in BEST_FIRST:
                 queued = [job.id for job in expected.queue if job.priority == priority]
                 assert function.ready_of(priority) == len(queued)
                 assert live_ids(function.queues[priority]) == queued
@@ -351,6 +380,8 @@ class EngineAndModel(RuleBasedStateMachine):
             assert worker.peer.heard == expected.heard
             assert worker.alive == expected.alive
             assert list(worker.running) == [job.id for job in expected.holds]
+            assert worker.credits == expected.credits
+            assert list((worker.tickets or {}).items()) == expected.tickets
 
 
 def plain(answer: Any) -> Any:
@@ -361,15 +392,14 @@ def plain(answer: Any) -> Any:
 
 
 def live_ids(queue: Any) -> list[int]:
-    """The entries of a queue that are no ghosts; a job's ghosts come first."""
-    live = []
-    skipped: dict[int, int] = {}
-    for job in queue:
-        if skipped.get(job.id, 0) < job.ghosts:
-            skipped[job.id] = skipped.get(job.id, 0) + 1
-        else:
-            live.append(job.id)
-    return live
+    """The entries of a queue that are no ghosts: of one that went ahead the first, of any other the last."""
+    entries = list(queue)
+    last = len(entries) - 1
+    return [
+        job.id
+        for place, job in enumerate(entries)
+        if job.state is READY and place == (entries.index(job) if job.rank < 0 else last - entries[::-1].index(job))
+    ]
 
 
 TestEngineAndModel = EngineAndModel.TestCase

@@ -6,7 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, SCHEDULED, SECOND_US, WAITING, Cause, Delivery
+from switchgear.model import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    SECOND_US,
+    WAITING,
+    Cause,
+    Delivery,
+    Job,
+    JobState,
+)
 from switchgear.testing import RecordingPeer
 from tests.engine.house import House, causes, ids, peer_of, state_of
 
@@ -39,25 +52,78 @@ def test_a_worker_may_have_nothing_to_say_about_a_failure(house: House) -> None:
     assert (job.result_code, job.error) == (1, None)
 
 
+# --- a job done by somebody who does not hold it ---
+
+
 def test_a_ready_job_can_be_settled_by_somebody_who_was_not_given_it(house: House) -> None:
-    job = house.submit()
-    assert house.engine.settle(job)
-    assert state_of(job) is DONE
+    client = RecordingPeer()
+    job = house.submit(watcher=client)
+    assert house.engine.settle(job, b"42")
+    assert (job.state, job.result, job.attempts) == (DONE, b"42", 0)
+    assert client.heard == [("finished", job.id, DONE)]
     assert house.engine.take(house.worker()) is None
 
 
-@pytest.mark.parametrize("state", [WAITING, SCHEDULED, RUNNING, DONE])
-def test_no_other_job_can_be_settled(house: House, state: int) -> None:
+def test_a_running_job_can_be_settled_and_its_worker_is_told_to_stop(house: House) -> None:
+    client = RecordingPeer()
+    worker, job = house.running(watcher=client)
+    successor = house.submit(b"other", after=(job,))
+    assert house.engine.settle(job, b"42")
+    assert (job.state, job.result, job.worker) == (DONE, b"42", None)
+    assert (house.function().total, house.function().running, house.function().done) == (0, 0, 1)
+    assert peer_of(worker).heard == [("revoke", worker.id, job.id)]
+    assert client.heard == [("finished", job.id, DONE)]
+    assert state_of(successor) is READY
+
+
+def test_the_first_result_counts(house: House) -> None:
+    worker, job = house.running()
+    assert house.engine.settle(job, b"first")
+    assert not house.engine.settle(job, b"second")
+    assert house.engine.complete(worker, job.id, b"third") is job
+    assert job.result == b"first"
+    assert house.function().done == 1
+
+
+def test_a_settled_job_has_nothing_of_what_its_worker_said(house: House) -> None:
+    worker, job = house.running()
+    house.engine.progress(worker, job.id, 1, 2, 3, b"half")
+    house.engine.data(worker, job.id, b"half a res")
+    house.engine.settle(job, b"a whole result")
+    assert (job.result, job.numerator, job.denominator, job.progress_text) == (b"a whole result", 0, 0, b"")
+
+
+def test_the_limit_of_a_settled_job_means_nothing_any_more(house: House) -> None:
+    worker, job = house.running(timeout_us=SECOND_US)
+    house.engine.settle(job)
+    house.pass_seconds(1)
+    assert peer_of(worker).words() == ["revoke"]
+    assert causes(job)[-1] is Cause.SETTLED
+
+
+def test_the_end_of_a_settled_job_has_to_be_kept(house: House) -> None:
+    _, job = house.running(delivery=Delivery.WAIT, watcher=RecordingPeer())
+    house.engine.settle(job, b"42")
+    assert house.engine.take_changes()[0] == [job]
+
+
+@pytest.mark.parametrize("state", [WAITING, SCHEDULED, DONE, CANCELLED])
+def test_no_other_job_can_be_settled(house: House, state: JobState) -> None:
     if state is WAITING:
         job = house.submit(after=(house.submit(b"other"),))
     elif state is SCHEDULED:
         job = house.submit(run_at_us=house.at(1))
-    elif state is RUNNING:
-        job = house.running()[1]
     else:
-        job = house.ended(DONE)
-    assert not house.engine.settle(job)
-    assert state_of(job) is state
+        job = house.ended(state)
+    assert not house.engine.settle(job, b"42")
+    assert (job.state, job.result) == (state, b"")
+
+
+def test_a_copy_of_a_job_cannot_be_settled(house: House) -> None:
+    job = house.submit()
+    copy = Job(job.id, job.function, b"", b"", job.priority, job.delivery, job.created_us)
+    assert not house.engine.settle(copy)
+    assert state_of(job) is READY
 
 
 # --- reports of those who do not hold the job ---
@@ -70,6 +136,7 @@ REPORTS: dict[str, Callable[..., object]] = {
     "progress": lambda engine, worker, job_id: engine.progress(worker, job_id, 1, 2),
     "data": lambda engine, worker, job_id: engine.data(worker, job_id, b"part"),
     "warning": lambda engine, worker, job_id: engine.warning(worker, job_id, b"oh"),
+    "renew run": lambda engine, worker, job_id: engine.renew_run(worker, job_id),
 }
 LAST_WORDS = ("complete", "fail", "retry later", "hand back")
 
@@ -94,13 +161,16 @@ def test_a_second_report_is_not_taken(house: House, report: str) -> None:
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_the_late_report_of_a_cancelled_job_is_taken_and_changes_nothing(house: House, report: str) -> None:
+@pytest.mark.parametrize("end", [CANCELLED, DONE])
+def test_the_late_report_of_a_cancelled_or_settled_job_is_taken_and_changes_nothing(
+    house: House, report: str, end: JobState
+) -> None:
     client = RecordingPeer()
     worker, job = house.running(watcher=client)
-    house.engine.cancel(job)
+    house.engine.cancel(job) if end is CANCELLED else house.engine.settle(job)
     client.take_heard()
     assert REPORTS[report](house.engine, worker, job.id) is job
-    assert (job.state, job.result, job.chunks, job.warnings) == (CANCELLED, b"", None, b"")
+    assert (job.state, job.result, job.chunks, job.warnings) == (end, b"", None, b"")
     assert client.heard == []
     assert (job.id in worker.running) == (report not in LAST_WORDS)
 

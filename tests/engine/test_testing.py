@@ -71,6 +71,16 @@ def test_a_recording_peer_writes_down_all_that_it_hears() -> None:
     assert peer.heard == []
 
 
+def test_a_recording_peer_hears_what_becomes_of_a_worker_that_waits() -> None:
+    house = House()
+    peer = RecordingPeer()
+    worker = house.worker(peer=peer)
+    house.engine.renew_lease(worker, 2 * SECOND_US)
+    ticket = house.engine.grant_until(worker, house.at(1))
+    house.pass_seconds(2)
+    assert peer.heard == [("waited in vain", worker.id, ticket), ("expired", worker.id)]
+
+
 # --- the look at all tables ---
 
 
@@ -87,7 +97,10 @@ def crowded_house() -> tuple[House, Job]:
     house.submit(b"three", run_at_us=house.at(5))
     house.engine.cancel(house.submit(b"three"))
     house.engine.sleep(house.worker(b"two"))
-    house.engine.grant(house.worker(b"four"), 2)
+    house.submit(b"three")
+    pushed = house.worker(b"four")
+    house.engine.grant(pushed, 2)
+    house.engine.grant_until(pushed, house.at(7))
     check_engine(house.engine)
     return house, job
 
@@ -114,6 +127,32 @@ def miscount_ready(house: House, job: Job) -> None:
 
 def miscount_running(house: House, job: Job) -> None:
     house.function(b"one").running = 0
+
+
+def miscount_waiting(house: House, job: Job) -> None:
+    job.function.waiting += 1
+
+
+def stand_in_disorder(house: House, job: Job) -> None:
+    job.function.queues[1].reverse()
+
+
+def go_ahead_by_rank_alone(house: House, job: Job) -> None:
+    list(job.function.queues[1])[-1].rank = -1
+
+
+def have_less_than_no_credit(house: House, job: Job) -> None:
+    next(iter(house.engine.workers.values())).credits = -1
+
+
+def have_a_ticket_without_credit(house: House, job: Job) -> None:
+    worker = next(iter(house.function(b"four").workers))
+    house.engine.settings.jobs_per_worker = worker.credits = 0
+    house.function(b"four").pushers.clear()
+
+
+def wait_for_ever(house: House, job: Job) -> None:
+    house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not Kind.PATIENCE]
 
 
 def miscount_ghosts(house: House, job: Job) -> None:
@@ -176,6 +215,12 @@ FAULTS: list[Callable[[House, Job], None]] = [
     miscount_total,
     miscount_ready,
     miscount_running,
+    miscount_waiting,
+    stand_in_disorder,
+    go_ahead_by_rank_alone,
+    have_less_than_no_credit,
+    have_a_ticket_without_credit,
+    wait_for_ever,
     miscount_ghosts,
     miscount_blockers,
     lose_unique,

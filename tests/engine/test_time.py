@@ -7,7 +7,18 @@ from collections.abc import Callable
 import pytest
 
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadlines, Kind
-from switchgear.model import DONE, EXPIRED, READY, RUNNING, SCHEDULED, SECOND_US, WAITING, Cause, Delivery, Function
+from switchgear.model import (
+    DONE,
+    EXPIRED,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    SECOND_US,
+    WAITING,
+    Cause,
+    Delivery,
+    Function,
+)
 from switchgear.testing import RecordingPeer
 from tests.engine.house import House, causes, ids, peer_of, state_of
 
@@ -131,124 +142,6 @@ def test_a_lost_job_is_not_started_if_its_expiry_has_passed_too(house: House) ->
     house.engine.grant(house.worker(), 1)
     house.pass_seconds(3600)
     assert causes(job)[-2:] == [Cause.TIMED_OUT, Cause.EXPIRED]
-
-
-# --- run limits ---
-
-
-def test_an_attempt_that_takes_too_long_is_given_to_another(house: House) -> None:
-    worker, job = house.running(timeout_us=5 * SECOND_US)
-    house.pass_seconds(5)
-    assert state_of(job) is READY
-    assert causes(job)[-1] is Cause.TIMED_OUT
-    assert peer_of(worker).heard == [("revoke", worker.id, job.id)]
-    assert house.observer.heard[-1] == ("requeued", job.id, Cause.TIMED_OUT)
-    assert house.engine.take(house.worker()) is job
-
-
-def test_the_late_report_of_a_job_that_timed_out_is_not_taken(house: House) -> None:
-    worker, job = house.running(timeout_us=SECOND_US)
-    house.pass_seconds(1)
-    assert house.engine.complete(worker, job.id, b"late") is None
-    assert state_of(job) is READY
-
-
-def test_the_worker_may_have_a_limit_for_each_function(house: House) -> None:
-    worker = house.worker(timeout_seconds=5)
-    own_limit, workers_limit = house.submit(timeout_us=9 * SECOND_US), house.submit()
-    house.engine.take(worker)
-    house.engine.take(worker)
-    house.pass_seconds(5)
-    assert (own_limit.state, workers_limit.state) == (RUNNING, READY)
-    house.pass_seconds(4)
-    assert own_limit.state is READY
-
-
-def test_a_limit_given_again_replaces_the_first(house: House) -> None:
-    worker = house.worker(timeout_seconds=5)
-    house.engine.can_do(worker, house.function(), 0)
-    job = house.submit()
-    house.engine.take(worker)
-    house.pass_seconds(60)
-    assert job.state is RUNNING
-
-
-def test_each_attempt_has_the_whole_time(house: House) -> None:
-    worker, job = house.running(timeout_us=5 * SECOND_US)
-    house.pass_seconds(4)
-    house.engine.hand_back(worker, job.id)
-    assert house.engine.take(worker) is job
-    house.pass_seconds(4)
-    assert state_of(job) is RUNNING
-    house.pass_seconds(1)
-    assert state_of(job) is READY
-
-
-def test_a_job_that_always_takes_too_long_dies(make_house: MakeHouse) -> None:
-    house = make_house(attempts=2)
-    worker, job = house.running(timeout_us=SECOND_US)
-    house.pass_seconds(1)
-    house.engine.take(worker)
-    house.pass_seconds(1)
-    assert job.is_dead
-    assert job.error == b"timed out in attempt 2, the last one"
-
-
-# --- leases ---
-
-
-def test_a_worker_that_gives_no_sign_of_life_loses_its_jobs(house: House) -> None:
-    worker, job = house.running()
-    house.engine.renew_lease(worker, 5 * SECOND_US)
-    house.pass_seconds(5)
-    assert not worker.alive
-    assert state_of(job) is READY
-    assert causes(job)[-1] is Cause.WORKER_LOST
-    assert house.observer.heard[-1] == ("worker expired", worker.id)
-
-
-def test_a_lease_can_be_renewed_any_number_of_times(house: House) -> None:
-    worker, job = house.running()
-    for _ in range(10):
-        house.engine.renew_lease(worker, 5 * SECOND_US)
-        house.pass_seconds(4)
-    assert worker.alive
-    house.pass_seconds(1)
-    assert state_of(job) is READY
-
-
-def test_renewing_does_not_fill_the_index(house: House) -> None:
-    worker = house.worker()
-    for _ in range(100):
-        house.engine.renew_lease(worker, 5 * SECOND_US)
-        house.pass_seconds(0.1)
-    assert len(house.engine.deadlines) == 1
-
-
-def test_a_lease_can_be_made_shorter(house: House) -> None:
-    worker = house.worker()
-    house.engine.renew_lease(worker, 60 * SECOND_US)
-    house.engine.renew_lease(worker, 5 * SECOND_US)
-    house.pass_seconds(5)
-    assert not worker.alive
-
-
-def test_what_comes_due_before_the_end_of_a_renewed_lease_happens_before_it(house: House) -> None:
-    worker, job = house.running(timeout_us=5 * SECOND_US)
-    house.engine.renew_lease(worker, 3 * SECOND_US)
-    house.engine.renew_lease(worker, 6 * SECOND_US)
-    house.pass_seconds(60)
-    assert causes(job)[-1] is Cause.TIMED_OUT
-    assert not worker.alive
-
-
-def test_a_worker_that_left_has_no_lease(house: House) -> None:
-    worker = house.worker()
-    house.engine.renew_lease(worker, 5 * SECOND_US)
-    house.engine.remove_worker(worker)
-    house.engine.renew_lease(worker, 5 * SECOND_US)
-    house.pass_seconds(60)
-    assert house.observer.heard == [("function", b"mail")]
 
 
 # --- a clock that is set ---

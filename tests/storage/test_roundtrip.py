@@ -6,14 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchgear.model import FINAL_STATES, Cause, Delivery, Job, JobState
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
-from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES
+from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, Extra, encode, job_from_row, job_row
 from tests.storage.support import close, commit, facts, finish, function, ids, loaded, new_job
+
+EXTRA, ERROR = 13, 16  # where they are in a row
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 TIMES = st.integers(0, 2**62)
@@ -56,6 +59,7 @@ FIELDS = st.fixed_dictionaries(
         "warnings": SOME_BYTES,
         "finished_us": TIMES,
         "predecessors": st.lists(st.integers(1, 2**62), max_size=5).map(tuple),
+        "rank": INTEGERS,
         "moves": MOVES,
         "revision": COUNTS,
     },
@@ -108,7 +112,7 @@ def change(job: Job, fields: dict[str, Any]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     numbers=st.fixed_dictionaries(
-        {name: st.integers() for name in ("numerator", "denominator", "time_left_s", "run_at_us", "expires_us")}
+        {name: st.integers() for name in ("numerator", "denominator", "time_left_s", "run_at_us", "expires_us", "rank")}
     ),
     origin=st.text(st.characters(), max_size=10),
 )
@@ -131,3 +135,16 @@ def test_a_job_beyond_all_measure_does_not_keep_the_others_from_being_kept(
             assert loaded(store).jobs == []
         finally:
             close(store)
+
+
+@pytest.mark.parametrize("fields", range(len(Extra.__struct_fields__) + 1))
+def test_a_row_from_before_the_last_fields_were_added_is_read(fields: int) -> None:
+    """An older version wrote fewer of the rarer fields; the others have their default."""
+    values = ("origin", 5, 6, 7, b"reducer", 8, 9, 10, b"text", b"warnings", (3, 4), -11)
+    written = dict(zip(Extra.__struct_fields__, values[:fields]))
+    row = list(job_row(new_job(1), 1))
+    row[EXTRA] = encode(values[:fields])
+    row[ERROR] = None
+    job = job_from_row(tuple(row), function())
+    for field in Extra.__struct_fields__:
+        assert getattr(job, field) == written.get(field, getattr(Job, field))

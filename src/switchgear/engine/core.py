@@ -8,7 +8,7 @@ from typing import Final
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
-from switchgear.model import SECOND_US, Cause, Function, Job, JobState, Worker
+from switchgear.model import SECOND_US, Cause, Function, Job, JobState, Peer, Worker
 
 __all__ = ["Core", "EngineSettings", "Observer"]
 
@@ -53,6 +53,9 @@ class Observer:
     def worker_expired(self, worker: Worker) -> None:
         """A worker gave no sign of life within its lease."""
 
+    def wake_policy_failed(self, function: Function, error: Exception) -> None:
+        """The operator's own choice of whom to wake raised an error; the usual choice was made."""
+
     def function_created(self, function: Function) -> None:
         """A name was used for the first time."""
 
@@ -76,6 +79,7 @@ class Core:
         self.changed_functions: list[Function] = []
         self.refusal: Refused | None = None  # set while no submission can be taken
         self.handing_out = True
+        self.audience: list[Peer] = []  # hear of every job's start and end, as if they watched it
 
     def use_settings(self, settings: EngineSettings) -> None:
         """Go on with other settings.  A limit that a function was given for itself stays."""

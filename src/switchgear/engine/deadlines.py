@@ -26,10 +26,11 @@ class Kind(IntEnum):
     RUN_LIMIT = 2  # an attempt has run long enough
     LEASE = 3  # a worker should have given a sign of life
     NEGLECT = 4  # a woken worker should have come for its job
+    PATIENCE = 5  # a worker has waited long enough to be given a job
 
 
 # Kinds that measure a span from some event; the others name a moment on the calendar.
-SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT})
+SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE})
 
 Deadline = tuple[int, int, Kind, Job | Worker | Function, int]
 """Time, serial number (so that equal times keep their order), kind, subject, and a token that tells stale entries."""

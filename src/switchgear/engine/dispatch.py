@@ -1,39 +1,36 @@
-"""Who gets which job: ready queues, and workers that pull, sleep or are pushed to.
+"""Workers: how they come and go, and who gets which job.
 
-Ready queues.  Each function has one deque per priority.  A job that leaves the queue from its middle (cancelled,
-expired, held back) leaves its entry behind as a ghost, counted on the job and on the queue, and the entry is skipped
-when it surfaces.  So leaving costs nothing that grows with the queue.  A queue that is mostly ghosts is swept.
+Three ways to ask.  A worker pulls; or it sleeps and is woken (`engine.waking`); or it grants credit and is pushed to.
 
 Order of functions.  A worker that can do several is served by `function_order`:
   fair          the best priority over all its functions; among equals the function served longest ago
   registration  the function registered last, until it has nothing, then the one before it
   round-robin   like registration, but a function that was served goes to the end
+Which job of a function comes first is the matter of `engine.queues`.
 
-Waking.  A sleeping worker is woken once and then has to ask.  For each job that becomes ready `wakeups` of the workers
-asleep longest are woken.  One that was woken and takes a job of another function, or leaves, passes the call on.  One
-that was woken and does not come would leave its job lying although others could do it; so each function that woke
-somebody is looked at again a moment later: if nothing was taken from it everybody is woken, and otherwise as many as
-for one job.
+Credit.  A worker may grant credit for a number of jobs and is then sent them without asking, in turn with others who
+have.  A credit may end at some time; it then has a ticket.  Each job that is assigned uses up the worker's oldest
+ticket, if it has any.  Credit beyond what a worker may hold is not given, so there may be more tickets than credits; a
+ticket without one waits in vain.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
-from switchgear.engine.core import Core, EngineSettings, Observer
+from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
 from switchgear.engine.lifecycle import NEXT_STATE, next_state
-from switchgear.model import READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
+from switchgear.engine.waking import WakePolicy, Waking
+from switchgear.model import BEST_FIRST, READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
 
-__all__ = ["Dispatch"]
+__all__ = ["Dispatch", "WakePolicy"]
 
 TAKEN: Final = Cause.TAKEN  # a global is cheaper to look up than a member of an enumeration
 assert NEXT_STATE[TAKEN][READY] is RUNNING  # what `_start` relies on
-
-# Sweeping a short queue is not worth the trouble.
-LEAST_GHOSTS_FOR_SWEEP: Final = 256
 
 LOSS_TEXTS: Final = {
     Cause.WORKER_LOST: b"worker lost",
@@ -42,12 +39,13 @@ LOSS_TEXTS: Final = {
 }
 
 
-class Dispatch(Core):
+class Dispatch(Waking):
     """The part of the engine that brings jobs and workers together."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
         super().__init__(settings, observer)
         self._last_worker_id = 0
+        self._last_ticket = 0
         self._last_run_limit = 0
 
     # --- workers come, say what they can do, and go ---
@@ -98,16 +96,16 @@ class Dispatch(Core):
             return
         worker.alive = False
         worker.asleep = False
-        worker.credits = 0
-        if worker.lease_check_us:
-            worker.lease_check_us = 0
-            self.deadlines.stale += 1
+        self.withdraw_credit(worker)
+        self.suspend_lease(worker)
+        for number in list(worker.alarms or ()):
+            self.cancel_alarm(worker, number)
         self.forget_functions(worker)
         del self.workers[worker.id]
         for job in list(worker.running.values()):
             if job.worker is worker:
                 self._leave_worker(job)
-                self._requeue(job, cause)
+                self._requeue(job, cause, self._enqueue_again)
         worker.running.clear()
 
     def renew_lease(self, worker: Worker, lease_us: int) -> None:
@@ -121,6 +119,13 @@ class Dispatch(Core):
             self.deadlines.stale += 1
         worker.lease_check_us = until_us
         self.deadlines.add(until_us, Kind.LEASE, worker)
+
+    def suspend_lease(self, worker: Worker) -> None:
+        """No sign of life is expected from the worker until its lease is renewed."""
+        worker.lease_until_us = 0
+        if worker.lease_check_us:
+            worker.lease_check_us = 0
+            self.deadlines.stale += 1
 
     # --- the three ways to ask ---
 
@@ -140,35 +145,76 @@ class Dispatch(Core):
             self._start(job, worker)
         return job
 
-    def sleep(self, worker: Worker) -> bool:
-        """Sleep and be woken: False if there is a job already, so the worker should ask at once."""
-        is_full = len(worker.running) >= self.settings.jobs_per_worker > 0
-        if self.handing_out and not is_full:
-            for function in worker.order:
-                if function.ready and not function.paused:
-                    if worker.asleep:
-                        self._rouse(worker)
-                    return False
-        worker.asleep = True
-        for function in worker.order:
-            function.sleepers[worker] = None
-            if is_full and function.ready and not function.watched:
-                self._watch(function)  # it will have room again, and nobody will say so
-        return True
+    def take_of(self, worker: Worker, function: Function, priority: int) -> Job | None:
+        """Pull: a job of this function and priority for this worker now, or None."""
+        if worker.asleep:
+            self._rouse(worker)
+        if len(worker.running) >= self.settings.jobs_per_worker > 0 or not self.handing_out or function.paused:
+            return None
+        job = self._pop_of(function, priority) if function in worker.timeouts_us else None
+        if job is not None:
+            if worker.woken_for is not None and worker.woken_for is not function:
+                self._pass_on(worker)
+            self._start(job, worker)
+        return job
 
     def grant(self, worker: Worker, credit: int) -> None:
         """Be pushed to: the worker takes up to `credit` more jobs without asking for each."""
         limit = self.settings.jobs_per_worker
         if limit:
             credit = min(credit, limit - worker.credits) if len(worker.running) < limit else 0
-        worker.credits += credit
+        if credit > 0:
+            worker.credits += credit
         self._fill(worker)
+
+    def grant_until(self, worker: Worker, until_us: int) -> int:
+        """Be pushed to: the worker takes one job without asking, if there is one by then.
+
+        Returns the number of the ticket that `Peer.waited_in_vain` will name, or 0 if a job was assigned at once.
+        A worker that has several is assigned jobs for them in the order in which it was given them.
+        """
+        self._last_ticket = ticket = self._last_ticket + 1
+        if worker.tickets is None:
+            worker.tickets = OrderedDict()
+        worker.tickets[ticket] = until_us
+        self.deadlines.add(until_us, Kind.PATIENCE, worker, ticket)
+        self.grant(worker, 1)
+        return ticket if ticket in worker.tickets else 0
+
+    def alarm(self, worker: Worker, at_us: int) -> int:
+        """Tell the worker's peer when it is so late; returns the number that `Peer.waited_in_vain` will name."""
+        self._last_ticket = number = self._last_ticket + 1
+        if worker.alarms is None:
+            worker.alarms = {}
+        worker.alarms[number] = at_us
+        self.deadlines.add(at_us, Kind.PATIENCE, worker, number)
+        return number
+
+    def cancel_alarm(self, worker: Worker, number: int) -> None:
+        """The worker's peer need not be told any more."""
+        if worker.alarms and worker.alarms.pop(number, None) is not None:
+            self.deadlines.stale += 1
+
+    def _end_patience(self, worker: Worker, ticket: int) -> None:
+        """The time of a ticket or an alarm has come.  The worker's other credits keep their turn."""
+        if worker.alarms and worker.alarms.pop(ticket, None) is not None:
+            worker.peer.waited_in_vain(worker, ticket)
+            return
+        assert worker.tickets is not None
+        del worker.tickets[ticket]
+        if worker.credits > len(worker.tickets):
+            worker.credits -= 1
+            if not worker.credits:
+                self._leave_pushers(worker)
+        worker.peer.waited_in_vain(worker, ticket)
 
     def withdraw_credit(self, worker: Worker) -> None:
         """The worker takes back the credit it has not used."""
         worker.credits = 0
-        for function in worker.order:
-            function.pushers.pop(worker, None)
+        if worker.tickets:
+            self.deadlines.stale += len(worker.tickets)
+            worker.tickets.clear()
+        self._leave_pushers(worker)
 
     # --- operators ---
 
@@ -225,33 +271,21 @@ class Dispatch(Core):
 
     def _choose_fairly(self, order: list[Function]) -> Job | None:
         best: Function | None = None
-        best_priority = 3
+        best_place = len(BEST_FIRST)
         for function in order:
             if not function.ready or function.paused:
                 continue
-            for priority in range(best_priority):
-                if function.ready_of(priority):
-                    best, best_priority = function, priority
+            for place in range(best_place):
+                if function.ready_of(BEST_FIRST[place]):
+                    best, best_place = function, place
                     break
-            if best_priority == 0:
+            if best_place == 0:
                 break
         if best is None:
             return None
         order.remove(best)
         order.append(best)
         return self._pop(best)
-
-    def _pop(self, function: Function) -> Job | None:
-        """The first job of the best priority."""
-        for queue in function.queues:
-            while queue:
-                job = queue.popleft()
-                if not job.special or not job.ghosts:
-                    function.ready -= 1
-                    return job
-                job.ghosts -= 1
-                function.ghosts[job.priority] -= 1
-        return None
 
     def _start(self, job: Job, worker: Worker) -> None:
         """READY to RUNNING.  Written out, not through `_move`, because every job passes here."""
@@ -270,52 +304,23 @@ class Dispatch(Core):
         function.running += 1
         function.taken_us = now_us
         if job.special or worker.has_timeouts:
-            self._limit_run(job, job.timeout_us or worker.timeouts_us[function])
+            timeout_us = job.timeout_us or worker.timeouts_us[function]
+            if timeout_us:
+                self._limit_run(job, timeout_us)
         if self.keeps and (job.delivery or self.notes_starts):
             self._note(job)
+        if self.audience:
+            for peer in self.audience:
+                peer.job_started(job)
 
     def _limit_run(self, job: Job, timeout_us: int) -> None:
         """See to it that this attempt ends."""
-        if timeout_us:
-            self._last_run_limit += 1
-            job.special = True
-            job.run_limit = self._last_run_limit
-            self.deadlines.add(self.now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
-
-    def _enqueue(self, job: Job) -> None:
-        """A job has become ready."""
-        function = job.function
-        function.queues[job.priority].append(job)
-        function.ready += 1
-        if function.pushers:
-            self._push(function)
-        elif function.sleepers:
-            self._wake(function)
-
-    def _dequeue(self, job: Job) -> None:
-        """A ready job leaves its queue from wherever it is."""
-        function = job.function
-        priority = job.priority
-        function.ready -= 1
+        self._last_run_limit += 1
         job.special = True
-        job.ghosts += 1
-        function.ghosts[priority] += 1
-        queue = function.queues[priority]
-        if function.ghosts[priority] > LEAST_GHOSTS_FOR_SWEEP and function.ghosts[priority] * 2 > len(queue):
-            self._sweep(function, priority)
-
-    def _sweep(self, function: Function, priority: int) -> None:
-        """Rebuild a queue without its ghosts."""
-        kept: deque[Job] = deque()
-        for job in function.queues[priority]:
-            if job.ghosts:
-                job.ghosts -= 1
-            else:
-                kept.append(job)
-        queues = list(function.queues)
-        queues[priority] = kept
-        function.queues = (queues[0], queues[1], queues[2])
-        function.ghosts[priority] = 0
+        job.run_limit = self._last_run_limit
+        if job.run_until_us:
+            job.run_until_us = 0  # an earlier attempt was renewed
+        self.deadlines.add(self.now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
 
     def _leave_worker(self, job: Job) -> None:
         """A running job is not its worker's any more."""
@@ -328,7 +333,16 @@ class Dispatch(Core):
             job.run_limit = 0
             self.deadlines.stale += 1
 
-    def _requeue(self, job: Job, cause: Cause) -> None:
+    def _cut_off(self, job: Job) -> None:
+        """Tell the worker of a job that ends without it.  It stays in the worker's list until it reports, so that the
+        report is not taken for a lie."""
+        worker = job.worker
+        self._leave_worker(job)
+        if worker is not None:
+            worker.running[job.id] = job
+            worker.peer.revoke(worker, job)
+
+    def _requeue(self, job: Job, cause: Cause, enqueue: Callable[[Job], None]) -> None:
         """A running job that its worker no longer holds: back to the queue, unless that makes no sense."""
         if job.delivery == Delivery.WAIT and not job.watchers:
             self._finish(job, Cause.ABANDONED)
@@ -349,16 +363,18 @@ class Dispatch(Core):
             return
         if self.keeps and job.delivery:
             self._note(job)
-        self._enqueue(job)
+        enqueue(job)
         self.observer.job_requeued(job, cause)
 
     def _forget_run(self, job: Job) -> None:
         """What an attempt that came to nothing has said of itself."""
-        job.numerator = job.denominator = 0
-        job.time_left_s = -1
-        job.progress_text = b""
-        job.chunks = None
-        job.collected_bytes = 0
+        if job.numerator or job.denominator or job.time_left_s != -1 or job.progress_text:
+            job.numerator = job.denominator = 0
+            job.time_left_s = -1
+            job.progress_text = b""
+        if job.chunks is not None or job.collected_bytes:
+            job.chunks = None
+            job.collected_bytes = 0
 
     def _is_too_late(self, job: Job) -> bool:
         """Whether the job must not be started any more.  Asked where several deadlines may have passed at once."""
@@ -373,54 +389,15 @@ class Dispatch(Core):
     def _finish(self, job: Job, cause: Cause) -> None:
         """The end of a job's life; the engine proper knows how."""
 
-    def _rouse(self, worker: Worker) -> None:
-        worker.asleep = False
-        for function in worker.order:
-            function.sleepers.pop(worker, None)
-
-    def _wake(self, function: Function) -> None:
-        """Wake as many sleepers as one job is worth."""
-        if function.paused or not self.handing_out:
-            return
-        if not function.watched:
-            self._watch(function)
-        count = self.settings.wakeups or len(function.sleepers)
-        while count and function.sleepers:
-            worker = next(iter(function.sleepers))
-            self._rouse(worker)
-            worker.woken_for = function
-            worker.peer.wake(worker)
-            count -= 1
-
-    def _pass_on(self, worker: Worker) -> None:
-        """A woken worker will not take the job that it was woken for: somebody else should."""
-        function = worker.woken_for
-        worker.woken_for = None
-        if function is not None and function.ready and function.sleepers:
-            self._wake(function)
-
-    def _watch(self, function: Function) -> None:
-        function.watched = True
-        self.deadlines.add(self.now_us + self.settings.neglect_us, Kind.NEGLECT, function)
-
-    def _look_after(self, function: Function) -> None:
-        """Some time after a wake-up: has anybody come?"""
-        function.watched = False
-        if not (function.ready and function.sleepers) or function.paused or not self.handing_out:
-            return
-        if function.taken_us + self.settings.neglect_us > self.now_us:
-            self._wake(function)  # those who come may be too few
-            return
-        for worker in list(function.sleepers):
-            self._rouse(worker)
-            worker.peer.wake(worker)
-
     def _offer(self, function: Function) -> None:
         """A function that was held up may be handed out again."""
         while function.ready and function.pushers and not function.paused and self.handing_out:
             self._push(function)
         for _ in range(min(function.ready, len(function.sleepers))):
+            asleep = len(function.sleepers)
             self._wake(function)
+            if len(function.sleepers) == asleep:
+                break
 
     def _push(self, function: Function) -> None:
         """Give the best ready job to the worker that has waited longest with credit."""
@@ -431,13 +408,12 @@ class Dispatch(Core):
         if job is None:
             return
         worker.credits -= 1
-        for other in worker.order:
-            if worker.credits:
-                other.pushers.move_to_end(worker)
-            else:
-                other.pushers.pop(worker, None)
-        self._start(job, worker)
-        worker.peer.assign(worker, job)
+        if worker.credits:
+            for other in worker.order:
+                other.pushers.move_to_end(worker)  # those who have some left are served in turn
+        else:
+            self._leave_pushers(worker)
+        self._assign(worker, job)
 
     def _fill(self, worker: Worker) -> None:
         """Use a worker's credit for what is ready; what is left lets jobs be pushed later."""
@@ -448,8 +424,18 @@ class Dispatch(Core):
                     function.pushers[worker] = None
                 return
             worker.credits -= 1
-            self._start(job, worker)
-            worker.peer.assign(worker, job)
+            self._assign(worker, job)
+        self._leave_pushers(worker)
+
+    def _assign(self, worker: Worker, job: Job) -> None:
+        """A job for which a credit was spent."""
+        if worker.tickets:
+            worker.tickets.popitem(last=False)
+            self.deadlines.stale += 1
+        self._start(job, worker)
+        worker.peer.assign(worker, job)
+
+    def _leave_pushers(self, worker: Worker) -> None:
         for function in worker.order:
             function.pushers.pop(worker, None)
 

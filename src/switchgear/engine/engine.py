@@ -12,7 +12,9 @@ cascading cancel, a restart).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from switchgear.engine.core import (
     REFUSED_CONFLICT,
@@ -22,6 +24,7 @@ from switchgear.engine.core import (
     Observer,
 )
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadline, Kind
+from switchgear.engine.queues import place_of
 from switchgear.engine.reports import Reports
 from switchgear.errors import Refused
 from switchgear.model import (
@@ -31,6 +34,7 @@ from switchgear.model import (
     READY,
     RUNNING,
     SCHEDULED,
+    URGENT,
     WAITING,
     Cause,
     Delivery,
@@ -43,8 +47,10 @@ from switchgear.model import (
 
 __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 
+SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)  # not frozen: that would make each one three times as expensive
 class SubmitOptions:
     """What most submissions do without."""
 
@@ -54,6 +60,7 @@ class SubmitOptions:
     attempts_limit: int = -1  # 0: no limit; -1: the server's setting
     predecessors: tuple[int, ...] = ()  # wait until these are done
     name: bytes = b""  # a name of its own among all unfinished jobs
+    job_id: int = 0  # an id that was reserved for it
     reducer: bytes = b""
     origin: str = ""
 
@@ -88,8 +95,15 @@ class Engine(Reports):
                 worker.lease_until_us += delta_us
             if worker.lease_check_us:
                 worker.lease_check_us += delta_us
+            for times_us in (worker.tickets or {}, worker.alarms or {}):
+                for number in times_us:
+                    times_us[number] += delta_us
             for job in worker.running.values():
-                if job.worker is worker and before_us >= job.expires_us > self.now_us:
+                if job.worker is not worker:
+                    continue
+                if job.run_until_us:
+                    job.run_until_us += delta_us
+                if before_us >= job.expires_us > self.now_us:
                     self.deadlines.add(job.expires_us, Kind.EXPIRY, job)  # it was met, and lies ahead again
         for function in self.functions.values():
             if function.taken_us:
@@ -101,11 +115,14 @@ class Engine(Reports):
             if not self._is_live(deadline):
                 self.deadlines.stale = max(0, self.deadlines.stale - 1)
                 continue
-            _, _, kind, subject, _ = deadline
+            at_us, _, kind, subject, token = deadline
             if isinstance(subject, Job):
-                self._meet_job_deadline(subject, kind)
+                self._meet_job_deadline(subject, kind, at_us)
             elif isinstance(subject, Worker):
-                self._meet_lease(subject)
+                if kind is Kind.LEASE:
+                    self._meet_lease(subject)
+                else:
+                    self._end_patience(subject, token)
             else:
                 self._look_after(subject)
         self.deadlines.forget_stale(self._is_live)
@@ -122,10 +139,12 @@ class Engine(Reports):
                 return subject.state is SCHEDULED and len(subject.moves or ()) == token
             return subject.state not in FINAL_STATES and subject.expires_us == at_us
         if isinstance(subject, Worker):
-            return subject.lease_check_us == at_us
+            if kind is Kind.LEASE:
+                return subject.lease_check_us == at_us
+            return token in (subject.tickets or ()) or token in (subject.alarms or ())
         return subject.watched
 
-    def _meet_job_deadline(self, job: Job, kind: Kind) -> None:
+    def _meet_job_deadline(self, job: Job, kind: Kind, at_us: int) -> None:
         if kind is Kind.DUE:
             if self._is_too_late(job):
                 self._expire(job)
@@ -135,13 +154,15 @@ class Engine(Reports):
             if job.state is not RUNNING:  # one that runs may finish
                 self._leave_queue(job)
                 self._expire(job)
+        elif job.run_until_us > at_us:  # renewed meanwhile; should that end have passed too, it is next
+            self.deadlines.add(job.run_until_us, Kind.RUN_LIMIT, job, job.run_limit)
         else:
             worker = job.worker
             job.run_limit = 0  # this entry is used up, not stale
             self._leave_worker(job)
             if worker is not None:
                 worker.peer.revoke(worker, job)
-            self._requeue(job, Cause.TIMED_OUT)
+            self._requeue(job, Cause.TIMED_OUT, self._enqueue_again)
 
     def _meet_lease(self, worker: Worker) -> None:
         checked_us, worker.lease_check_us = worker.lease_check_us, 0  # this entry is used up, not stale
@@ -150,6 +171,7 @@ class Engine(Reports):
             self.deadlines.add(worker.lease_until_us, Kind.LEASE, worker)
             return
         self.remove_worker(worker)
+        worker.peer.expired(worker)
         self.observer.worker_expired(worker)
 
     # --- submitting ---
@@ -175,14 +197,17 @@ class Engine(Reports):
             if twin is not None:
                 self._join(twin, delivery, watcher)
                 return twin
-        limit = function.limits[priority]
+        limit = function.limits[priority % URGENT]  # an urgent job counts as one of high priority
         if (limit and function.total >= limit) or (self.settings.jobs and len(self.jobs) >= self.settings.jobs):
             raise Refused(REFUSED_FULL, "Job queue is full")
         job_id = self.next_job_id
         job = Job(job_id, function, unique, payload, priority, delivery, self.now_us)
         if options is not None:
+            if options.job_id:
+                job_id = self._use_reserved_id(job, options.job_id)
             self._apply(job, options)
-        self.next_job_id = job_id + 1
+        if job_id == self.next_job_id:
+            self.next_job_id = job_id + 1
         self.jobs[job_id] = job
         if unique:
             function.uniques[unique] = job
@@ -197,36 +222,58 @@ class Engine(Reports):
             self._enqueue(job)
         return job
 
+    def reserve_id(self) -> int:
+        """The id of a job that may be submitted later."""
+        self.next_job_id += 1
+        return self.next_job_id - 1
+
+    def _use_reserved_id(self, job: Job, job_id: int) -> int:
+        if not 0 < job_id < self.next_job_id or job_id in self.jobs:
+            raise Refused(REFUSED_CONFLICT, f"the id {job_id} is not reserved")
+        job.id = job_id
+        self._rank_last(job)  # others may have been submitted since
+        return job_id
+
     def _apply(self, job: Job, options: SubmitOptions) -> None:
         """Set the rarer properties of a new job, and its first state.  Raises before anything is changed."""
         if options.name and options.name in self.names:
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         job.special = True
-        job.run_at_us = options.run_at_us
-        job.expires_us = options.expires_us
-        job.timeout_us = options.timeout_us
-        job.attempts_limit = options.attempts_limit
-        job.reducer = options.reducer
-        job.origin = options.origin
-        job.predecessors = tuple(dict.fromkeys(options.predecessors))
         if options.name:
             job.name = options.name
             self.names[options.name] = job
-        blockers = self.graph.blockers_among(job.predecessors, self.jobs)
+        if options.run_at_us:
+            job.run_at_us = options.run_at_us
+        if options.expires_us:
+            job.expires_us = options.expires_us
+            self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
+        if options.timeout_us:
+            job.timeout_us = options.timeout_us
+        if options.attempts_limit != -1:
+            job.attempts_limit = options.attempts_limit
+        if options.reducer:
+            job.reducer = options.reducer
+        if options.origin:
+            job.origin = options.origin
+        blockers = self._await_predecessors(job, options.predecessors) if options.predecessors else None
+        if not blockers and options.run_at_us > self.now_us:
+            job.state = SCHEDULED
+            job.moves = [Cause.SUBMITTED_EARLY, self.now_us]
+            self._await_time(job)
+
+    def _await_predecessors(self, job: Job, predecessors: tuple[int, ...]) -> list[int]:
+        """Let a new job wait for those of its predecessors that are not done, and return them."""
+        if len(predecessors) > 1 and len(set(predecessors)) < len(predecessors):
+            predecessors = tuple(dict.fromkeys(predecessors))
+        job.predecessors = predecessors
+        blockers = self.graph.blockers_among(predecessors, self.jobs)
         if blockers:
+            job.state = WAITING
+            job.moves = [SUBMITTED_WAITING, self.now_us]
             self.graph.add(job, blockers)
-            self._born(job, Cause.SUBMITTED_WAITING, WAITING)
             if job.delivery:
                 self._rely_on(blockers)
-        elif job.run_at_us > self.now_us:
-            self._born(job, Cause.SUBMITTED_EARLY, SCHEDULED)
-            self._await_time(job)
-        if job.expires_us:
-            self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
-
-    def _born(self, job: Job, cause: Cause, state: JobState) -> None:
-        job.state = state
-        job.moves = [cause, self.now_us]
+        return blockers
 
     def _join(self, job: Job, delivery: int, watcher: Peer | None) -> None:
         """A second submission of an unfinished job."""
@@ -239,14 +286,15 @@ class Engine(Reports):
                 self._note(job)
             self._rely_on(job.predecessors)
 
-    def _rely_on(self, job_ids: tuple[int, ...]) -> None:
+    def _rely_on(self, job_ids: Sequence[int]) -> None:
         """A job that is worth keeping waits for these, so they are worth keeping too.
 
         Were they lost in a crash, it would be taken for granted that they were done.
         """
+        jobs = self.jobs
         pending = list(job_ids)
-        while pending:
-            job = self.jobs.get(pending.pop())
+        for job_id in pending:  # it grows
+            job = jobs.get(job_id)
             if job is not None and not job.delivery:
                 job.delivery = Delivery.HANDLE
                 if self.keeps:
@@ -312,15 +360,6 @@ class Engine(Reports):
             ended.append(current)
         return ended
 
-    def _cut_off(self, job: Job) -> None:
-        """Tell the worker of a cancelled job.  It stays in the worker's list until it reports, so that the report is
-        not taken for a lie."""
-        worker = job.worker
-        self._leave_worker(job)
-        if worker is not None:
-            worker.running[job.id] = job
-            worker.peer.revoke(worker, job)
-
     def add_predecessors(self, job: Job, job_ids: tuple[int, ...]) -> None:
         """Let an unfinished job wait for more; raises CycleRefused if it would wait for itself."""
         if self.jobs.get(job.id) is not job:
@@ -354,6 +393,7 @@ class Engine(Reports):
             self._dequeue(job)
         else:
             self.deadlines.stale += 1
+        self._rank_last(job)
         self._move(job, Cause.HELD_BACK)
 
     def retry(self, job: Job) -> None:
@@ -384,12 +424,13 @@ class Engine(Reports):
         if self.keeps:
             self._note(job)
         if blockers:
+            self._rank_last(job)
             self._move(job, Cause.RETRIED_WAITING)
             self.graph.add(job, blockers)
             self._rely_on(blockers)
         else:
             self._move(job, Cause.RETRIED)
-            self._enqueue(job)
+            self._enqueue_last(job)
 
     def drain(self) -> None:
         """Finish what runs; start and take nothing more."""
@@ -397,8 +438,10 @@ class Engine(Reports):
         self.stop_handing_out()
 
     def drop_function(self, function: Function) -> bool:
-        """Forget a function that nobody uses."""
-        if function.total or function.workers or self.functions.get(function.name) is not function:
+        """Forget a function that nobody uses.  One with an order of its own is somebody's, who may come back to it."""
+        if function.total or function.workers or function.released_first:
+            return False
+        if self.functions.get(function.name) is not function:
             return False
         del self.functions[function.name]
         function.dropped = True
@@ -422,25 +465,24 @@ class Engine(Reports):
         self.graph.unsuccessful.update(unsuccessful)
         for job in jobs:
             self._list(job)
-        for job in jobs:
+        self._remember_ranks(jobs)
+        released: list[Job] = []
+        for job in sorted(jobs, key=place_of):
             if job.expires_us:
                 self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
             if job.state is RUNNING:
                 job.function.running += 1
                 self._leave_worker(job)
-                self._requeue(job, Cause.SERVER_LOST)
+                self._requeue(job, Cause.SERVER_LOST, self._enqueue)  # where it was taken from
             elif job.state is READY:
                 self._enqueue(job)
             elif job.state is SCHEDULED:
                 self._await_time(job)
             else:
-                self._restore_waiting(job)
+                blockers = self.graph.blockers_among(job.predecessors, self.jobs)
+                if blockers:
+                    self.graph.add(job, blockers)
+                else:
+                    released.append(job)
+        self._release(released)
         self.advance(self.now_us)  # what came due while the server was down
-
-    def _restore_waiting(self, job: Job) -> None:
-        job.blockers = 0
-        blockers = self.graph.blockers_among(job.predecessors, self.jobs)
-        if blockers:
-            self.graph.add(job, blockers)
-        else:
-            self._release(job)

@@ -3,8 +3,8 @@
 Edges are kept by the id of the predecessor, not on its job, so that they outlive it: a predecessor that failed is no
 longer in the engine's table, but its successors still wait, and go on if it is retried and done.
 
-Most jobs have few successors, and a short list is the smallest home for them.  Some have very many, and each of those
-must still be able to leave at once; so a long list becomes a table.
+Most jobs have few successors, and a tuple is the smallest home for them.  Some have very many, and each of those must
+still be able to come and leave at once; so a long tuple becomes a table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from switchgear.model import Job, JobState
 __all__ = ["Graph"]
 
 # Looking through this many costs no more than a table.
-MOST_IN_LIST: Final = 16
+MOST_IN_TUPLE: Final = 16
 
 # A server that runs for months must not remember every failure.  Only jobs submitted later can ask for one of them, and
 # seldom for an old one: beyond the first number they are forgotten down to the second.
@@ -30,42 +30,52 @@ class Graph:
     """Edges from unfinished or unsuccessful predecessors to waiting jobs."""
 
     def __init__(self) -> None:
-        self.successors: dict[int, list[Job] | dict[int, Job]] = {}
+        self.successors: dict[int, tuple[Job, ...] | dict[int, Job]] = {}
         self.unsuccessful: dict[int, JobState] = {}  # finished jobs that were not done, as long as it may matter
         self._prune_above = MOST_UNSUCCESSFUL
 
-    def blockers_among(self, job_ids: Iterable[int], unfinished: dict[int, Job]) -> tuple[int, ...]:
+    def blockers_among(self, job_ids: Iterable[int], unfinished: dict[int, Job]) -> list[int]:
         """Those that are not done.  An id that nobody knows is taken for done: it was once, and is forgotten."""
-        wanted = dict.fromkeys(job_ids)
-        return tuple(job_id for job_id in wanted if job_id in unfinished or job_id in self.unsuccessful)
+        unsuccessful = self.unsuccessful
+        blockers = []
+        for job_id in job_ids:
+            if job_id in unfinished or job_id in unsuccessful:
+                blockers.append(job_id)
+        return blockers
 
     def waiting_for(self, job_id: int) -> list[Job]:
         """The jobs that wait for this one, in the order in which they began to."""
         waiting = self.successors.get(job_id, ())
         return list(waiting.values() if isinstance(waiting, dict) else waiting)
 
-    def add(self, job: Job, blockers: tuple[int, ...]) -> None:
+    def add(self, job: Job, blockers: list[int]) -> None:
         """Let the job wait for these."""
+        if not job.blockers:
+            job.function.waiting += 1
         job.blockers += len(blockers)
+        successors = self.successors
         for job_id in blockers:
-            waiting = self.successors.get(job_id)
+            waiting = successors.get(job_id)
             if waiting is None:
-                self.successors[job_id] = [job]
+                successors[job_id] = (job,)
             elif isinstance(waiting, dict):
                 waiting[job.id] = job
+            elif len(waiting) < MOST_IN_TUPLE:
+                successors[job_id] = (*waiting, job)
             else:
-                waiting.append(job)
-                if len(waiting) > MOST_IN_LIST:
-                    self.successors[job_id] = {other.id: other for other in waiting}
+                successors[job_id] = {other.id: other for other in (*waiting, job)}
 
     def release(self, job_id: int) -> list[Job]:
         """This job is done: those that now wait for nothing more."""
-        released = []
-        for job in self.waiting_for(job_id):
+        released: list[Job] = []
+        waiting = self.successors.pop(job_id, None)
+        if waiting is None:
+            return released
+        for job in waiting.values() if isinstance(waiting, dict) else waiting:
             job.blockers -= 1
             if not job.blockers:
+                job.function.waiting -= 1
                 released.append(job)
-        self.successors.pop(job_id, None)
         return released
 
     def remove(self, job: Job) -> None:
@@ -74,11 +84,13 @@ class Graph:
             waiting = self.successors.get(job_id)
             if isinstance(waiting, dict):
                 waiting.pop(job.id, None)
-            elif waiting is not None and job in waiting:
-                waiting.remove(job)
+            elif waiting is not None:
+                self.successors[job_id] = waiting = tuple([other for other in waiting if other is not job])
             if waiting is not None and not waiting:
                 del self.successors[job_id]
-        job.blockers = 0
+        if job.blockers:
+            job.blockers = 0
+            job.function.waiting -= 1
 
     def remember_unsuccessful(self, job_id: int, state: JobState) -> None:
         """This job ended and was not done: whoever waits for it waits on."""
@@ -101,7 +113,7 @@ class Graph:
         # Those waited for may be many, and going through them must stay rare.
         self._prune_above = max(MOST_UNSUCCESSFUL, len(self.unsuccessful) + KEPT_UNSUCCESSFUL)
 
-    def refuse_cycle(self, job: Job, blockers: tuple[int, ...]) -> None:
+    def refuse_cycle(self, job: Job, blockers: list[int]) -> None:
         """Raise CycleRefused if waiting for these would make the job wait for itself.
 
         Only a job that others already wait for can close a circle, so the usual case, a new job, costs nothing.

@@ -7,7 +7,7 @@ worker's until it reports; the report then frees the worker and changes nothing.
 from __future__ import annotations
 
 from switchgear.engine.tables import SUCCEEDED, Tables
-from switchgear.model import READY, Cause, Delivery, Job, Worker
+from switchgear.model import READY, RUNNING, Cause, Delivery, Job, Worker
 
 __all__ = ["Reports"]
 
@@ -61,6 +61,7 @@ class Reports(Tables):
             return job
         self._forget_run(job)
         job.run_at_us = self.now_us + max(1, delay_us)
+        self._rank_last(job)
         self._move(job, Cause.RETRY_LATER)
         if self._is_too_late(job):
             self._expire(job)
@@ -79,7 +80,7 @@ class Reports(Tables):
             del worker.running[job_id]
             return job
         self._leave_worker(job)
-        self._requeue(job, Cause.GIVEN_BACK)
+        self._requeue(job, Cause.GIVEN_BACK, self._enqueue_last)
         return job
 
     def could_not_be_sent(self, worker: Worker, job_id: int, lost: bytes = b"") -> Job | None:
@@ -110,6 +111,18 @@ class Reports(Tables):
             watcher.job_progress(job)
         return job
 
+    def renew_run(self, worker: Worker, job_id: int, span_us: int = 0) -> Job | None:
+        """The worker is still at it: the time that it gave itself for the job begins anew.
+
+        That is `span_us`, or what it said for the function, if it can still do that.  A limit that the submitter has
+        set is not moved.
+        """
+        job = worker.running.get(job_id)
+        if job is not None and job.worker is worker and job.run_limit and not job.timeout_us:
+            span_us = span_us or worker.timeouts_us.get(job.function, 0)
+            job.run_until_us = self.now_us + span_us  # seen when the limit comes up
+        return job
+
     def data(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
         """Part of the result, ahead of its end."""
         job = worker.running.get(job_id)
@@ -138,10 +151,18 @@ class Reports(Tables):
             watcher.job_warning(job, data)
         return job
 
-    def settle(self, job: Job) -> bool:
-        """A ready job is reported done by somebody who was not given it."""
-        if job.state is not READY:
+    def settle(self, job: Job, result: bytes = b"") -> bool:
+        """A job is reported done by somebody who does not hold it, or not any more.  The first result counts.
+
+        A worker that holds it is told to stop.  False, and no change, for a job that may not run yet or has ended.
+        """
+        if self.jobs.get(job.id) is not job or job.state not in (READY, RUNNING):
             return False
-        self._leave_queue(job)
+        if job.state is RUNNING:
+            self._cut_off(job)
+            self._forget_run(job)  # the parts of a result that will not come to its end
+        else:
+            self._leave_queue(job)
+        job.result = result
         self._finish(job, Cause.SETTLED)
         return True

@@ -9,11 +9,13 @@ from switchgear.engine.deadlines import Kind
 from switchgear.engine.dispatch import Dispatch
 from switchgear.engine.graph import Graph
 from switchgear.engine.lifecycle import NEXT_STATE
+from switchgear.engine.queues import place_of
 from switchgear.model import DONE, READY, RUNNING, WAITING, Cause, Job, JobState
 
 __all__ = ["Tables"]
 
 SUCCEEDED: Final = Cause.SUCCEEDED  # a global is cheaper to look up than a member of an enumeration
+RELEASED: Final = Cause.RELEASED
 assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `_finish` relies on
 
 
@@ -64,17 +66,21 @@ class Tables(Dispatch):
         self._move(job, cause)
         if self.keeps and job.delivery:
             self._note(job)
-        self._enqueue(job)
+        self._enqueue_again(job)
 
-    def _release(self, job: Job) -> None:
-        """A waiting job has nothing more to wait for but, perhaps, its time."""
-        if job.run_at_us > self.now_us:
+    def _release(self, jobs: list[Job]) -> None:
+        """These waited for others, and have nothing more to wait for but, perhaps, their time."""
+        if len(jobs) > 1:
+            jobs.sort(key=place_of)
+        for job in jobs:
+            if job.run_at_us <= self.now_us:
+                self._make_ready(job, RELEASED)
+                continue
+            self._rank_last(job)
             self._move(job, Cause.RELEASED_EARLY)
             self._await_time(job)
             if self.keeps and job.delivery:
                 self._note(job)
-        else:
-            self._make_ready(job, Cause.RELEASED)
 
     def _finish(self, job: Job, cause: Cause) -> None:
         """The end: the job is in nobody's hands and no queue, and leaves the tables.
@@ -92,8 +98,7 @@ class Tables(Dispatch):
         if job.state is DONE:
             function.done += 1
             if self.graph.successors:
-                for successor in self.graph.release(job.id):
-                    self._release(successor)
+                self._release(self.graph.release(job.id))
         else:
             self._count_unsuccessful(job)
         if job.watchers is not None:
@@ -101,6 +106,9 @@ class Tables(Dispatch):
                 watcher.watching.pop(job.id, None)
                 watcher.job_finished(job)
             job.watchers = None
+        if self.audience:
+            for peer in self.audience:
+                peer.job_finished(job)
         if job.special:
             self._tidy(job)
         if self.keeps:
@@ -113,7 +121,7 @@ class Tables(Dispatch):
         if job.chunks is not None:
             job.result = job.whole_result
             job.chunks = None
-        if job.state is DONE:
+        if job.error is not None and job.state is DONE:
             job.error = None
 
     def _count_unsuccessful(self, job: Job) -> None:

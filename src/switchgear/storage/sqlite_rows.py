@@ -53,6 +53,7 @@ class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
     progress_text: bytes = b""
     warnings: bytes = b""
     predecessors: tuple[int, ...] = ()
+    rank: int = 0
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -88,6 +89,7 @@ def job_row(job: Job, function_id: int) -> JobRow:
                 job.progress_text,
                 job.warnings,
                 job.predecessors,
+                job.rank,
             )
         )
     except (OverflowError, UnicodeEncodeError):
@@ -130,6 +132,7 @@ def _tamed_extra(job: Job) -> bytes:
             job.progress_text,
             job.warnings,
             job.predecessors,
+            _clamped(job.rank),
         )
     )
 
@@ -213,3 +216,5 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.warnings = extra.warnings
     if extra.predecessors:
         job.predecessors = extra.predecessors
+    if extra.rank:
+        job.rank = extra.rank

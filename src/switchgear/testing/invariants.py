@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Kind
 from switchgear.engine.engine import Engine
+from switchgear.engine.queues import place_of
 from switchgear.model import FINAL_STATES, READY, RUNNING, SCHEDULED, WAITING, Function, Job, Worker
 
 __all__ = ["BrokenInvariant", "check_engine"]
@@ -42,6 +43,7 @@ def check_engine(engine: Engine) -> None:
 def check_tables(engine: Engine) -> None:
     total: Counter[Function] = Counter()
     running: Counter[Function] = Counter()
+    waiting: Counter[Function] = Counter()
     uniques = names = 0
     for job_id, job in engine.jobs.items():
         function = job.function
@@ -52,6 +54,8 @@ def check_tables(engine: Engine) -> None:
             broken(f"{job} is of a function that was dropped")
         if job.state is RUNNING:
             running[function] += 1
+        if job.state is WAITING:
+            waiting[function] += 1
         if job.unique:
             uniques += 1
             if function.uniques.get(job.unique) is not job:
@@ -64,10 +68,11 @@ def check_tables(engine: Engine) -> None:
     if names != len(engine.names) or uniques != sum(len(f.uniques) for f in engine.functions.values()):
         broken("a name or unique key is listed that no unfinished job has")
     for name, function in engine.functions.items():
-        if name != function.name or function.total != total[function] or function.running != running[function]:
+        counted = (name, function.total, function.running, function.waiting)
+        if counted != (function.name, total[function], running[function], waiting[function]):
             broken(
-                f"{function} counts {function.total} jobs, {function.running} running; "
-                f"there are {total[function]}, {running[function]}"
+                f"{function} counts {function.total} jobs, {function.running} running, {function.waiting} waiting; "
+                f"there are {total[function]}, {running[function]}, {waiting[function]}"
             )
     if engine.keeps:
         for job in engine.changed:
@@ -86,7 +91,7 @@ def check_attempts(engine: Engine, job: Job) -> None:
 
 
 def check_queues(function: Function, engine: Engine) -> None:
-    """Each ready job has exactly one live entry, behind all its ghosts."""
+    """Each ready job has exactly one live entry, before or behind all its ghosts, and they stand in order."""
     live: set[int] = set()
     for priority, queue in enumerate(function.queues):
         if not queue and not function.ghosts[priority]:
@@ -100,11 +105,21 @@ def check_queues(function: Function, engine: Engine) -> None:
                 broken(f"{job} is {count} times in queue {priority} of {function}, with {job.ghosts} ghosts")
             if is_ready:
                 live.add(job.id)
+        check_places([job for job in queue if engine.jobs.get(job.id) is job and job.state is READY])
         if function.ghosts[priority] != ghosts:
             broken(f"queue {priority} of {function} counts {function.ghosts[priority]} ghosts; there are {ghosts}")
     ready = {job.id for job in engine.jobs.values() if job.state is READY and job.function is function}
     if live != ready or function.ready != len(ready):
         broken(f"{function} counts {function.ready} ready, has {sorted(live)} queued; ready are {sorted(ready)}")
+
+
+def check_places(entries: list[Job]) -> None:
+    """These are the entries of ready jobs, and ghosts of theirs.  Who is where is what a restart has to find again."""
+    last = {job: place for place, job in enumerate(entries)}
+    first = {job: place for place, job in reversed(list(enumerate(entries)))}
+    standing = sorted(last, key=lambda job: first[job] if job.rank < 0 else last[job])
+    if standing != sorted(standing, key=place_of):
+        broken(f"{standing} stand in this order, and their places are {[place_of(job) for job in standing]}")
 
 
 # --- workers ---
@@ -115,6 +130,8 @@ def check_workers(engine: Engine) -> None:
     for worker_id, worker in engine.workers.items():
         if worker.id != worker_id or not worker.alive or worker.credits < 0:
             broken(f"{worker} is listed under {worker_id}, alive {worker.alive}, credits {worker.credits}")
+        if worker.credits < len(worker.tickets or ()) and not engine.settings.jobs_per_worker:
+            broken(f"{worker} has tickets {list(worker.tickets or ())}, and {worker.credits} credits")
         if len(worker.order) != len(set(worker.order)) or set(worker.order) != set(worker.timeouts_us):
             broken(f"{worker} has functions {worker.order} in order and {list(worker.timeouts_us)} with limits")
         for job_id, job in worker.running.items():
@@ -208,6 +225,8 @@ def check_deadlines(engine: Engine) -> None:
             expect(Kind.LEASE, worker, worker.lease_check_us)
             if worker.lease_check_us > worker.lease_until_us:
                 broken(f"the lease of {worker} is looked at too late")
+        for until_us in (*(worker.tickets or {}).values(), *(worker.alarms or {}).values()):
+            expect(Kind.PATIENCE, worker, until_us)
     watched = sum(function.watched for function in engine.functions.values())
     if watched != sum(kind is Kind.NEGLECT and engine._is_live(d) for d in engine.deadlines for kind in [d[2]]):
         broken(f"{watched} functions are watched for neglect, by another number of deadlines")

@@ -10,7 +10,8 @@ __all__ = ["RecordingPeer"]
 class RecordingPeer(Peer):
     """Stands in for a protocol session: everything the engine tells it becomes a tuple in `heard`.
 
-    wake(worker id) · assign(worker id, job id) · revoke(worker id, job id) · finished(job id, state) ·
+    wake(worker id) · assign(worker id, job id) · revoke(worker id, job id) · expired(worker id) ·
+    waited in vain(worker id, ticket) · started(job id) · finished(job id, state) ·
     progress(job id, numerator, denominator, time left) · data(job id, bytes) · warning(job id, bytes)
     """
 
@@ -36,6 +37,15 @@ class RecordingPeer(Peer):
 
     def revoke(self, worker: Worker, job: Job) -> None:
         self.heard.append(("revoke", worker.id, job.id))
+
+    def expired(self, worker: Worker) -> None:
+        self.heard.append(("expired", worker.id))
+
+    def waited_in_vain(self, worker: Worker, ticket: int) -> None:
+        self.heard.append(("waited in vain", worker.id, ticket))
+
+    def job_started(self, job: Job) -> None:
+        self.heard.append(("started", job.id))
 
     def job_finished(self, job: Job) -> None:
         self.heard.append(("finished", job.id, JobState(job.state)))

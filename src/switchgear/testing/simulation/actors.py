@@ -65,7 +65,10 @@ class SimulatedWorker(Peer):
         super().__init__()
         self.asks = asks
         self.hangs = False  # does nothing any more, and nobody has noticed
+        self.is_expired = False
         self.asleep = False
+        self.tickets: list[int] = []  # of credits that end, the oldest first
+        self.alarms: list[int] = []
         self.holds: list[int] = []  # ids of the jobs it believes to have
         self.reported: list[int] = []  # ids of jobs it had, newest last
         self.worker: Worker  # as the engine knows it; set when it registers
@@ -81,7 +84,22 @@ class SimulatedWorker(Peer):
         self.woken = list(worker.order)
 
     def assign(self, worker: Worker, job: Job) -> None:
+        if self.tickets:
+            del self.tickets[0]
         self.receive(job)
+
+    def waited_in_vain(self, worker: Worker, ticket: int) -> None:
+        numbers = self.alarms if ticket in self.alarms else self.tickets
+        if ticket not in numbers:
+            raise BrokenInvariant(f"{self} was told that it waited in vain for ticket {ticket}, and has {self.tickets}")
+        numbers.remove(ticket)
+
+    def expired(self, worker: Worker) -> None:
+        if self.is_expired or worker.alive:
+            raise BrokenInvariant(f"{self} was told that its lease is over")
+        self.is_expired = True
+        self.tickets.clear()
+        self.alarms.clear()
 
     def revoke(self, worker: Worker, job: Job) -> None:
         if job.id not in self.holds:

@@ -8,8 +8,9 @@ from typing import Final, TypeVar
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_DRAINING, REFUSED_FULL, REFUSED_STORAGE
 from switchgear.engine.engine import SubmitOptions
+from switchgear.engine.queues import place_of
 from switchgear.errors import Refused
-from switchgear.model import SECOND_US, Delivery, Job
+from switchgear.model import READY, RUNNING, SECOND_US, Delivery, Job
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.actors import Asks, SimulatedWorker
 from switchgear.testing.simulation.world import World
@@ -65,7 +66,7 @@ def submit(world: World) -> None:
     function = rng.choice(world.function_names)
     options = some_options(world) if rng.random() < 0.5 else None
     try:
-        job = world.engine.submit(function, unique, b"payload", rng.randrange(3), delivery, watcher, options)
+        job = world.engine.submit(function, unique, b"payload", rng.randrange(4), delivery, watcher, options)
     except Refused as refused:
         world.tell(f"refused: {refused}")
         if refused.reason not in EXPECTED_REFUSALS:
@@ -87,7 +88,12 @@ def some_options(world: World) -> SubmitOptions:
         attempts_limit=rng.choice((-1, -1, -1, 0, 1, 2)),
         predecessors=some_ids(world) if rng.random() < 0.5 else (),
         name=rng.choice((b"", b"", b"", b"Anna", b"Bob")),
+        job_id=world.reserved_ids.pop() if world.reserved_ids and rng.random() < 0.5 else 0,
     )
+
+
+def reserve_id(world: World) -> None:
+    world.reserved_ids.append(world.engine.reserve_id())
 
 
 def watch(world: World) -> None:
@@ -158,7 +164,11 @@ def worker_changes_functions(world: World) -> None:
 
 def worker_renews_lease(world: World) -> None:
     worker = some_able_worker(world)
-    if worker is not None and worker.worker.lease_until_us:
+    if worker is None or not worker.worker.lease_until_us:
+        return
+    if world.rng.random() < 0.1:
+        world.engine.suspend_lease(worker.worker)
+    if world.rng.random() < 0.95:
         world.engine.renew_lease(worker.worker, world.rng.choice((1, 2, 10)) * SECOND_US // 2)
 
 
@@ -177,22 +187,46 @@ def worker_asks(world: World) -> None:
     if worker is None:
         return
     if (worker.asks is Asks.PUSH) == (rng.random() < 0.95):  # now and then one asks in another way than usual
-        if rng.random() < 0.1:
-            world.engine.withdraw_credit(worker.worker)
-        elif worker.worker.credits < 3:
-            world.engine.grant(worker.worker, rng.randint(1, 3))
+        worker_grants(world, worker)
         return
     runnable = [f for f in worker.worker.order if f.ready and not f.paused and world.engine.handing_out]
     worker.asleep = False
-    job = world.engine.take(worker.worker)
+    ready = [job for job in world.engine.jobs.values() if job.state is READY]
+    if runnable and rng.random() < 0.1:
+        function, priority = rng.choice(runnable), rng.randrange(4)
+        runnable = [function] if function.ready_of(priority) else []
+        job = world.engine.take_of(worker.worker, function, priority)
+    else:
+        job = world.engine.take(worker.worker)
     world.tell(f"{worker} is given {job}")
     if job is not None:
         worker.receive(job)
+        equals = [other for other in ready if (other.function, other.priority) == (job.function, job.priority)]
+        if min(equals, key=place_of) is not job:
+            broken(f"{worker} was given {job} of {sorted(equals, key=place_of)}")
     limit = world.settings.jobs_per_worker
     if (job is None) != (not runnable) and not (limit and len(worker.worker.running) >= limit):
         broken(f"{worker} was given {job}, and there were jobs of {runnable}")
     if job is None and (worker.asks is Asks.SLEEP) == (rng.random() < 0.95):
         worker.asleep = world.engine.sleep(worker.worker)
+
+
+def worker_grants(world: World, worker: SimulatedWorker) -> None:
+    rng = world.rng
+    if rng.random() < 0.1:
+        world.engine.withdraw_credit(worker.worker)
+        worker.tickets.clear()
+    elif rng.random() < 0.4:
+        ticket = world.engine.grant_until(worker.worker, max(world.now_us, soon_us(world)))
+        world.tell(f"{worker} waits with ticket {ticket}")
+        if ticket:
+            worker.tickets.append(ticket)
+    elif rng.random() < 0.2:
+        worker.alarms.append(world.engine.alarm(worker.worker, max(world.now_us, soon_us(world))))
+    elif worker.alarms and rng.random() < 0.2:
+        world.engine.cancel_alarm(worker.worker, worker.alarms.pop())
+    elif worker.worker.credits < 3:
+        world.engine.grant(worker.worker, rng.randint(1, 3))
 
 
 def worker_reports(world: World) -> None:
@@ -249,8 +283,12 @@ def warns(world: World, worker: SimulatedWorker, job_id: int) -> Job | None:
     return world.engine.warning(worker.worker, job_id, b"warning")
 
 
-REPORTS: Final = (completes, fails, wants_to_retry, hands_back, gives_figures, sends_data, warns)
-REPORT_WEIGHTS: Final = (10, 2, 2, 1, 1, 2, 1)
+def is_still_at_it(world: World, worker: SimulatedWorker, job_id: int) -> Job | None:
+    return world.engine.renew_run(worker.worker, job_id)
+
+
+REPORTS: Final = (completes, fails, wants_to_retry, hands_back, gives_figures, sends_data, warns, is_still_at_it)
+REPORT_WEIGHTS: Final = (10, 2, 2, 1, 1, 2, 1, 3)
 
 
 # --- operators ---
@@ -304,10 +342,14 @@ def add_predecessors(world: World) -> None:
 
 
 def settle(world: World) -> None:
-    job = some_job(world)
-    if job is not None:
-        world.tell(f"{job} settled")
-        world.engine.settle(job)
+    """Somebody has done a job that he was not given, or that was taken from him."""
+    job = some_job(world) or some(world, list(world.ended_jobs.values()))
+    if job is None:
+        return
+    can_be = world.engine.jobs.get(job.id) is job and job.state in (READY, RUNNING)
+    world.tell(f"{job} settled")
+    if world.engine.settle(job, b"settled") != can_be or (can_be and job.result != b"settled"):
+        broken(f"settling {job}, which {'can' if can_be else 'cannot'} be, gave {job.result!r}")
 
 
 def pause(world: World) -> None:
@@ -395,6 +437,7 @@ def server_crashes(world: World) -> None:
 
 DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
     (submit, 22),
+    (reserve_id, 1),
     (watch, 2),
     (client_comes, 1),
     (client_leaves, 1),
@@ -408,7 +451,7 @@ DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
     (cancel, 1.5),
     (retry, 3),
     (add_predecessors, 2),
-    (settle, 0.5),
+    (settle, 1.5),
     (pause, 0.7),
     (resume, 2),
     (set_limits, 0.2),

@@ -26,6 +26,7 @@ KEPT_FIELDS: Final = (
     "error",
     "finished_us",
     "predecessors",
+    "rank",
     "revision",
 )
 

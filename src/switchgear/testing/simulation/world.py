@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
 from switchgear.engine.core import FUNCTION_ORDERS, REFUSED_STORAGE
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import Refused
-from switchgear.model import RUNNING, SECOND_US, WAITING, Cause, Function, Job
+from switchgear.model import READY, RUNNING, SECOND_US, WAITING, Cause, Function, Job, Worker
 from switchgear.testing.clock import START_US
 from switchgear.testing.invariants import BrokenInvariant, broken, check_engine
 from switchgear.testing.simulation.actors import Asks, SimulatedClient, SimulatedWorker
@@ -76,6 +76,9 @@ class World:
             collected_bytes=rng.choice((12, 1000)),
         )
         self.function_names = FUNCTION_NAMES[: rng.randint(1, len(FUNCTION_NAMES))]
+        self.released_first = {name for name in self.function_names if rng.random() < 0.4}
+        self.has_policy = rng.random() < 0.2
+        self.policy_asked: set[Function] = set()
         self.store = SimulatedStore()
         self.store_fails = False
         self.history = History()
@@ -83,6 +86,7 @@ class World:
         self.client_count = 0
         self.workers: list[SimulatedWorker] = []
         self.ended_jobs: dict[int, Job] = {}  # of this life, as the engine left them; some get retried
+        self.reserved_ids: list[int] = []
         self.pledges: list[Job] = []  # submissions whose answer waits for the next commit
         self.pledges_in_flight: list[Job] = []
         self.lonely_since_us: dict[Function, int] = {}  # see check_neglect
@@ -107,11 +111,25 @@ class World:
         self.engine = Engine(self.settings)
         self.engine.keeps = True
         self.engine.advance(self.now_us)
+        for name in sorted(self.released_first):
+            self.engine.function_named(name).released_first = True
+        if self.has_policy:
+            self.engine.wake_policy = self.whom_to_wake
         jobs, lengths = self.store.load(self.engine)
         self.history.restored(lengths, jobs)
         self.restored = {}
         for job in jobs:
             self.restored[job.function] = self.restored.get(job.function, 0) + 1
+
+    def whom_to_wake(self, job: Job, workers: Sequence[Worker]) -> Iterable[Worker]:
+        """An operator's choice, good or bad; it may leave a job lying, but is asked again."""
+        self.policy_asked.add(job.function)
+        if job.state is not READY:
+            broken(f"somebody was to be woken for {job}")
+        if self.rng.random() < 0.1:
+            raise LookupError("no such worker")
+        known = list(self.engine.workers.values())
+        return [self.rng.choice((*workers, *known)) for _ in range(self.rng.randrange(4))]
 
     def crash(self, *, in_flight_is_kept: bool) -> None:
         """The server is gone with all connections, and starts again."""
@@ -120,6 +138,7 @@ class World:
         self.history.crashed(self.store)
         for gone in (self.clients, self.workers, self.ended_jobs, self.pledges, self.pledges_in_flight):
             gone.clear()
+        self.reserved_ids.clear()
         self.lonely_since_us.clear()
         self.store_fails = False
         self.start_server()
@@ -187,6 +206,7 @@ class World:
                 self.ended_jobs[job.id] = job
         check_engine(self.engine)
         self.check_counts()
+        self.check_workers()
         self.check_clients()
         self.check_neglect(moves)
         if self.step % 16 == 0:
@@ -199,6 +219,15 @@ class World:
             if came - left != function.total:
                 broken(f"{function}: {came} came, {left} ended, and there are {function.total}")
 
+    def check_workers(self) -> None:
+        """Each knows its tickets and alarms, and none of them should have ended."""
+        for worker in self.workers:
+            known = [*(worker.worker.tickets or {}).items(), *(worker.worker.alarms or {}).items()]
+            if [number for number, _ in known] != worker.tickets + worker.alarms:
+                broken(f"{worker} has tickets {worker.tickets}, alarms {worker.alarms}; the engine has {known}")
+            if worker.worker.alive and any(until_us < self.engine.now_us for _, until_us in known):
+                broken(f"{worker} was not told that it waited in vain: it has tickets {known}")
+
     def check_clients(self) -> None:
         for client in self.clients:
             if client.expects.keys() != client.watching.keys():
@@ -210,7 +239,8 @@ class World:
 
     def check_neglect(self, moves: list[tuple[Job, Cause]]) -> None:
         """No job lies ready for long while somebody sleeps who could do it, unless jobs are taken or others woken."""
-        stirred = {job.function for job, cause in moves if cause is Cause.TAKEN}
+        stirred = {job.function for job, cause in moves if cause is Cause.TAKEN} | self.policy_asked
+        self.policy_asked.clear()
         for worker in self.workers:
             stirred.update(worker.woken)
             worker.woken = []
