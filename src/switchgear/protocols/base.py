@@ -11,14 +11,18 @@ for a refusal should the store fail.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
 from switchgear.model import Job, Peer, Worker
 
-__all__ = ["Context", "Listed", "Session", "Wire", "number_in_handle"]
+__all__ = ["Context", "Listed", "Message", "MessageSession", "Promises", "Session", "Wire", "number_in_handle"]
+
+Message = list[bytes]
+"""A message of several frames.  What arrives begins with who sent it, and what is sent with who is to have it."""
 
 
 MOST_DIGITS: Final = 19  # as many may be more than a store can hold
@@ -35,8 +39,8 @@ class Wire(ABC):
     is_loopback: bool = True
 
     @abstractmethod
-    def write(self, data: bytes) -> None:
-        """Send this."""
+    def write(self, out: list[Any]) -> None:
+        """Send what a session has collected: pieces of bytes, or whole messages where the wire carries those."""
 
     @abstractmethod
     def close(self) -> None:
@@ -74,12 +78,27 @@ class Context(ABC):
         """
 
     @abstractmethod
+    def find_named(self, names: frozenset[bytes], since_us: int = 0) -> dict[bytes, Job]:
+        """By name, the newest finished job of each that has one created since then; raises Refused like `find_job`.
+
+        One whose end is not kept yet may still be shown as the store last had it.
+        """
+
+    @abstractmethod
+    def find_kept(self, before_id: int, limit: int) -> list[Job]:
+        """The newest jobs below this id that the store has, the newest first; raises Refused like `find_job`."""
+
+    @abstractmethod
     def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
         """Do what an operator asks for; see net.operations.  Raises Refused or LookupError."""
 
     @abstractmethod
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         """A peer broke its protocol."""
+
+    @abstractmethod
+    def soon(self, action: Callable[[], object]) -> None:
+        """Do this in the next turn: for what news from the engine give rise to, which must not call it back."""
 
     @abstractmethod
     def request_stop(self, *, graceful: bool) -> None:
@@ -96,10 +115,10 @@ class Session(Peer):
         self.context = context
         self.engine = context.engine
         self.wire = wire
-        self.out: list[bytes] = []
+        self.out: list[Any] = []  # what the wire carries: bytes, or messages
         self.pledges = 0
         self.pledged_jobs: list[tuple[int, Job]] = []  # index in `out`, job
-        self.held: list[bytes] | None = None  # output that the commit under way allows to be sent
+        self.held: list[Any] | None = None  # output that the commit under way allows to be sent
         self.held_pledges = 0
         self.held_jobs: list[tuple[int, Job]] = []
         self.waiting = False  # for the next commit
@@ -119,6 +138,10 @@ class Session(Peer):
     @abstractmethod
     def refusal(self, refused: Refused) -> bytes:
         """How this protocol says that a submission was not taken."""
+
+    def refusal_instead_of(self, answer: Any, refused: Refused) -> Any:
+        """What is said in place of an answer that cannot be given after all."""
+        return self.refusal(refused)
 
     @property
     def buffered_bytes(self) -> int:
@@ -148,7 +171,7 @@ class Session(Peer):
             self.marked = True
             self.context.marked.append(self)
 
-    def send(self, packet: bytes) -> None:
+    def send(self, packet: Any) -> None:
         self.out.append(packet)
         if not self.marked:
             self.marked = True
@@ -195,7 +218,7 @@ class Session(Peer):
         self.held_jobs, self.pledged_jobs = self.pledged_jobs, []
         self.waiting = False
 
-    def release(self) -> list[bytes]:
+    def release(self) -> list[Any]:
         """The commit is done: this may be sent now."""
         held, self.held = self.held or [], None
         self.held_pledges = 0
@@ -215,11 +238,109 @@ class Session(Peer):
         still_promised = []
         for index, job in self.pledged_jobs:
             if job.withdrawn:
-                self.out[index] = self.refusal(refused)
+                self.out[index] = self.refusal_instead_of(self.out[index], refused)
                 self.pledges -= 1
             else:
                 still_promised.append((index, job))
         self.pledged_jobs = still_promised
+
+
+class MessageSession(Session):
+    """A conversation in whole messages, with all peers behind one socket.
+
+    Most answers can be sent at once.  Those that promise something wait for the store in `promises`, so that they hold
+    up nobody who was promised nothing.
+    """
+
+    def __init__(self, context: Context, wire: Wire) -> None:
+        super().__init__(context, wire)
+        self.promises = Promises(context, wire, self)
+
+    @abstractmethod
+    def receive_message(self, message: Message) -> None:
+        """A peer, named by the first frame, sent the others.  There is at least one other."""
+
+    @abstractmethod
+    def unreachable(self, message: Message) -> None:
+        """This could not be delivered: the peer is gone, or takes nothing any more.  Nothing else of it was sent."""
+
+    def refused_message(self, answer: Message, refused: Refused) -> Message:
+        """What is said in place of an answer that promised a job which cannot be kept."""
+        raise NotImplementedError
+
+    def promise(self, answer: Message, jobs: Iterable[Job] = ()) -> None:
+        """Send this once everything that was done until now is kept; it may promise new jobs."""
+        promises = self.promises
+        pledges = promises.pledges
+        promises.send(answer)
+        for job in jobs:
+            promises.pledge_job(job)
+        if promises.pledges == pledges:  # else it is the jobs that have to be kept, and the answer falls with them
+            promises.pledge()
+
+    def has_payload(self, worker: Worker, job: Job) -> bool:
+        """Whether the worker that was given this job can be sent it; if not, it will not keep it."""
+        if job.payload is not None:
+            return True
+        try:
+            self.context.payload(job)
+        except Refused:
+            self.context.soon(partial(self.engine.could_not_be_sent, worker, job.id))
+            return False
+        except LookupError as error:
+            lost = str(error.args[0]).encode()
+            self.context.soon(partial(self.engine.could_not_be_sent, worker, job.id, lost))
+            return False
+        return True
+
+    def send_job(self, job: Job, message: Message) -> None:
+        """Send a job to its worker.  The last attempt must be remembered first, should the server die now."""
+        if self.context.keeps and job.delivery and self.engine.is_last_attempt(job):
+            self.promise(message)
+        else:
+            self.send(message)
+
+    def receive(self, data: bytes) -> None:
+        raise NotImplementedError("this wire carries messages")
+
+    def closed(self) -> None:
+        """The listener is being closed."""
+
+    def refusal(self, refused: Refused) -> bytes:
+        raise NotImplementedError("a refusal needs the answer in whose place it is sent")
+
+    @property
+    def unsent_bytes(self) -> int:
+        return message_bytes(self.out) + message_bytes(self.held or ())
+
+
+class Promises(Session):
+    """The answers of a `MessageSession` that have to be kept before they are sent."""
+
+    def __init__(self, context: Context, wire: Wire, owner: MessageSession) -> None:
+        super().__init__(context, wire)
+        self.owner = owner
+        self.protocol = owner.protocol
+
+    def receive(self, data: bytes) -> None:
+        raise NotImplementedError("nobody speaks to a promise")
+
+    def closed(self) -> None:
+        """Nothing to do."""
+
+    def refusal(self, refused: Refused) -> bytes:
+        raise NotImplementedError("a refusal needs the answer in whose place it is sent")
+
+    def refusal_instead_of(self, answer: Any, refused: Refused) -> Any:
+        return self.owner.refused_message(answer, refused)
+
+    @property
+    def unsent_bytes(self) -> int:
+        return message_bytes(self.out) + message_bytes(self.held or ())
+
+
+def message_bytes(messages: Iterable[Message]) -> int:
+    return sum(len(frame) for message in messages for frame in message)
 
 
 def number_in_handle(handle: bytes, prefix: bytes) -> int:

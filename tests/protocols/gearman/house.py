@@ -6,6 +6,7 @@ written to wires that only remember.  With `keeps=True` the store is taken for d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from switchgear.engine.engine import Engine, EngineSettings
@@ -38,7 +39,8 @@ class FakeWire(Wire):
         self.written = b""
         self.is_closed = False
 
-    def write(self, data: bytes) -> None:
+    def write(self, out: list[bytes]) -> None:
+        data = b"".join(out)
         assert not (data and self.is_closed), "written to after it was closed"
         self.written += data
 
@@ -88,7 +90,7 @@ class House(Context):
             session = self.marked.pop(0)
             session.marked = False
             session.hold()
-            session.wire.write(b"".join(session.release()))
+            session.wire.write(session.release())
             if session.put_off and self.peers_read:
                 session.go_on()
             elif session.closing:
@@ -106,6 +108,12 @@ class House(Context):
         ended = (job for job in self.engine.changed if job.id == job_id)
         return unfinished or self.store.get(job_id) or next(ended, None)
 
+    def find_named(self, names: frozenset[bytes], since_us: int = 0) -> dict[bytes, Job]:
+        raise AssertionError("Gearman knows jobs by their handles")
+
+    def find_kept(self, before_id: int, limit: int) -> list[Job]:
+        raise AssertionError("operators ask for lists")
+
     def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
         return self.operator(verb, arguments)
 
@@ -113,6 +121,9 @@ class House(Context):
         assert text
         names = [name for name, talker in self.talkers.items() if talker.session is session]
         self.bad_input.append((names[0], code))
+
+    def soon(self, action: Callable[[], object]) -> None:
+        raise AssertionError("no session on a connection of its own has to put anything off")
 
     def request_stop(self, *, graceful: bool) -> None:
         self.stops.append(graceful)

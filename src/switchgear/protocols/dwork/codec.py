@@ -1,0 +1,461 @@
+"""QueryMsg and bytes: protocol buffers, read and written by hand.
+
+Written by hand because the server's few message shapes are then as quick as with the protobuf library or quicker, the
+rules for what is malformed are ours alone, and the module can be compiled with the rest (docs/decisions/006).
+
+Reading a request is strict: every field must be one that requests have, and complete.  Reading an answer skips what it
+does not know, so that a client understands a later server.  Otherwise the rules are those of protocol buffers: fields
+in any order, of a field that may not be repeated the last counts, and numbers are cut to the width of their field.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from switchgear.errors import PeerError
+from switchgear.protocols.dwork.messages import LogEntry, Query, Task
+
+__all__ = ["TransferWriter", "decode_reply", "decode_request", "decode_with_fields", "encode", "malformed", "varint"]
+
+# Field number and wire type in one, as they are written.
+VARINT: Final = 0
+FIXED64: Final = 1
+LENGTH: Final = 2
+FIXED32: Final = 5
+
+TYPE: Final = 1 << 3 | VARINT
+TASK: Final = 2 << 3 | LENGTH
+NAME: Final = 3 << 3 | LENGTH
+N: Final = 4 << 3 | VARINT
+LOCATION: Final = 6 << 3 | LENGTH
+REASON: Final = 100 << 3 | LENGTH
+WAIT_MS: Final = 101 << 3 | VARINT
+LEASE_MS: Final = 102 << 3 | VARINT
+RETRY_US: Final = 103 << 3 | VARINT
+CURSOR: Final = 104 << 3 | VARINT
+TASK_BIT: Final = 1 << 2
+LOCATION_BIT: Final = 1 << 6
+
+TASK_NAME: Final = 1 << 3 | LENGTH
+TASK_ORIGIN: Final = 2 << 3 | LENGTH
+TASK_PRED: Final = 4 << 3 | LENGTH
+TASK_SUCC: Final = 5 << 3 | LENGTH
+TASK_LOG: Final = 6 << 3 | LENGTH
+TASK_ERROR: Final = 100 << 3 | LENGTH
+TASK_ID: Final = 101 << 3 | VARINT
+TASK_STATE: Final = 102 << 3 | VARINT
+TASK_AFTER: Final = 103 << 3 | VARINT
+TASK_AFTER_PACKED: Final = 103 << 3 | LENGTH
+
+DEP_NAME: Final = 1 << 3 | LENGTH
+DEP_LOCATION: Final = 2 << 3 | LENGTH
+LOG_STATE: Final = 1 << 3 | VARINT
+LOG_TIME: Final = 2 << 3 | VARINT
+
+MOST_VARINT_BYTES: Final = 10
+LARGEST_TAG: Final = 2**32 - 1
+LARGEST_UNSIGNED: Final = 2**64 - 1
+
+
+def malformed(text: str) -> PeerError:
+    return PeerError(text, code="MALFORMED")
+
+
+def cut_short() -> PeerError:
+    return malformed("the message ends in the middle of a field")
+
+
+# --- reading ---
+
+
+def decode_request(data: bytes) -> Query:
+    """A request; raises PeerError.  Whether it has the fields of its kind is another question (`requests`)."""
+    return _decode(data, True)[0]
+
+
+def decode_with_fields(data: bytes) -> tuple[Query, int]:
+    """A request, and which fields it has: of each the bit of its number is set."""
+    return _decode(data, True)
+
+
+def decode_reply(data: bytes) -> Query:
+    """An answer; raises PeerError."""
+    return _decode(data, False)[0]
+
+
+def _decode(data: bytes, strict: bool) -> tuple[Query, int]:
+    query = Query(-1)
+    tasks: list[Task] = []
+    fields = 0
+    at = 0
+    end = len(data)
+    try:
+        while at < end:
+            tag = data[at]
+            size = data[at + 1]  # or the number itself; the usual fields are short enough for one byte
+            if tag == TASK:
+                at += 2
+                if size > 127:
+                    size, at = read_varint(data, at - 1)
+                stop = at + size
+                if stop > end:
+                    raise cut_short()
+                tasks.append(_decode_task(data, at, stop, strict))
+                at = stop
+            elif tag == TYPE and size < 128:
+                query.type = size
+                at += 2
+            elif tag == LOCATION and size < 128 and at + 2 + size <= end:
+                fields |= LOCATION_BIT
+                query.location = data[at + 2 : at + 2 + size]
+                at += 2 + size
+            else:
+                tag, at = read_tag(data, at)
+                at = _decode_field(query, tag, data, at, end, strict)
+                if tag <= CURSOR:  # a stranger's numbers must not make a set of any size
+                    fields |= 1 << (tag >> 3)
+    except IndexError:
+        raise cut_short() from None
+    if query.type == -1:
+        raise malformed("the message has no type")
+    if tasks:
+        query.tasks = tasks
+        fields |= TASK_BIT
+    return query, fields
+
+
+def _decode_field(query: Query, tag: int, data: bytes, at: int, end: int, strict: bool) -> int:
+    """Read a field that is not a task, whose tag ends here; returns where the next one begins."""
+    if tag & 7 == LENGTH:
+        size, at = read_varint(data, at)
+        stop = at + size
+        if stop > end:
+            raise cut_short()
+        if tag == LOCATION:
+            query.location = data[at:stop]
+        elif tag == NAME:
+            query.name = data[at:stop]
+        elif tag == REASON:
+            query.reason = data[at:stop]
+        else:
+            _refuse_unknown(tag, strict, "the message")
+        return stop
+    if tag & 7 != VARINT:
+        return _skip(data, at, tag, strict, "the message")
+    number, at = read_varint(data, at)
+    if tag == TYPE:
+        query.type = int32(number)
+    elif tag == N:
+        query.n = int32(number)
+    elif tag == WAIT_MS:
+        query.wait_ms = int32(number)
+    elif tag == LEASE_MS:
+        query.lease_ms = int32(number)
+    elif tag == RETRY_US:
+        query.retry_us = int64(number)
+    elif tag == CURSOR:
+        query.cursor = int64(number)
+    else:
+        _refuse_unknown(tag, strict, "the message")
+    return at
+
+
+class RarerFields:
+    """What few tasks have, while it is being read."""
+
+    def __init__(self) -> None:
+        self.successors: list[bytes] = []
+        self.log: list[LogEntry] = []
+        self.error: bytes | None = None
+        self.id: int | None = None
+        self.state: int | None = None
+        self.after: list[int] = []
+
+
+def _decode_task(data: bytes, at: int, stop: int, strict: bool) -> Task:
+    name: bytes | None = None
+    origin: bytes | None = None
+    predecessors: list[bytes] | None = None
+    rarer: RarerFields | None = None
+    while at < stop:
+        tag = data[at]
+        if tag != TASK_NAME and tag != TASK_ORIGIN and tag != TASK_PRED:
+            if rarer is None:
+                rarer = RarerFields()
+            at = _decode_rarer_field(rarer, data, at, stop, strict)
+            continue
+        size = data[at + 1]
+        at += 2
+        if size > 127:
+            size, at = read_varint(data, at - 1)
+        after = at + size
+        if after > stop:
+            raise cut_short()
+        if tag == TASK_NAME:
+            name = data[at:after]
+        elif tag == TASK_ORIGIN:
+            origin = data[at:after]
+        else:
+            if 2 <= size < 130 and data[at] == DEP_NAME and data[at + 1] == size - 2:  # nothing but a short name
+                dependency = data[at + 2 : after]
+            else:
+                dependency = _decode_dependency(data, at, after, strict)
+            if predecessors is None:
+                predecessors = [dependency]
+            else:
+                predecessors.append(dependency)
+        at = after
+    if at != stop:
+        raise cut_short()
+    if name is None or origin is None:
+        raise malformed(f"a task has no {'name' if name is None else 'origin'}")
+    task = Task(name, origin)
+    if predecessors is not None:
+        task.predecessors = predecessors
+    if rarer is not None:
+        _add_rarer_fields(task, rarer)
+    return task
+
+
+def _add_rarer_fields(task: Task, rarer: RarerFields) -> None:
+    task.successors = rarer.successors
+    task.log = rarer.log
+    task.error = rarer.error
+    task.id = rarer.id
+    task.state = rarer.state
+    task.after = rarer.after
+
+
+def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, strict: bool) -> int:
+    """Read a field that few tasks have; returns where the next one begins."""
+    tag, at = read_tag(data, at)
+    if tag & 7 == LENGTH:
+        size, at = read_varint(data, at)
+        after = at + size
+        if after > stop:
+            raise cut_short()
+        if tag == TASK_LOG:
+            task.log.append(_decode_log_entry(data, at, after, strict))
+        elif tag == TASK_SUCC:
+            task.successors.append(_decode_dependency(data, at, after, strict))
+        elif tag == TASK_ERROR:
+            task.error = data[at:after]
+        elif tag == TASK_AFTER_PACKED and not strict:
+            while at < after:
+                number, at = read_varint(data, at)
+                task.after.append(int64(number))
+            if at != after:
+                raise cut_short()
+        else:
+            _refuse_unknown(tag, strict, "a task")
+        return after
+    if tag & 7 != VARINT:
+        return _skip(data, at, tag, strict, "a task")
+    number, at = read_varint(data, at)
+    if strict:
+        _refuse_unknown(tag, strict, "a task")  # also one that only a server writes
+    elif tag == TASK_ID:
+        task.id = int64(number)
+    elif tag == TASK_STATE:
+        task.state = int32(number)
+    elif tag == TASK_AFTER:
+        task.after.append(int64(number))
+    else:
+        _refuse_unknown(tag, strict, "a task")
+    return at
+
+
+def _decode_dependency(data: bytes, at: int, stop: int, strict: bool) -> bytes:
+    """The name of a task that another depends on; where that is, is nothing to us."""
+    name: bytes | None = None
+    while at < stop:
+        tag, at = read_tag(data, at)
+        if tag & 7 == LENGTH:
+            size, at = read_varint(data, at)
+            after = at + size
+            if after > stop:
+                raise cut_short()
+            if tag == DEP_NAME:
+                name = data[at:after]
+            elif tag != DEP_LOCATION:
+                _refuse_unknown(tag, strict, "a dependency")
+            at = after
+        else:
+            at = _skip(data, at, tag, strict, "a dependency")
+    if at != stop:
+        raise cut_short()
+    if name is None:
+        raise malformed("a dependency has no name")
+    return name
+
+
+def _decode_log_entry(data: bytes, at: int, stop: int, strict: bool) -> LogEntry:
+    state: int | None = None
+    time_us: int | None = None
+    while at < stop:
+        tag, at = read_tag(data, at)
+        if tag == LOG_STATE:
+            number, at = read_varint(data, at)
+            state = int32(number)
+        elif tag == LOG_TIME:
+            number, at = read_varint(data, at)
+            time_us = int64(number)
+        else:
+            at = _skip(data, at, tag, strict, "a log entry")
+    if at != stop:
+        raise cut_short()
+    if state is None or time_us is None:
+        raise malformed(f"a log entry has no {'state' if state is None else 'time'}")
+    return LogEntry(state, time_us)
+
+
+def _refuse_unknown(tag: int, strict: bool, where: str) -> None:
+    if not 1 << 3 <= tag <= LARGEST_TAG:
+        raise malformed(f"there is no field {tag >> 3}")
+    if strict:
+        raise malformed(f"{where} has a field {tag >> 3} of wire type {tag & 7}, which does not belong there")
+
+
+def _skip(data: bytes, at: int, tag: int, strict: bool, where: str) -> int:
+    """Pass over a field that is not known, whose tag ends here; returns where the next one begins."""
+    _refuse_unknown(tag, strict, where)
+    wire_type = tag & 7
+    if wire_type == VARINT:
+        return read_varint(data, at)[1]
+    if wire_type == LENGTH:
+        size, at = read_varint(data, at)
+    elif wire_type == FIXED64:
+        size = 8
+    elif wire_type == FIXED32:
+        size = 4
+    else:
+        raise malformed(f"{where} has a field of wire type {wire_type}")
+    if at + size > len(data):
+        raise cut_short()
+    return at + size
+
+
+def read_tag(data: bytes, at: int) -> tuple[int, int]:
+    """The number and wire type of a field, and where its value begins."""
+    tag, after = read_varint(data, at)
+    if data[after - 1] == 0 and after > at + 1:  # nobody writes that, and each tag shall have one form
+        raise malformed("a field whose number is written longer than it need be")
+    return tag, after
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of up to 64 bits, and where the next thing begins; raises IndexError at the end of the data."""
+    byte = data[at]
+    if byte < 128:
+        return byte, at + 1
+    number = byte & 127
+    for place in range(1, MOST_VARINT_BYTES):
+        byte = data[at + place]
+        number |= (byte & 127) << 7 * place
+        if byte < 128:
+            if number > LARGEST_UNSIGNED:
+                break
+            return number, at + place + 1
+    raise malformed("a number of more than 64 bits")
+
+
+def int32(number: int) -> int:
+    number &= 0xFFFFFFFF
+    return number - (1 << 32) if number >= 1 << 31 else number
+
+
+def int64(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+# --- writing ---
+
+
+def encode(query: Query) -> bytes:
+    """The message as it is sent, its fields in the order of their numbers."""
+    parts = [b"\x08", varint(query.type)]
+    for task in query.tasks:
+        body = encode_task(task)
+        parts += (b"\x12", varint(len(body)), body)
+    if query.name is not None:
+        parts += (b"\x1a", varint(len(query.name)), query.name)
+    if query.n is not None:
+        parts += (b"\x20", varint(query.n))
+    if query.location is not None:
+        parts += (b"\x32", varint(len(query.location)), query.location)
+    if query.reason is not None:
+        parts += (varint(REASON), varint(len(query.reason)), query.reason)
+    for tag, number in (
+        (WAIT_MS, query.wait_ms),
+        (LEASE_MS, query.lease_ms),
+        (RETRY_US, query.retry_us),
+        (CURSOR, query.cursor),
+    ):
+        if number is not None:
+            parts += (varint(tag), varint(number))
+    return b"".join(parts)
+
+
+def encode_task(task: Task) -> bytes:
+    parts = [b"\n", varint(len(task.name)), task.name, b"\x12", varint(len(task.origin)), task.origin]
+    for name in task.predecessors:
+        size = varint(len(name))
+        parts += (b"\x22", varint(len(name) + len(size) + 1), b"\n", size, name)
+    for name in task.successors:
+        size = varint(len(name))
+        parts += (b"\x2a", varint(len(name) + len(size) + 1), b"\n", size, name)
+    for state, time_us in task.log:
+        entry = b"\x08%b\x10%b" % (varint(state), varint(time_us))
+        parts += (b"2", varint(len(entry)), entry)
+    if task.error is not None:
+        parts += (varint(TASK_ERROR), varint(len(task.error)), task.error)
+    if task.id is not None:
+        parts += (varint(TASK_ID), varint(task.id))
+    if task.state is not None:
+        parts += (varint(TASK_STATE), varint(task.state))
+    for job_id in task.after:
+        parts += (varint(TASK_AFTER), varint(job_id))
+    return b"".join(parts)
+
+
+class TransferWriter:
+    """Writes the answers to Steal, in which all but the names is the same for every task of a moment."""
+
+    def __init__(self, origin: bytes) -> None:
+        self._origin = b"\x12%b%b" % (varint(len(origin)), origin)
+        self._time_us = -1
+        self._rest = b""
+
+    def write(self, names: list[bytes], time_us: int) -> bytes:
+        """The tasks of these names were stolen now."""
+        if time_us != self._time_us:
+            entry = b"\x08\x01\x10%b" % varint(time_us)
+            self._rest = b"%b2%c%b" % (self._origin, len(entry), entry)
+            self._time_us = time_us
+        rest = self._rest
+        most = 125 - len(rest)  # a longer name makes one of the lengths take more than a byte
+        parts = [b"\x08\x03"]
+        for name in names:
+            size = len(name)
+            if size <= most:
+                parts.append(b"\x12%c\n%c%b%b" % (size + len(rest) + 2, size, name, rest))
+            else:
+                head = varint(size)
+                parts.append(b"\x12%b\n%b%b%b" % (varint(size + len(head) + len(rest) + 1), head, name, rest))
+        return b"".join(parts)
+
+
+def varint(number: int) -> bytes:
+    """A number as protocol buffers write it; one below zero takes ten bytes."""
+    if 0 <= number < 128:
+        return SHORT[number]
+    number &= LARGEST_UNSIGNED
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+SHORT: Final = [bytes([number]) for number in range(128)]

@@ -1,0 +1,266 @@
+"""What all requests of a dwork server share: answers, the workers that ask, and news from the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import Final
+
+from switchgear.errors import Refused
+from switchgear.model import SECOND_US, Cause, Job, Worker
+from switchgear.protocols.base import Context, Message, MessageSession, Wire
+from switchgear.protocols.dwork.codec import TransferWriter, decode_reply, encode
+from switchgear.protocols.dwork.locations import Location, Locations
+from switchgear.protocols.dwork.messages import Query, QueryType
+from switchgear.protocols.dwork.planning import FailedTasks
+from switchgear.text import harmless
+
+__all__ = ["EXIT", "NOT_FOUND", "OK", "Desk", "DworkSetup", "error_text", "with_reason"]
+
+OK: Final = encode(Query(QueryType.OK))
+NOT_FOUND: Final = encode(Query(QueryType.NOT_FOUND))
+EXIT: Final = encode(Query(QueryType.EXIT))
+TRANSFER: Final = encode(Query(QueryType.TRANSFER))
+
+# Each Steal that waits is held in memory; beyond this many the next is answered at once.
+MOST_BLOCKED: Final = 100_000
+
+# Looking for tasks that wait for other functions' jobs must not take long; if there may be some beyond, there are.
+MOST_EDGES_LOOKED_AT: Final = 100_000
+
+
+@dataclass(slots=True)
+class DworkSetup:
+    """What a dwork listener is told."""
+
+    function: bytes = b"dwork"
+    lease_us: int = 3_600_000_000  # 0: a worker may be silent for ever
+    host: bytes = b""  # the server's own name
+
+
+class Desk(MessageSession):
+    """One listener's side of all conversations."""
+
+    protocol = "dwork"
+
+    def __init__(self, context: Context, wire: Wire, setup: DworkSetup) -> None:
+        super().__init__(context, wire)
+        self.setup = setup
+        self.locations = Locations()
+        self.failed = FailedTasks(context)
+        self.transfers = TransferWriter(setup.host)
+        self.function = self.engine.function_named(setup.function)
+        self.function.released_first = True
+        self._blocked = 0  # Steals, of all locations
+        self._looked_at = (0, 0, 0)  # when it was last found out whether all is stuck
+        self._was_stuck = False
+
+    # --- answers ---
+
+    def answer(self, envelope: Message, payload: bytes) -> None:
+        envelope.append(payload)
+        self.send(envelope)
+
+    def answer_when_kept(self, envelope: Message, payload: bytes, jobs: Iterable[Job] = ()) -> None:
+        """Answer once everything that was done until now is kept; the answer may promise new jobs."""
+        envelope.append(payload)
+        if self.context.keeps:
+            self.promise(envelope, jobs)
+        else:
+            self.send(envelope)
+
+    def refused_message(self, answer: Message, refused: Refused) -> Message:
+        return [*answer[:-1], error_text(str(refused))]
+
+    def nothing_ready(self) -> bytes:
+        """The answer to a Steal that gets nothing."""
+        return EXIT if not self.function.total or self._is_stuck() else NOT_FOUND
+
+    def _is_stuck(self) -> bool:
+        """Whether all tasks that are left wait for tasks that failed."""
+        function = self.function
+        if function.total != function.waiting:
+            return False
+        engine = self.engine
+        if len(engine.jobs) == function.total:
+            return True
+        # Some may wait for another function's job, which may still be done.  It is not looked for with every request.
+        moment = (engine.now_us // SECOND_US, function.submitted, function.waiting)
+        if moment != self._looked_at:
+            self._looked_at = moment
+            edges = islice(engine.graph.successors, MOST_EDGES_LOOKED_AT)
+            above = (engine.jobs.get(job_id) for job_id in edges)
+            self._was_stuck = len(engine.graph.successors) <= MOST_EDGES_LOOKED_AT and all(
+                job is None or job.function is function for job in above
+            )
+        return self._was_stuck
+
+    def edges_were_added(self) -> None:
+        """Tasks wait for more than they did."""
+        self._looked_at = (0, 0, 0)
+
+    # --- workers ---
+
+    def location_of(self, name: bytes) -> Location:
+        """The worker that sent a request, which is a sign of life; raises Refused if there are too many."""
+        location = self.locations.get(name)
+        if location is None:
+            superfluous = self.locations.superfluous()
+            if superfluous is not None:
+                self.forget(superfluous, Cause.WORKER_LOST)
+            location = self.locations.add(name, self.setup.lease_us)
+        elif location.worker is not None and location.lease_us:
+            self.engine.renew_lease(location.worker, location.lease_us)
+        return location
+
+    def reporter(self, name: bytes) -> Location:
+        """The worker that reports on tasks, from now on a listed one; if there is no room, it is heard all the same."""
+        try:
+            location = self.location_of(name)
+        except Refused:
+            return Location(name, 0)
+        location.listed = True
+        return location
+
+    def hire(self, location: Location) -> Worker:
+        """Let a location that asks for tasks be a worker."""
+        worker = location.worker = self.engine.add_worker(self, self.protocol, location.name)
+        self.engine.can_do(worker, self.function)
+        if location.lease_us:
+            self.engine.renew_lease(worker, location.lease_us)
+        return worker
+
+    def dismiss(self, location: Location) -> None:
+        """A worker was told that there is nothing left to do.  It may come back, but need not say goodbye."""
+        if location.holds_nothing() and self.locations.get(location.name) is location:
+            if location.worker is not None:
+                self.engine.remove_worker(location.worker)
+                location.worker = None
+            if not location.listed:
+                self.locations.remove(location)
+
+    def forget(self, location: Location, cause: Cause) -> None:
+        """This is a worker no more; what it held goes back."""
+        self.locations.remove(location)
+        if location.worker is not None:
+            self.engine.remove_worker(location.worker, cause)
+        self._answer_blocked(location)
+
+    def job_held(self, location: Location, task_name: bytes) -> Job | None:
+        """The job of that task, if this worker has it."""
+        job = self.engine.names.get(task_name)
+        worker = location.worker
+        if job is not None and job.worker is worker and worker is not None:
+            return job
+        return location.unnamed_job(task_name) if location.unnamed else None
+
+    def task_name(self, location: Location, job: Job) -> bytes:
+        """What a job that this worker got is called."""
+        name = job.payload or b""
+        if job.name != name or not name:
+            location.hold_unnamed(name, job)
+        return name
+
+    # --- Steals that wait ---
+
+    def wait(self, location: Location, worker: Worker, envelope: Message, wait_us: int) -> bool:
+        """Answer when there is a task, or the time is over; False if this Steal cannot wait."""
+        most = self.engine.settings.jobs_per_worker
+        if self._blocked >= MOST_BLOCKED or (most and len(worker.running) + len(location.blocked) >= most):
+            return False
+        ticket = self.engine.grant_until(worker, self.engine.now_us + wait_us)
+        if not ticket:
+            return False
+        location.blocked[ticket] = envelope
+        self._blocked += 1
+        if not worker.running:
+            self.engine.suspend_lease(worker)  # one that can only wait cannot give signs of life
+        return True
+
+    def _unblock(self, location: Location, ticket: int) -> Message:
+        """The Steal of this ticket is over."""
+        self._blocked -= 1
+        if location.lease_us:
+            self.context.soon(partial(self._renew_lease, location))
+        return location.blocked.pop(ticket)
+
+    def _renew_lease(self, location: Location) -> None:
+        worker = location.worker
+        if worker is not None and (worker.running or not location.blocked):
+            self.engine.renew_lease(worker, location.lease_us)
+
+    def _answer_blocked(self, location: Location) -> None:
+        for envelope in location.blocked.values():
+            self.answer(envelope, self.nothing_ready())
+        self._blocked -= len(location.blocked)
+        location.blocked = {}
+
+    # --- news from the engine ---
+
+    def assign(self, worker: Worker, job: Job) -> None:
+        location = self.locations.get(worker.name)
+        if location is None or location.worker is not worker or not location.blocked:
+            self.context.soon(partial(self.engine.hand_back, worker, job.id))
+            return
+        envelope = self._unblock(location, next(iter(location.blocked)))
+        if not self.has_payload(worker, job):
+            self.answer(envelope, NOT_FOUND)
+            return
+        location.listed = True
+        envelope.append(self.transfers.write([self.task_name(location, job)], self.engine.now_us))
+        self.send_job(job, envelope)
+
+    def waited_in_vain(self, worker: Worker, ticket: int) -> None:
+        location = self.locations.get(worker.name)
+        if location is None or location.worker is not worker or ticket not in location.blocked:
+            return
+        envelope = self._unblock(location, ticket)
+        payload = self.nothing_ready()
+        self.answer(envelope, payload)
+        if payload is EXIT:
+            self.context.soon(partial(self.dismiss, location))
+
+    def revoke(self, worker: Worker, job: Job) -> None:
+        """A worker cannot be told; should it report on the task, that will not be found."""
+        self.context.soon(partial(self._let_go, worker, job))
+
+    def _let_go(self, worker: Worker, job: Job) -> None:
+        if job.worker is not worker:  # or it has got it again
+            self.engine.hand_back(worker, job.id)
+
+    def expired(self, worker: Worker) -> None:
+        location = self.locations.get(worker.name)
+        if location is not None and location.worker is worker:
+            location.worker = None
+            self.locations.remove(location)
+            self._answer_blocked(location)
+
+    def unreachable(self, message: Message) -> None:
+        """If these were tasks for a worker, it has not got them."""
+        if not message[-1].startswith(TRANSFER):
+            return
+        for task in decode_reply(message[-1]).tasks:
+            job = self._taken_as(task.name, task.log[0].time_us)
+            if job is not None and job.worker is not None:
+                self.engine.hand_back(job.worker, job.id)
+
+    def _taken_as(self, task_name: bytes, time_us: int) -> Job | None:
+        """The job that a worker of ours has under that name since then."""
+        jobs = self.engine.jobs
+        named = self.engine.names.get(task_name)
+        unnamed = (jobs.get(job_id) for location in self.locations for job_id in location.unnamed.get(task_name, ()))
+        for job in chain([named], unnamed):
+            is_ours = job is not None and job.worker is not None and job.worker.peer is self
+            if job is not None and is_ours and job.log[-1] == (Cause.TAKEN, time_us):
+                return job
+        return None
+
+
+def with_reason(kind: QueryType, reason: str) -> bytes:
+    return encode(Query(kind, reason=harmless(reason).encode()))
+
+
+def error_text(reason: str) -> bytes:
+    return with_reason(QueryType.ERROR, reason)

@@ -1,0 +1,239 @@
+"""What client libraries say to any Redis: greetings, names, questions about the server, and transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from switchgear.errors import PeerError
+from switchgear.protocols.gearmonkey.queues import whole_number
+from switchgear.protocols.gearmonkey.resp import (
+    OK,
+    Command,
+    array,
+    bulk,
+    error,
+    integer,
+    mapping,
+    null,
+    simple,
+    verbatim,
+)
+from switchgear.protocols.gearmonkey.session import GearMonkeySession
+
+PONG: Final = simple(b"PONG")
+WRONG_PASSWORD: Final = error("WRONGPASS invalid username-password pair or user is disabled.")
+NO_PASSWORD: Final = error(
+    "ERR AUTH <password> called without any password configured for the default user. "
+    "Are you sure your configuration is correct?"
+)
+BAD_NAME: Final = "Client names cannot contain spaces, newlines or special characters."
+NAME_BYTES: Final = 127
+
+
+def on_ping(session: GearMonkeySession, command: Command) -> None:
+    if len(command) > 2:
+        raise PeerError("wrong number of arguments for 'ping' command", code="ERR")
+    if session.version == 2 and (session.channels or session.patterns):
+        session.send(array((bulk(b"pong"), bulk(b"".join(command[1:])))))
+    else:
+        session.send(bulk(command[1]) if len(command) > 1 else PONG)
+
+
+def on_echo(session: GearMonkeySession, command: Command) -> None:
+    session.send_long(bulk(command[1]))
+
+
+def on_quit(session: GearMonkeySession, command: Command) -> None:
+    session.send(OK)
+    session.closing = True
+
+
+def on_http(session: GearMonkeySession, command: Command) -> None:
+    """A browser speaks, perhaps because a web page has told it to, and the next lines might be commands."""
+    session.context.count_bad_input(session, "HTTP", "this is HTTP")
+    session.closing = True
+    session.mark()
+
+
+def on_reset(session: GearMonkeySession, command: Command) -> None:
+    session.end_transaction()
+    session.unsubscribe_all()
+    session.version = 2
+    set_name(session, b"")
+    session.send(simple(b"RESET"))
+
+
+def on_select(session: GearMonkeySession, command: Command) -> None:
+    if whole_number(command[1]):
+        raise PeerError("DB index is out of range", code="ERR")
+    session.send(OK)
+
+
+# --- who is speaking ---
+
+
+def on_hello(session: GearMonkeySession, command: Command) -> None:
+    """HELLO [version [AUTH user password] [SETNAME name]]"""
+    version = session.version
+    if len(command) > 1:
+        if not command[1].isdigit() or len(command[1]) > 18:
+            raise PeerError("Protocol version is not an integer or out of range", code="ERR")
+        version = int(command[1])
+        if version not in (2, 3):
+            session.send(error("NOPROTO unsupported protocol version"))
+            return
+    name, is_refused = read_hello(command[2:])
+    if is_refused:
+        session.send(WRONG_PASSWORD)
+        return
+    session.version = version
+    if name is not None:
+        set_name(session, name)
+    session.send(mapping(version, about(session)))
+
+
+def read_hello(options: Command) -> tuple[bytes | None, bool]:
+    """The name that is given, and whether a user is named that there is not; raises PeerError."""
+    name: bytes | None = None
+    is_refused = False
+    while options:
+        word = options[0].upper()
+        if word == b"AUTH" and len(options) > 2:
+            is_refused = options[1] != b"default"
+            options = options[3:]
+        elif word == b"SETNAME" and len(options) > 1:
+            name = checked_name(options[1])
+            options = options[2:]
+        else:
+            raise PeerError(f"Syntax error in HELLO option '{options[0][:100].decode('utf-8', 'replace')}'", code="ERR")
+    return name, is_refused
+
+
+def about(session: GearMonkeySession) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"server", bulk(b"switchgear")),
+        (b"version", bulk(session.setup.version.encode())),
+        (b"proto", integer(session.version)),
+        (b"id", integer(session.number)),
+        (b"mode", bulk(b"standalone")),
+        (b"role", bulk(b"master")),
+        (b"modules", array(())),
+    ]
+
+
+def on_auth(session: GearMonkeySession, command: Command) -> None:
+    """There is no password, as in a Redis that nobody has given one: its default user may come with any."""
+    if len(command) > 3:
+        raise PeerError("syntax error", code="ERR")
+    if len(command) == 2:
+        session.send(NO_PASSWORD)
+    else:
+        session.send(OK if command[1] == b"default" else WRONG_PASSWORD)
+
+
+def checked_name(name: bytes) -> bytes:
+    if len(name) > NAME_BYTES or any(byte < 33 or byte > 126 for byte in name):
+        raise PeerError(BAD_NAME, code="ERR")
+    return name
+
+
+def set_name(session: GearMonkeySession, name: bytes) -> None:
+    session.client_id = name
+    for worker in session.workers.values():
+        worker.name = name
+
+
+def on_client_setname(session: GearMonkeySession, command: Command) -> None:
+    set_name(session, checked_name(command[2]))
+    session.send(OK)
+
+
+def on_client_getname(session: GearMonkeySession, command: Command) -> None:
+    session.send(bulk(session.client_id) if session.client_id else null(session.version))
+
+
+def on_client_id(session: GearMonkeySession, command: Command) -> None:
+    session.send(integer(session.number))
+
+
+def on_client_setinfo(session: GearMonkeySession, command: Command) -> None:
+    if command[2].lower() not in (b"lib-name", b"lib-ver"):
+        shown = command[2][:100].decode("utf-8", "replace")
+        raise PeerError(f"Unrecognized option '{shown}'", code="ERR")
+    session.send(OK)
+
+
+def on_client_switch(session: GearMonkeySession, command: Command) -> None:
+    """NO-EVICT and NO-TOUCH: there is nothing to evict."""
+    if command[2].lower() not in (b"on", b"off"):
+        raise PeerError("syntax error", code="ERR")
+    session.send(OK)
+
+
+# --- what the server is ---
+
+
+def on_info(session: GearMonkeySession, command: Command) -> None:
+    engine = session.engine
+    sessions = session.setup.sessions
+    sections: dict[str, dict[str, object]] = {
+        "Server": {"server_name": "switchgear", "switchgear_version": session.setup.version},
+        "Clients": {
+            "connected_clients": len(sessions),
+            "blocked_clients": sum(other.blocked is not None for other in sessions),
+        },
+        "Persistence": {"loading": 0},
+        "Jobs": {
+            "functions": len(engine.functions),
+            "unfinished_jobs": len(engine.jobs),
+            "drafts": len(session.setup.drafts),
+        },
+    }
+    wanted = {word.decode("utf-8", "replace").lower() for word in command[1:]} - {"default", "all", "everything"}
+    shown = [
+        "\r\n".join([f"# {title}", *(f"{name}:{value}" for name, value in lines.items()), ""])
+        for title, lines in sections.items()
+        if not wanted or title.lower() in wanted
+    ]
+    session.send(verbatim(session.version, "\r\n".join(shown).encode()))
+
+
+def on_nothing(session: GearMonkeySession, command: Command) -> None:
+    """A list that is empty here: of commands."""
+    session.send(array(()))
+
+
+def on_no_answers(session: GearMonkeySession, command: Command) -> None:
+    """A table that is empty here: of settings, of the documentation of commands."""
+    session.send(mapping(session.version, ()))
+
+
+def on_command_count(session: GearMonkeySession, command: Command) -> None:
+    session.send(integer(len(session.setup.verbs)))
+
+
+# --- transactions ---
+
+
+def on_multi(session: GearMonkeySession, command: Command) -> None:
+    if session.queued is not None:
+        raise PeerError("MULTI calls can not be nested", code="ERR")
+    session.begin_transaction()
+    session.send(OK)
+
+
+def on_exec(session: GearMonkeySession, command: Command) -> None:
+    if session.queued is None:
+        raise PeerError("EXEC without MULTI", code="ERR")
+    commands = session.end_transaction()
+    if session.is_broken:
+        session.send(error("EXECABORT Transaction discarded because of previous errors."))
+    else:
+        session.execute(commands)
+
+
+def on_discard(session: GearMonkeySession, command: Command) -> None:
+    if session.queued is None:
+        raise PeerError("DISCARD without MULTI", code="ERR")
+    session.end_transaction()
+    session.send(OK)

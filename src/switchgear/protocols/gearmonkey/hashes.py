@@ -1,0 +1,322 @@
+"""The job as a hash: `job:{FN}:{ID}`.
+
+Clients write one before they push its id, workers report by writing to it, and both read it.  Behind it is the engine's
+job; until the push it is a draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from switchgear.errors import PeerError
+from switchgear.model import CANCELLED, DONE, EXPIRED, FINAL_STATES, RUNNING, SECOND_US, Cause, Job, Worker
+from switchgear.protocols.gearmonkey.drafts import Draft, Fields
+from switchgear.protocols.gearmonkey.keys import BUSY, ERROR, IDLE, JOB_SECONDS, SUCCESS, Key, Kind, wrong_type
+from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, integer, mapping, null
+from switchgear.protocols.gearmonkey.session import MOST_ANSWER_BYTES, GearMonkeySession
+
+__all__ = ["find_job", "hidden_from_us", "on_hget", "on_hgetall", "on_hmget", "on_hmset", "on_hset"]
+
+STATUS: Final = b"status"
+INPUT: Final = b"input"
+OUTPUT: Final = b"output"
+DIVIDEND: Final = b"status:dividend"
+DIVISOR: Final = b"status:divisor"
+KNOWN: Final = frozenset({STATUS, INPUT, DIVIDEND, DIVISOR})
+
+ENDS: Final = {SUCCESS, ERROR}
+STATES: Final = {IDLE, BUSY, *ENDS}
+STOPS: Final = {Cause.SERVER_LOST, Cause.GIVEN_BACK}
+SERVER_WORDS: Final = {CANCELLED: b"cancelled", EXPIRED: b"expired"}
+
+# How long a finished job is shown, as the document has workers say it: 25 hours.
+KEEP_US: Final = JOB_SECONDS * SECOND_US
+
+LARGEST_NUMBER: Final = 2**63 - 1
+
+
+# --- reading ---
+
+
+def job_key(session: GearMonkeySession, text: bytes) -> Key:
+    key = session.key(text)
+    if key.kind is not Kind.JOB:
+        raise wrong_type()
+    return key
+
+
+def hidden_from_us(session: GearMonkeySession, job: Job) -> int:
+    """When a finished job is shown no more."""
+    return session.setup.hidden.get(job.id, job.finished_us + KEEP_US)
+
+
+def find_job(session: GearMonkeySession, key: Key) -> Job | None:
+    """The job behind a key, if it is to be shown; raises Refused."""
+    job = session.engine.jobs.get(key.number) or session.context.find_job(key.number)
+    if job is None or job.function.name != key.function:
+        return None
+    if job.state in FINAL_STATES and hidden_from_us(session, job) <= session.engine.now_us:
+        return None
+    return job
+
+
+def status_of(job: Job) -> bytes:
+    if job.state in FINAL_STATES:
+        return SUCCESS if job.state is DONE else ERROR
+    return BUSY if job.state is RUNNING else IDLE
+
+
+def output_of(job: Job) -> bytes:
+    """What a job has come to that has ended."""
+    if job.state in SERVER_WORDS:
+        return SERVER_WORDS[job.state]
+    # A worker of another protocol may have sent parts of a result before it failed: the reason is worth more.
+    return job.whole_result if job.error is None else job.error
+
+
+def input_of(session: GearMonkeySession, job: Job) -> bytes:
+    """What the job is to work on; raises Refused or PeerError."""
+    if job.payload is not None or session.engine.jobs.get(job.id) is not job:
+        return job.payload or b""
+    try:
+        return session.context.payload(job)
+    except LookupError as lost:
+        text = str(lost.args[0])
+        if job.worker is not None and session.is_held(job):
+            session.engine.could_not_be_sent(job.worker, job.id, lost=text.encode())
+        raise PeerError(text, code="ERR") from lost
+
+
+def value_of(session: GearMonkeySession, job: Job, field: bytes) -> bytes | None:
+    """One field of a job's hash."""
+    if field == STATUS:
+        return status_of(job)
+    if field == INPUT:
+        return input_of(session, job)
+    if field in (DIVIDEND, DIVISOR):
+        if not (job.numerator or job.denominator):
+            return None
+        return b"%d" % (job.numerator if field == DIVIDEND else job.denominator)
+    if field == OUTPUT and job.state in FINAL_STATES:
+        return output_of(job)
+    return session.setup.extras.of(job.id).get(field)
+
+
+def fields_of(session: GearMonkeySession, job: Job) -> list[bytes]:
+    """The names of the fields of a job's hash, as the conversation of the document would have put them there."""
+    fields = [STATUS, INPUT]
+    if job.numerator or job.denominator:
+        fields += (DIVIDEND, DIVISOR)
+    extras = session.setup.extras.of(job.id)
+    if job.state in FINAL_STATES:
+        fields.append(OUTPUT)
+    fields += (name for name in extras if name not in fields)
+    return fields
+
+
+def read(session: GearMonkeySession, key: Key, wanted: list[bytes] | None = None) -> list[tuple[bytes, bytes | None]]:
+    """These fields of a hash with their values, or all of them."""
+    draft = session.setup.drafts.get(key.number, key.function)
+    if draft is not None:
+        fields = draft.fields
+        return [(name, fields.get(name)) for name in (fields if wanted is None else wanted)]
+    job = find_job(session, key)
+    if job is None:
+        return [(name, None) for name in wanted or ()]
+    names = fields_of(session, job) if wanted is None else wanted
+    known = {name: value_of(session, job, name) for name in dict.fromkeys(names)}
+    if sum(len(known[name] or b"") for name in names) > MOST_ANSWER_BYTES:
+        raise PeerError(f"the answer would have more than {MOST_ANSWER_BYTES} bytes", code="ERR")
+    return [(name, known[name]) for name in names]
+
+
+def on_hgetall(session: GearMonkeySession, command: Command) -> None:
+    found = read(session, job_key(session, command[1]))
+    items = [(name, bulk(value)) for name, value in found if value is not None]
+    session.send_long(mapping(session.version, items))
+
+
+def on_hget(session: GearMonkeySession, command: Command) -> None:
+    ((_, value),) = read(session, job_key(session, command[1]), command[2:])
+    session.send_long(null(session.version) if value is None else bulk(value))
+
+
+def on_hmget(session: GearMonkeySession, command: Command) -> None:
+    found = read(session, job_key(session, command[1]), command[2:])
+    nothing = null(session.version)
+    session.send_long(array([nothing if value is None else bulk(value) for _, value in found]))
+
+
+# --- writing ---
+
+
+def on_hmset(session: GearMonkeySession, command: Command) -> None:
+    write(session, command, counts=False)
+
+
+def on_hset(session: GearMonkeySession, command: Command) -> None:
+    write(session, command, counts=True)
+
+
+def write(session: GearMonkeySession, command: Command, *, counts: bool) -> None:
+    """Write fields of a hash; HSET is answered with the number of those that are new, HMSET with OK."""
+    if len(command) % 2:
+        name = "hset" if counts else "hmset"
+        raise PeerError(f"wrong number of arguments for '{name}' command", code="ERR")
+    key = job_key(session, command[1])
+    fields = dict(zip(command[2::2], command[3::2], strict=True))
+    draft = session.setup.drafts.get(key.number, key.function)
+    if draft is not None:
+        before: Iterable[bytes] = list(draft.fields)
+        write_draft(session, draft, fields)
+        job = None
+    else:
+        job = session.engine.jobs.get(key.number)
+        if job is None or job.function.name != key.function:
+            job = None
+            before = write_ended(session, key, fields)
+        else:
+            before = fields_of(session, job)
+            report(session, job, Report.read(session, job, fields))
+    session.send(integer(len(fields.keys() - before)) if counts else OK)
+    if job is not None and job.delivery and job.state in FINAL_STATES:
+        session.pledge()
+
+
+def write_draft(session: GearMonkeySession, draft: Draft, fields: Fields) -> None:
+    if fields.get(STATUS, IDLE) != IDLE:
+        raise PeerError("a job that is not pushed yet is idle", code="ERR")
+    session.setup.drafts.write(draft, fields)
+
+
+class Report(NamedTuple):
+    """What is written to the hash of an unfinished job, understood."""
+
+    status: bytes | None
+    output: bytes | None
+    progress: tuple[int, int] | None
+    extras: Fields  # what the engine has no use for
+
+    @classmethod
+    def read(cls, session: GearMonkeySession, job: Job, fields: Fields) -> Report:
+        """Check all before anything is done; raises PeerError."""
+        status = fields.get(STATUS)
+        if status is not None and status not in STATES:
+            raise PeerError("status is one of idle, busy, success, error", code="ERR")
+        if INPUT in fields and fields[INPUT] != input_of(session, job):
+            raise PeerError(f"job {job.id} is pushed already: its input cannot be changed", code="ERR")
+        progress = None
+        if DIVIDEND in fields or DIVISOR in fields:
+            progress = (
+                number(fields[DIVIDEND]) if DIVIDEND in fields else job.numerator,
+                number(fields[DIVISOR]) if DIVISOR in fields else job.denominator,
+            )
+        extras = {name: value for name, value in fields.items() if name not in KNOWN}
+        output = None
+        if status in ENDS:
+            output = extras.pop(OUTPUT, None)
+            extras.clear()  # nobody could read them any more
+        elif extras:
+            session.setup.extras.check_room(extras)
+        return cls(status, output, progress, extras)
+
+
+def number(text: bytes) -> int:
+    """A whole number, not negative."""
+    if not text.isdigit() or int(text) > LARGEST_NUMBER:
+        raise PeerError("value is not an integer or out of range", code="ERR")
+    return int(text)
+
+
+def report(session: GearMonkeySession, job: Job, said: Report) -> None:
+    """What is said of a job that is not over yet."""
+    worker = job.worker if session.is_held(job) else None
+    if said.status == IDLE and job.state is RUNNING:
+        raise PeerError(f"job {job.id} is busy", code="ERR")
+    if worker is None and (said.status == BUSY or said.progress is not None):
+        raise not_taken(job)
+    if said.status in ENDS and worker is None:
+        settle(session, job, said)
+        return
+    if worker is not None and said.progress is not None:
+        session.engine.progress(worker, job.id, *said.progress)
+    session.setup.extras.write(job.id, said.extras)
+    if worker is not None and said.status in ENDS:
+        end(session, worker, job, said)
+
+
+def output_in(session: GearMonkeySession, job: Job, said: Report) -> bytes:
+    """The output may have been written ahead of the status."""
+    return session.setup.extras.of(job.id).get(OUTPUT, b"") if said.output is None else said.output
+
+
+def end(session: GearMonkeySession, worker: Worker, job: Job, said: Report) -> None:
+    """A worker reports the end of its job, on its own connection or on another."""
+    channels = session.setup.channels
+    output = output_in(session, job, said)
+    channels.spoken_for = job.id
+    if said.status == SUCCESS:
+        session.engine.complete(worker, job.id, output)
+    else:
+        session.engine.fail(worker, job.id, 1, output or None, output)
+    channels.spoken_for = 0
+    holder = worker.peer
+    if isinstance(holder, GearMonkeySession):
+        holder.popped.discard(job.id)
+    note_end(session, job)
+
+
+def settle(session: GearMonkeySession, job: Job, said: Report) -> None:
+    """The end of a job is reported that is nobody's of us.  If it was, and was taken from its worker, who has done it
+    all the same, the first result counts."""
+    if not was_taken(session, job):
+        raise not_taken(job)
+    if said.status == ERROR:
+        raise PeerError(f"job {job.id} was taken from its worker and will be tried again", code="ERR")
+    session.setup.channels.spoken_for = job.id
+    is_settled = session.engine.settle(job, output_in(session, job, said))
+    session.setup.channels.spoken_for = 0
+    if not is_settled:
+        raise not_taken(job)
+    session.popped.discard(job.id)
+    session.setup.lost.pop(job.id, None)
+    note_end(session, job)
+
+
+def was_taken(session: GearMonkeySession, job: Job) -> bool:
+    """Whether a worker of ours may have had this job; after the server has stopped nobody knows whose it was."""
+    if job.id in session.popped or job.id in session.setup.lost:
+        return True
+    return any(cause in STOPS for cause, _ in job.log)
+
+
+def note_end(session: GearMonkeySession, job: Job) -> None:
+    session.setup.extras.forget(job.id)
+    session.setup.locks.job_ended(job.id, job.function.name, job.finished_us)
+
+
+def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> Iterable[bytes]:
+    """Something is written to a job that has ended, or never was; returns the fields it has.
+
+    A worker whose job was ended by somebody else meanwhile may say what it likes.  And a report that is sent again,
+    because its answer was lost, is no mistake.
+    """
+    for worker in session.workers.values():
+        if key.number in worker.running:
+            if fields.get(STATUS) in ENDS:
+                session.engine.complete(worker, key.number, b"")
+                session.popped.discard(key.number)
+            return fields
+    job = find_job(session, key)
+    if job is None:
+        raise PeerError(f"there is no job {key.number}: an id comes from INCR uid:, and is written to soon", code="ERR")
+    if job.state not in FINAL_STATES:
+        session.pledge()  # its end is just being kept, so whoever reports on it now has done so before
+    elif any(value_of(session, job, name) != value for name, value in fields.items()):
+        raise PeerError(f"job {job.id} has ended", code="ERR")
+    return fields
+
+
+def not_taken(job: Job) -> PeerError:
+    return PeerError(f"job {job.id} was not taken from its queue here", code="ERR")

@@ -1,0 +1,200 @@
+"""Counters, and what is asked of keys of any kind: whether they are there, and for how long."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from switchgear.errors import PeerError
+from switchgear.model import FINAL_STATES, SECOND_US, URGENT
+from switchgear.protocols.gearmonkey.hashes import KEEP_US, find_job, hidden_from_us
+from switchgear.protocols.gearmonkey.keys import Key, Kind, wrong_type
+from switchgear.protocols.gearmonkey.queues import MOST_KEYS, find_lock, whole_number
+from switchgear.protocols.gearmonkey.resp import Command, bulk, integer, null
+from switchgear.protocols.gearmonkey.session import GearMonkeySession
+from switchgear.protocols.gearmonkey.setup import remember
+
+__all__ = [
+    "on_decr",
+    "on_decrby",
+    "on_del",
+    "on_exists",
+    "on_expire",
+    "on_get",
+    "on_incr",
+    "on_incrby",
+    "on_ttl",
+]
+
+MOST_COUNTED: Final = 1000  # functions that one connection registers workers for
+MOST_AT_ONCE: Final = 1000  # that are counted by one command
+LONGEST_SECONDS: Final = 2**63 // 1_000_000
+
+MISSING: Final = -2
+FOR_EVER: Final = -1
+
+
+# --- counters ---
+
+
+def on_incr(session: GearMonkeySession, command: Command) -> None:
+    count(session, session.key(command[1]), 1)
+
+
+def on_decr(session: GearMonkeySession, command: Command) -> None:
+    count(session, session.key(command[1]), -1)
+
+
+def on_incrby(session: GearMonkeySession, command: Command) -> None:
+    count(session, session.key(command[1]), whole_number(command[2]))
+
+
+def on_decrby(session: GearMonkeySession, command: Command) -> None:
+    count(session, session.key(command[1]), -whole_number(command[2]))
+
+
+def count(session: GearMonkeySession, key: Key, by: int) -> None:
+    """Give out an id, or count workers."""
+    if key.kind is Kind.UID:
+        give_id(session, key, by)
+    elif key.kind is Kind.COUNT:
+        counts = session.setup.counts
+        if len(session.counted) >= MOST_COUNTED and key.function not in session.counted:
+            raise PeerError(f"a connection may register workers for {MOST_COUNTED} functions", code="ERR")
+        if abs(by) > MOST_AT_ONCE:
+            raise PeerError(f"workers are counted by {MOST_AT_ONCE} at most", code="ERR")
+        for _ in range(by):
+            counts.add(session, key.function)
+        for _ in range(-by):
+            counts.subtract(session, key.function)
+        session.send(integer(counts.value(key.function) or 0))
+    else:
+        raise wrong_type()
+
+
+def give_id(session: GearMonkeySession, key: Key, by: int) -> None:
+    if by < 0:
+        raise PeerError("ids are only counted up", code="ERR")
+    if by != 1:
+        raise PeerError("ids are given out one by one", code="ERR")
+    job_id = session.engine.reserve_id()
+    session.setup.drafts.begin(job_id, key.function)
+    session.send(integer(job_id))
+
+
+def on_get(session: GearMonkeySession, command: Command) -> None:
+    key = session.key(command[1])
+    if key.kind is not Kind.COUNT:
+        raise PeerError("ids are given out by INCR alone", code="ERR") if key.kind is Kind.UID else wrong_type()
+    count = session.setup.counts.value(key.function)
+    session.send(null(session.version) if count is None else bulk(b"%d" % count))
+
+
+# --- keys of any kind ---
+
+
+def keys_in(session: GearMonkeySession, command: Command) -> list[Key]:
+    if len(command) - 1 > MOST_KEYS:
+        raise PeerError(f"more than {MOST_KEYS} keys at once", code="ERR")
+    return [session.key(text) for text in command[1:]]
+
+
+def seconds_left(session: GearMonkeySession, key: Key) -> int:
+    """As TTL has it."""
+    now_us = session.engine.now_us
+    if key.kind is Kind.JOB:
+        draft = session.setup.drafts.get(key.number, key.function)
+        if draft is not None:
+            return FOR_EVER if draft.fields else MISSING
+        job = find_job(session, key)
+        if job is None or job.state not in FINAL_STATES:
+            return MISSING if job is None else FOR_EVER
+        return rounded_seconds(hidden_from_us(session, job) - now_us)
+    if key.kind is Kind.LOCK:
+        lock = find_lock(session, key)
+        return MISSING if lock is None or lock.is_taken else rounded_seconds(lock.until_us - now_us)
+    if key.kind is Kind.COUNT:
+        return MISSING if session.setup.counts.value(key.function) is None else FOR_EVER
+    if key.kind is Kind.QUEUE:
+        return FOR_EVER if is_queued(session, key) else MISSING
+    return FOR_EVER if session.engine.next_job_id > 1 else MISSING
+
+
+def rounded_seconds(span_us: int) -> int:
+    return (span_us + SECOND_US // 2) // SECOND_US
+
+
+def is_queued(session: GearMonkeySession, key: Key) -> bool:
+    """Whether there is something in a queue, or, in that of scheduled jobs, waits to come into it."""
+    function = session.engine.functions.get(key.function)
+    if function is None:
+        return False
+    is_scheduled = key.number == URGENT and function.total > function.ready + function.running + function.waiting
+    return is_scheduled or function.ready_of(key.number) > 0
+
+
+def on_exists(session: GearMonkeySession, command: Command) -> None:
+    session.send(integer(sum(seconds_left(session, key) != MISSING for key in keys_in(session, command))))
+
+
+def on_ttl(session: GearMonkeySession, command: Command) -> None:
+    session.send(integer(seconds_left(session, session.key(command[1]))))
+
+
+def on_expire(session: GearMonkeySession, command: Command) -> None:
+    if len(command) > 3:
+        raise PeerError(f"Unsupported option {command[3][:100].decode('utf-8', 'replace')}", code="ERR")
+    key = session.key(command[1])
+    if key.kind not in (Kind.JOB, Kind.LOCK):
+        raise everlasting()
+    seconds = whole_number(command[2])
+    if abs(seconds) > LONGEST_SECONDS:
+        raise PeerError("invalid expire time in 'expire' command", code="ERR")
+    if seconds <= 0:
+        session.send(integer(forget(session, key)))
+    elif key.kind is Kind.JOB and session.setup.locks.find(key.number, key.function, session.engine.now_us):
+        # It has just ended, perhaps so recently that the store has not heard of it.
+        expire_ended(session, key, seconds)
+        session.send(integer(1))
+    else:
+        is_there = seconds_left(session, key) != MISSING
+        if is_there and key.kind is Kind.JOB and key.number not in session.engine.jobs:
+            expire_ended(session, key, seconds)
+        session.send(integer(is_there))
+
+
+def expire_ended(session: GearMonkeySession, key: Key, seconds: int) -> None:
+    """Show a finished job no longer than this.  By itself it is shown for as long as the document says."""
+    hidden = session.setup.hidden
+    if seconds * SECOND_US < KEEP_US:
+        remember(hidden, key.number, session.engine.now_us + seconds * SECOND_US)
+    else:
+        hidden.pop(key.number, None)
+
+
+def on_del(session: GearMonkeySession, command: Command) -> None:
+    session.send(integer(sum(forget(session, key) for key in keys_in(session, command))))
+
+
+def forget(session: GearMonkeySession, key: Key) -> bool:
+    """Let a key be gone; returns whether it was there."""
+    if key.kind is Kind.LOCK:
+        lock = find_lock(session, key)
+        if lock is None or lock.is_taken:
+            return False
+        lock.is_taken = True
+        return True
+    if key.kind is not Kind.JOB:
+        raise everlasting()
+    if session.setup.drafts.get(key.number, key.function) is not None:
+        session.setup.drafts.remove(key.number)
+        return True
+    if key.number in session.engine.jobs:
+        raise PeerError(f"job {key.number} has not ended", code="ERR")
+    is_shown = find_job(session, key) is not None
+    if is_shown:
+        remember(session.setup.hidden, key.number, session.engine.now_us)
+    return is_shown
+
+
+def everlasting() -> PeerError:
+    return PeerError("of GearMonkey's keys only job: and lock: expire, or can be deleted", code="ERR")

@@ -1,0 +1,290 @@
+"""Queues, and the lock lists: pushing, popping, scheduling.
+
+A push is a submission to the engine, and a pop takes a job from it.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final
+
+from switchgear.engine.engine import SubmitOptions
+from switchgear.errors import PeerError, Refused
+from switchgear.model import FINAL_STATES, SECOND_US, URGENT, Delivery, Job
+from switchgear.protocols.base import number_in_handle
+from switchgear.protocols.gearmonkey.drafts import Draft
+from switchgear.protocols.gearmonkey.hashes import INPUT, STATUS
+from switchgear.protocols.gearmonkey.keys import SCRIPT, SCRIPT_SHA, Key, Kind, wrong_type
+from switchgear.protocols.gearmonkey.locks import LOCK_US, Ended
+from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, error, integer, null, null_array
+from switchgear.protocols.gearmonkey.session import GearMonkeySession
+from switchgear.protocols.gearmonkey.waiting import LockWait, QueueWait
+
+LAST_MOMENT_US: Final = 2**63 - 1
+MOST_KEYS: Final = 100  # that one command may name: to each belongs a look into the store
+
+
+# --- numbers as Redis reads them ---
+
+
+def whole_number(text: bytes) -> int:
+    digits = text.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > 18:
+        raise PeerError("value is not an integer or out of range", code="ERR")
+    return int(text)
+
+
+def real_number(text: bytes) -> float | None:
+    """None: it is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if number != number or b"_" in text or text.strip() != text else number
+
+
+def end_of_patience_us(session: GearMonkeySession, text: bytes) -> int:
+    """Until when a command waits; 0: for ever."""
+    seconds = real_number(text)
+    if seconds is None:
+        raise PeerError("timeout is not a float or out of range", code="ERR")
+    if seconds < 0:
+        raise PeerError("timeout is negative", code="ERR")
+    until_us = session.engine.now_us + seconds * SECOND_US
+    if not until_us < LAST_MOMENT_US:
+        raise PeerError("timeout is out of range", code="ERR")
+    return int(until_us) if seconds else 0
+
+
+# --- pushing ---
+
+
+def on_lpush(session: GearMonkeySession, command: Command) -> None:
+    key = session.key(command[1])
+    if key.kind is Kind.LOCK:
+        # The end of the job has done already what this is to bring about.
+        session.send(integer(len(command) - 2))
+        return
+    if key.kind is not Kind.QUEUE or key.number == URGENT:
+        raise wrong_type()
+    function = session.engine.functions.get(key.function)
+    before = function.ready_of(key.number) if function is not None else 0
+    ids = command[2:]
+    submit(session, key, ids, [0] * len(ids), before + len(ids))
+
+
+def on_zadd(session: GearMonkeySession, command: Command) -> None:
+    key = session.key(command[1])
+    if key.kind is not Kind.QUEUE or key.number != URGENT:
+        raise wrong_type()
+    if len(command) % 2:
+        raise PeerError("syntax error", code="ERR")
+    moments_us = [moment_us(text) for text in command[2::2]]
+    submit(session, key, command[3::2], moments_us, len(moments_us))
+
+
+def moment_us(text: bytes) -> int:
+    """A score: a time in seconds since 1970."""
+    seconds = real_number(text)
+    if seconds is None:
+        raise PeerError("value is not a valid float", code="ERR")
+    if not isfinite(seconds) or seconds * SECOND_US > LAST_MOMENT_US:
+        raise PeerError("the job is scheduled too far away", code="ERR")
+    return max(0, int(text) * SECOND_US if text.isdigit() else round(seconds * SECOND_US))
+
+
+def submit(session: GearMonkeySession, key: Key, ids: list[bytes], moments_us: list[int], answer: int) -> None:
+    """Make jobs of what was written under these ids.  All are looked at before any is made."""
+    drafts = {job_id: draft_of(session, key, job_id) for job_id in map(job_number, ids)}
+    if len(drafts) != len(ids):
+        raise PeerError("an id is pushed twice", code="ERR")
+    jobs: list[Job] = []
+    try:
+        for (job_id, draft), run_at_us in zip(drafts.items(), moments_us, strict=True):
+            jobs.append(submit_draft(session, key, job_id, draft, run_at_us))
+    except Refused as refused:
+        if not jobs:
+            raise
+        session.send(error(f"ERR {len(jobs)} of {len(ids)} ids were pushed, the others not: {refused}"))
+    else:
+        session.send(integer(answer))
+    for job in jobs:
+        session.pledge_job(job)
+
+
+def job_number(text: bytes) -> int:
+    number = number_in_handle(text, b"")
+    if not number:
+        raise PeerError("what is pushed is not an id", code="ERR")
+    return number
+
+
+def draft_of(session: GearMonkeySession, key: Key, job_id: int) -> Draft:
+    draft = session.setup.drafts.get(job_id, key.function)
+    if draft is not None and draft.fields:
+        return draft
+    job = session.engine.jobs.get(job_id)
+    if job is not None and job.function.name == key.function:
+        raise PeerError(f"job {job_id} is pushed already", code="ERR")
+    raise PeerError(f"there is nothing to push: its hash, with the id {job_id}, was not written", code="ERR")
+
+
+def submit_draft(session: GearMonkeySession, key: Key, job_id: int, draft: Draft, run_at_us: int) -> Job:
+    setup = session.setup
+    fields = draft.fields
+    options = SubmitOptions(job_id=job_id, run_at_us=run_at_us, origin=session.protocol)
+    job = session.engine.submit(key.function, b"", fields.get(INPUT, b""), key.number, Delivery.HANDLE, options=options)
+    setup.drafts.remove(job_id)
+    if len(fields) > 2 or not fields.keys() <= {STATUS, INPUT}:
+        setup.extras.write(job_id, {name: value for name, value in fields.items() if name not in (STATUS, INPUT)})
+    for waiting in setup.locks.waiting.get(job_id, ()):
+        if isinstance(waiting.blocked, LockWait):
+            waiting.blocked.watch(waiting, job)
+    return job
+
+
+# --- popping ---
+
+
+def on_brpop(session: GearMonkeySession, command: Command) -> None:
+    until_us = end_of_patience_us(session, command[-1])
+    keys = command[1:-1]
+    if keys[0].startswith(b"lock:"):
+        wait_for_end(session, keys, until_us)
+        return
+    plan = session.plan_for(keys)
+    job = plan.take(session)
+    if job is not None:
+        session.give(job)
+        return
+    plan.check_room(session)
+    if session.executing:
+        session.send(null_array(session.version))
+    else:
+        session.block(QueueWait(plan, until_us))
+
+
+def on_rpop(session: GearMonkeySession, command: Command) -> None:
+    count = 1
+    if len(command) > 3:
+        raise PeerError("wrong number of arguments for 'rpop' command", code="ERR")
+    if len(command) == 3:
+        if not command[2].isdigit() or len(command[2]) > 9:
+            raise PeerError("value is out of range, must be positive", code="ERR")
+        count = int(command[2])
+    key = session.key(command[1])
+    if key.kind is Kind.LOCK:
+        found = [LockWait.WORD] if count and take_lock(session, key) else []
+    else:
+        found = pop_ids(session, command[1], count)
+    if len(command) == 2:
+        session.send(bulk(found[0]) if found else null(session.version))
+    else:
+        session.send(array([bulk(word) for word in found]) if found else null_array(session.version))
+
+
+def pop_ids(session: GearMonkeySession, key: bytes, count: int) -> list[bytes]:
+    plan = session.plan_for([key])
+    found: list[bytes] = []
+    while len(found) < count and (job := plan.take(session)) is not None:
+        session.take_over(job)
+        found.append(b"%d" % job.id)
+    return found
+
+
+def wait_for_end(session: GearMonkeySession, texts: list[bytes], until_us: int) -> None:
+    """Pop from lock lists: once one of the jobs has ended."""
+    keys = [session.key(text) for text in texts[:MOST_KEYS]]
+    if any(key.kind is not Kind.LOCK for key in keys):
+        raise wrong_type()
+    if len(texts) > MOST_KEYS:
+        raise PeerError(f"more than {MOST_KEYS} keys at once", code="ERR")
+    for text, key in zip(texts, keys, strict=True):
+        if take_lock(session, key):
+            LockWait.answer(session, text)
+            session.pledge()
+            return
+    if session.executing:
+        session.send(null_array(session.version))
+    else:
+        session.block(LockWait(dict(zip(keys, texts, strict=True)), until_us))
+
+
+def take_lock(session: GearMonkeySession, key: Key) -> bool:
+    """Whether what is in the lock list, if anything, is this connection's now."""
+    ended = find_lock(session, key)
+    if ended is None or ended.is_taken:
+        return False
+    ended.is_taken = True
+    return True
+
+
+def find_lock(session: GearMonkeySession, key: Key) -> Ended | None:
+    """The lock of a job that has ended less than ten seconds ago; raises Refused."""
+    now_us = session.engine.now_us
+    locks = session.setup.locks
+    ended = locks.find(key.number, key.function, now_us)
+    if ended is not None or key.number in session.engine.jobs:
+        return ended
+    job = session.context.find_job(key.number)
+    if job is None or job.function.name != key.function:
+        return None
+    # The engine knows it no more, so it has ended; if it does not look so, the end is just being kept.
+    ended_us = job.finished_us if job.state in FINAL_STATES else now_us
+    return locks.job_ended(key.number, key.function, ended_us) if now_us < ended_us + LOCK_US else None
+
+
+# --- the script: scheduled jobs that are due ---
+
+
+def on_script_load(session: GearMonkeySession, command: Command) -> None:
+    check_script(command[2])
+    session.send(bulk(SCRIPT_SHA))
+
+
+def on_script_exists(session: GearMonkeySession, command: Command) -> None:
+    session.send(array([integer(sha.lower() == SCRIPT_SHA) for sha in command[2:]]))
+
+
+def on_script_flush(session: GearMonkeySession, command: Command) -> None:
+    session.send(OK)
+
+
+def check_script(text: bytes) -> None:
+    if text != SCRIPT:
+        raise PeerError("there is no Lua here; only GearMonkey's script for scheduled jobs is known", code="ERR")
+
+
+def on_eval(session: GearMonkeySession, command: Command) -> None:
+    check_script(command[1])
+    take_due(session, command)
+
+
+def on_evalsha(session: GearMonkeySession, command: Command) -> None:
+    if command[1].lower() != SCRIPT_SHA:
+        session.send(error("NOSCRIPT No matching script. Please use EVAL."))
+        return
+    take_due(session, command)
+
+
+def take_due(session: GearMonkeySession, command: Command) -> None:
+    """What the script does.  When a job is due is known here; what the worker takes for the time is not looked at."""
+    count = whole_number(command[2])
+    if count < 0:
+        raise PeerError("Number of keys can't be negative", code="ERR")
+    if count > len(command) - 3:
+        raise PeerError("Number of keys can't be greater than number of args", code="ERR")
+    if count != 1 or len(command) != 5:
+        raise PeerError("the script takes the key of a queue of scheduled jobs, and the time", code="ERR")
+    key = session.key(command[3])
+    if key.kind is not Kind.QUEUE or key.number != URGENT:
+        raise wrong_type()
+    if real_number(command[4]) is None:
+        raise PeerError("min or max is not a float", code="ERR")
+    function = session.engine.function_named(key.function)
+    job = session.engine.take_of(session.worker_for(frozenset((function,))), function, URGENT)
+    if job is None:
+        session.send(null(session.version))
+        return
+    session.take_over(job)
+    session.send(array((bulk(command[3]), bulk(b"%d" % job.id))))

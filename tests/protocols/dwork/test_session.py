@@ -1,0 +1,513 @@
+"""What stories cannot tell: envelopes, promises, peers that are gone, other protocols' jobs, and limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.engine.core import REFUSED_STORAGE
+from switchgear.engine.engine import EngineSettings, SubmitOptions
+from switchgear.errors import Refused
+from switchgear.model import NORMAL, Delivery, Job, JobState
+from switchgear.protocols.dwork import desk as desk_module
+from switchgear.protocols.dwork import locations as locations_module
+from switchgear.protocols.dwork import session as session_module
+from switchgear.protocols.dwork.codec import encode
+from switchgear.protocols.dwork.messages import Query, QueryType, Task
+from switchgear.protocols.dwork.requests import REQUESTS
+from switchgear.protocols.dwork.session import ON_REQUEST
+from switchgear.testing import RecordingPeer
+from tests.protocols.dwork.house import (
+    EXIT,
+    HOST,
+    NOT_FOUND,
+    OK,
+    DworkHouse,
+    complete,
+    create,
+    fail,
+    leave,
+    names,
+    steal,
+    transfer,
+)
+
+STATUS = encode(Query(QueryType.OK))
+
+
+@pytest.fixture
+def world() -> DworkHouse:
+    return DworkHouse()
+
+
+@pytest.fixture
+def durable() -> DworkHouse:
+    return DworkHouse(keeps=True)
+
+
+def submit(
+    world: DworkHouse, payload: bytes, *, name: bytes = b"", function: bytes = b"dwork", after: tuple[Job, ...] = ()
+) -> Job:
+    """Somebody submits a job over another protocol."""
+    options = SubmitOptions(name=name, predecessors=tuple(job.id for job in after))
+    job = world.engine.submit(function, b"", payload, NORMAL, Delivery.HANDLE, None, options)
+    world.house.turn()
+    return job
+
+
+def test_every_kind_of_request_has_a_rule_and_a_handler() -> None:
+    assert set(ON_REQUEST) == set(REQUESTS)
+    assert set(QueryType) - set(REQUESTS) == {QueryType.NOT_FOUND, QueryType.ERROR}
+
+
+# --- envelopes ---
+
+
+@pytest.mark.parametrize("envelope", [[b""], [b"tag", b""], [b"a", b"b", b"c", b""]], ids=len)
+def test_the_frames_before_the_empty_one_come_back(world: DworkHouse, envelope: list[bytes]) -> None:
+    world.door.send(b"peer", *envelope, STATUS)
+    [answer] = world.door.heard(b"peer")
+    assert answer[:-1] == envelope
+    assert answer[-1].startswith(STATUS)
+
+
+@pytest.mark.parametrize("message", [[STATUS], [b"tag", STATUS], [b""], [b"tag", b""]], ids=repr)
+def test_a_message_without_envelope_is_counted_and_dropped(world: DworkHouse, message: list[bytes]) -> None:
+    world.door.send(b"peer", *message)
+    assert world.door.heard_by_all() == []
+    assert len(world.house.bad_input) == 1
+
+
+@pytest.mark.parametrize("more", [[b"tail"], [b""], [b"", b"", STATUS]], ids=repr)
+def test_a_request_of_several_frames_is_an_error(world: DworkHouse, more: list[bytes]) -> None:
+    world.door.send(b"peer", b"tag", b"", STATUS, *more)
+    [[tag, empty, answer]] = world.door.heard(b"peer")
+    assert (tag, empty) == (b"tag", b"")
+    assert answer.startswith(b"\x08\x08")
+
+
+def test_requests_of_one_turn_are_answered_in_order(world: DworkHouse) -> None:
+    requests = [create("a", "b"), steal("w"), complete("w", "a"), steal("w"), Query(QueryType.OK)]
+    world.door.send_in_one_turn(*([b"peer", b"%d" % i, b"", encode(query)] for i, query in enumerate(requests)))
+    assert [frames[0] for frames in world.door.heard(b"peer")] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+# --- promises ---
+
+
+@pytest.mark.parametrize(
+    "query",
+    [create("new"), create("b after c"), complete("w", "a"), fail("w", "a", "x"), transfer("w", "a"), leave("w")],
+    ids=lambda query: QueryType(query.type).name,
+)
+def test_what_was_done_is_answered_when_it_is_kept(durable: DworkHouse, query: Query) -> None:
+    durable.ask(create("a", "b", "c"))
+    assert names(durable.ask(steal("w"))) == ["a"]
+    durable.send(query)
+    assert durable.heard() == []
+    durable.keep()
+    assert durable.heard() == [OK]
+
+
+@pytest.mark.parametrize(
+    "query", [steal("w"), Query(QueryType.OK), create("a"), Query(QueryType.LOOKUP, name=b"a")], ids=str
+)
+def test_what_promises_nothing_is_answered_at_once(durable: DworkHouse, query: Query) -> None:
+    durable.ask(create("a"))
+    durable.send(query)
+    assert len(durable.heard()) == 1
+
+
+def test_a_task_that_is_created_again_before_it_is_kept_is_promised_when_it_is_kept(durable: DworkHouse) -> None:
+    durable.send(create("a"), b"one")
+    durable.send(create("a"), b"two")
+    assert durable.heard(b"two") == []
+    durable.keep()
+    assert durable.heard(b"one") == durable.heard(b"two") == [OK]
+
+
+def test_a_last_attempt_is_kept_before_the_worker_hears_of_it() -> None:
+    world = DworkHouse(keeps=True, settings=EngineSettings(attempts=1))
+    world.ask(create("a", "b", "c"))
+    world.send(steal("w", 2), b"w")
+    assert world.heard(b"w") == []
+    world.keep()
+    assert names(world.heard(b"w")[0]) == ["a", "b"]
+
+
+def test_so_is_one_that_a_waiting_worker_is_given() -> None:
+    world = DworkHouse(keeps=True, settings=EngineSettings(attempts=1))
+    world.send(steal("w", wait_ms=1000), b"w")
+    world.send(create("a"))
+    assert world.heard(b"w") == []
+    world.keep()
+    assert names(world.heard(b"w")[0]) == ["a"]
+
+
+def test_when_the_store_cannot_keep_them_new_tasks_are_refused_as_a_whole(durable: DworkHouse) -> None:
+    durable.ask(create("a"))
+    durable.send(create("b after a", "c after b"))
+    durable.house.fail_to_keep(Refused(REFUSED_STORAGE, "storage failed: disk full"))
+    assert durable.heard() == [Query(QueryType.ERROR, reason=b"storage failed: disk full")]
+    assert durable.status() == (1, 1)
+    assert durable.ask(create("b after a", "c after b")) == OK
+    assert durable.status() == (3, 1)
+
+
+def test_a_completion_that_could_not_be_kept_is_answered_when_it_is(durable: DworkHouse) -> None:
+    durable.ask(create("a"))
+    durable.ask(steal("w"))
+    durable.send(complete("w", "a"), b"w")
+    durable.house.fail_to_keep(Refused(REFUSED_STORAGE, "disk full"))
+    assert durable.heard(b"w") == []
+    durable.keep()
+    assert durable.heard(b"w") == [OK]
+
+
+def test_while_the_store_has_failed_creators_hear_why_and_workers_too(world: DworkHouse) -> None:
+    world.ask(create("a"))
+    world.engine.refusal = Refused(REFUSED_STORAGE, "storage failed: disk full")
+    world.engine.stop_handing_out()
+    assert world.ask(create("b")) == Query(QueryType.ERROR, reason=b"storage failed: disk full")
+    assert world.ask(steal("w", wait_ms=1000)) == Query(QueryType.NOT_FOUND, reason=b"storage failed: disk full")
+
+
+def test_a_server_that_stops_sends_creators_away_and_lets_workers_finish(world: DworkHouse) -> None:
+    world.ask(create("a", "b"))
+    world.ask(steal("w"))
+    world.engine.drain()
+    assert world.ask(create("c")) == Query(QueryType.EXIT, reason=b"server is shutting down")
+    assert world.ask(steal("w")) == Query(QueryType.NOT_FOUND, reason=b"server is shutting down")
+    assert world.ask(complete("w", "a")) == OK
+
+
+# --- requests that are repeated ---
+
+
+def finish(world: DworkHouse, name: str) -> None:
+    assert names(world.ask(steal("w"))) == [name]
+    assert world.ask(complete("w", name)) == OK
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_repeated_create_does_not_create_what_is_finished_since(keeps: bool) -> None:
+    world = DworkHouse(keeps=keeps)
+    world.ask(create("a", "b"))
+    finish(world, "a")
+    world.house.pass_time(5)
+    assert world.ask(create("a", "b", "c after a", retry_us=5_000_000)) == OK
+    assert names(world.ask(steal("w", 9))) == ["b", "c"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_but_it_creates_what_was_finished_before(keeps: bool) -> None:
+    world = DworkHouse(keeps=keeps)
+    world.ask(create("a"))
+    finish(world, "a")
+    world.house.pass_time(5)
+    assert world.ask(create("a", retry_us=2_000_000)) == OK
+    finish(world, "a")
+
+
+def test_a_repeated_create_does_not_try_a_failed_task_again(world: DworkHouse) -> None:
+    world.ask(create("a"))
+    world.ask(steal("w"))
+    world.ask(fail("w", "a", "so it is"))
+    world.ask(create("a", retry_us=1))
+    assert world.status() == (0, 0)
+
+
+def test_a_repeated_create_allows_for_the_time_that_messages_take(world: DworkHouse) -> None:
+    world.ask(create("a"))
+    finish(world, "a")
+    world.house.pass_time(1.5)
+    world.ask(create("a", retry_us=600_000))
+    assert world.status() == (0, 0)
+
+
+def test_a_failure_that_is_not_kept_yet_is_known_all_the_same(durable: DworkHouse) -> None:
+    for query in (create("a"), steal("w"), fail("w", "a", "so it is"), create("b after a")):
+        durable.send(query, b"others")
+    assert durable.status() == (1, 0)
+    assert durable.ask(create("a")) == OK
+    finish(durable, "a")
+    finish(durable, "b")
+
+
+def test_a_task_that_is_lost_for_good_cannot_be_tried_again_before_that_is_kept() -> None:
+    world = DworkHouse(keeps=True, lease_seconds=10, settings=EngineSettings(attempts=1))
+    world.ask(create("a", "b after a"))
+    world.ask(steal("w"))
+    world.house.pass_time(11)
+    world.send(create("a"))
+    assert world.heard()[0].reason == b"that task a failed is being written down; try again"
+    world.keep()
+    assert world.ask(create("a")) == OK
+    finish(world, "a")
+    finish(world, "b")
+
+
+# --- peers that are gone ---
+
+
+def test_tasks_that_could_not_be_delivered_go_back(world: DworkHouse) -> None:
+    world.ask(create("a", "b", "c"))
+    world.ask(steal("w"))
+    world.door.socket.gone.add(b"gone")
+    world.send(steal("w", 2), b"gone")
+    assert world.status() == (3, 2)
+    assert names(world.ask(steal("v", 3))) == ["b", "c"]
+    assert world.ask(complete("w", "a")) == OK
+
+
+def test_so_does_one_that_a_worker_waited_for_and_no_other_of_that_name(world: DworkHouse) -> None:
+    world.door.socket.gone.add(b"gone")
+    first = submit(world, b"x")
+    world.ask(steal("w"))
+    world.send(steal("w", wait_ms=1000), b"gone")
+    world.house.pass_time(0.5)
+    second = submit(world, b"x")
+    assert (first.state, second.state) == (JobState.RUNNING, JobState.READY)
+    assert names(world.ask(steal("v"))) == ["x"]
+    assert world.ask(complete("w", "x")) == OK
+
+
+def test_other_answers_that_could_not_be_delivered_change_nothing(world: DworkHouse) -> None:
+    world.door.socket.gone.add(b"gone")
+    world.send(create("a"), b"gone")
+    world.send(Query(QueryType.LOOKUP, name=b"a"), b"gone")
+    assert world.status() == (1, 1)
+
+
+# --- jobs of other protocols ---
+
+
+def test_jobs_that_others_submit_are_tasks_called_by_their_payload(world: DworkHouse) -> None:
+    job = submit(world, b"resize 1.jpg")
+    assert [task.name for task in world.ask(steal("w")).tasks] == [b"resize 1.jpg"]
+    done = Query(QueryType.COMPLETE, [Task(b"resize 1.jpg")], location=b"w")
+    assert world.ask(done) == OK
+    assert (job.state, job.result) == (JobState.DONE, b"")
+    assert world.ask(done).type == QueryType.NOT_FOUND
+
+
+def test_two_of_the_same_payload_are_two_tasks(world: DworkHouse) -> None:
+    first, second = submit(world, b"x"), submit(world, b"x")
+    assert names(world.ask(steal("w", 2))) == ["x", "x"]
+    assert world.ask(fail("w", "x", "broken")) == OK
+    assert world.ask(complete("w", "x")) == OK
+    assert (first.state, second.state) == (JobState.FAILED, JobState.DONE)
+    assert first.error == b"broken"
+
+
+def test_jobs_that_a_worker_has_no_more_are_forgotten(world: DworkHouse) -> None:
+    for number in range(500):
+        submit(world, b"x" if number % 2 else b"%d" % number)
+        [task] = world.ask(steal("w")).tasks
+        if number % 5:
+            world.ask(Query(QueryType.COMPLETE, [task], location=b"w"))
+        else:
+            world.engine.cancel(next(iter(world.engine.jobs.values())))
+            world.house.turn()
+    [location] = world.session.locations
+    assert sum(len(ids) for ids in location.unnamed.values()) <= 64
+
+
+def test_one_may_be_given_back(world: DworkHouse) -> None:
+    submit(world, b"x")
+    world.ask(steal("w"))
+    assert world.ask(transfer("w", "x")) == OK
+    assert names(world.ask(transfer("w", "x"))) == ["x"]
+    assert names(world.ask(steal("v"))) == ["x"]
+
+
+def test_an_empty_payload_is_a_name_too(world: DworkHouse) -> None:
+    submit(world, b"")
+    assert names(world.ask(steal("w"))) == [""]
+    assert world.ask(Query(QueryType.COMPLETE, [Task(b"")], location=b"w")) == OK
+
+
+def test_a_cancelled_task_is_its_worker_s_no_more(world: DworkHouse) -> None:
+    world.ask(create("a"))
+    world.ask(steal("w"))
+    world.engine.cancel(world.engine.names[b"a"])
+    world.house.turn()
+    [worker] = world.engine.workers.values()
+    assert not worker.running
+    assert world.ask(complete("w", "a")).type == QueryType.NOT_FOUND
+
+
+def test_a_task_may_wait_for_another_function_s_job(world: DworkHouse) -> None:
+    job = submit(world, b"data", name=b"before", function=b"mail")
+    world.ask(create("a after before"))
+    assert world.ask(steal("w")) == NOT_FOUND
+    world.engine.settle(job)
+    assert names(world.ask(steal("w"))) == ["a"]
+
+
+def test_but_it_cannot_have_its_name(world: DworkHouse) -> None:
+    submit(world, b"data", name=b"a", function=b"mail")
+    answer = world.ask(create("x", "a"))
+    assert answer.type == QueryType.ERROR
+    assert b"an unfinished job of another kind has the name a" in (answer.reason or b"")
+    assert names(world.ask(complete("w", "a"))) == ["a"]
+    assert world.ask(Query(QueryType.LOOKUP, name=b"a")).type == QueryType.NOT_FOUND
+    assert world.status() == (0, 0)
+
+
+def test_nor_the_name_of_a_job_that_lives_only_while_somebody_waits_for_it(world: DworkHouse) -> None:
+    peer = RecordingPeer()
+    world.engine.submit(b"dwork", b"", b"a", NORMAL, Delivery.WAIT, peer, SubmitOptions(name=b"a"))
+    assert world.ask(create("a")).type == QueryType.ERROR
+
+
+def test_workers_wait_on_while_another_function_s_job_may_let_a_task_go(world: DworkHouse) -> None:
+    world.ask(create("a", "b after a"))
+    world.ask(steal("w"))
+    world.ask(fail("w", "a", "so it is"))
+    assert world.ask(steal("w")) == EXIT
+    other = submit(world, b"", function=b"mail", name=b"other")
+    assert world.ask(steal("w")) == EXIT  # one that nobody waits for
+    job = submit(world, b"x", after=(other,))
+    assert world.ask(steal("w")) == NOT_FOUND
+    world.engine.cancel(job)
+    assert world.ask(steal("w")) == EXIT
+    world.ask(create("b after other"))
+    assert world.ask(steal("w")) == NOT_FOUND
+    world.engine.cancel(other)
+    world.house.pass_time(1)
+    assert world.ask(steal("w")) == EXIT
+
+
+def test_a_payload_that_the_store_has_lost_fails_its_job_and_no_other(world: DworkHouse) -> None:
+    lost, job = submit(world, b"x"), submit(world, b"y")
+    lost.payload = None
+    world.house.lost_payloads.add(lost.id)
+    assert world.ask(steal("w", 2)) == NOT_FOUND
+    assert lost.state is JobState.FAILED
+    assert names(world.ask(steal("w", 2))) == ["y"]
+    assert job.state is JobState.RUNNING
+
+
+def test_the_function_cannot_be_dropped(world: DworkHouse) -> None:
+    assert not world.engine.drop_function(world.session.function)
+
+
+def test_two_listeners_may_serve_one_function(world: DworkHouse) -> None:
+    other = world.open_door()
+    world.ask(create("a", "b after a"))
+    other.send(b"peer", b"", encode(steal("w")))
+    assert world.ask(complete("w", "a")) == OK
+    assert names(world.ask(steal("w"))) == ["b"]
+
+
+# --- limits ---
+
+
+def test_a_full_queue_takes_all_tasks_of_a_message_or_none() -> None:
+    world = DworkHouse(settings=EngineSettings(jobs_per_function=3))
+    assert world.ask(create("a", "b")) == OK
+    assert world.ask(create("c", "d")) == Query(QueryType.ERROR, reason=b"Job queue is full")
+    assert world.status() == (2, 2)
+    assert world.ask(create("a", "b", "c")) == OK
+
+
+def test_so_does_a_full_server() -> None:
+    world = DworkHouse(settings=EngineSettings(jobs=3))
+    submit(world, b"", function=b"mail")
+    assert world.ask(create("a", "b", "c")).type == QueryType.ERROR
+    assert world.ask(create("a", "b")) == OK
+
+
+def test_a_worker_gets_no_more_than_it_may_hold() -> None:
+    world = DworkHouse(settings=EngineSettings(jobs_per_worker=2))
+    world.ask(create("a", "b", "c"))
+    assert names(world.ask(steal("w", 9))) == ["a", "b"]
+    assert world.ask(steal("w", wait_ms=1000)) == Query(QueryType.NOT_FOUND, reason=b"this worker has 2 tasks already")
+    world.ask(complete("w", "a"))
+    assert names(world.ask(steal("w", 9))) == ["c"]
+
+
+def test_nor_may_it_wait_for_more() -> None:
+    world = DworkHouse(settings=EngineSettings(jobs_per_worker=2))
+    for peer in (b"1", b"2", b"3"):
+        world.send(steal("w", wait_ms=1000), peer)
+    assert world.heard(b"3") == [EXIT]
+    world.ask(create("a", "b", "c"))
+    assert names(world.heard(b"1")[0]) + names(world.heard(b"2")[0]) == ["a", "b"]
+
+
+def test_only_so_many_steals_wait(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "MOST_BLOCKED", 2)
+    for worker in ("u", "v"):
+        world.send(steal(worker, wait_ms=1000), worker.encode())
+    assert world.ask(steal("w", wait_ms=1000)) == EXIT
+    world.house.pass_time(2)
+    assert world.heard(b"u") == world.heard(b"v") == [EXIT]
+    world.send(steal("w", wait_ms=1000))
+    assert world.heard() == []
+
+
+def test_a_long_answer_is_cut(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switchgear.protocols.dwork.workers.ENOUGH_BYTES", 100)
+    world.ask(create(*(f"{letter * 60}" for letter in "abc")))
+    assert len(world.ask(steal("w", 3)).tasks) == 2
+    assert len(world.ask(steal("w", 3)).tasks) == 1
+
+
+def test_workers_that_hold_nothing_make_room_for_others(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locations_module, "MOST_LOCATIONS", 3)
+    world.ask(create("a", "b", "c"))
+    for worker in ("busy", "idle", "also idle"):
+        world.ask(steal(worker))
+    world.ask(complete("idle", "b"))
+    world.ask(create("d", "e"))
+    assert names(world.ask(steal("new"))) == ["d"]
+    assert world.ask(leave("idle")) == NOT_FOUND
+    answer = world.ask(steal("one too many"))
+    assert answer == Query(QueryType.ERROR, reason=b"there are 3 workers already")
+    assert world.ask(complete("unknown", "a")) == OK  # a report is heard even so
+    assert world.ask(leave("unknown")) == NOT_FOUND
+    assert world.ask(leave("busy")) == OK
+
+
+def test_remembered_requests_are_few(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "REMEMBERED_REQUESTS", 10)
+    for number in range(25):
+        world.ask(steal(f"w{number}"))
+        world.ask(create(f"t{number}"))
+    assert 0 < len(world.session._requests) <= 10
+    assert not any(query.tasks for query in world.session._requests.values())
+
+
+def test_a_worker_that_was_sent_home_leaves_nothing_behind() -> None:
+    world = DworkHouse(lease_seconds=10)
+    for number in range(5):
+        assert world.ask(steal(f"w{number}")) == EXIT
+    assert not world.engine.workers
+    assert not world.session.locations._by_name
+    world.house.pass_time(20)
+    assert not world.house.telemetry.counts["worker_expired"]
+
+
+def test_a_silent_worker_is_forgotten() -> None:
+    world = DworkHouse(lease_seconds=10)
+    world.ask(create("a"))
+    world.ask(steal("w"))
+    world.house.pass_time(11)
+    assert not world.session.locations._by_name
+    assert world.ask(leave("w")) == NOT_FOUND
+    assert world.status() == (1, 1)
+
+
+def test_the_engine_knows_workers_by_their_locations(world: DworkHouse) -> None:
+    world.ask(create("a"))
+    world.ask(steal("node7:1"))
+    [worker] = world.engine.workers.values()
+    assert (worker.name, worker.protocol) == (b"node7:1", "dwork")
+
+
+def test_a_location_may_be_empty(world: DworkHouse) -> None:
+    world.ask(create("a"))
+    assert world.ask(steal("")).tasks[0].origin == HOST
+    assert world.ask(complete("", "a")) == OK
+    assert world.ask(leave("")) == OK

@@ -1,0 +1,194 @@
+"""What is kept, for how long, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.engine.engine import EngineSettings
+from switchgear.errors import Refused
+from switchgear.model import NORMAL, RUNNING, Delivery, Job
+from switchgear.protocols.gearmonkey import drafts
+from switchgear.testing import RecordingPeer
+from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse, pop, push
+from tests.protocols.gearmonkey.transcript import SHA
+from tests.support.resp_wire import OK, Error, NullArray, Simple
+
+PONG = Simple(b"PONG")
+
+
+# --- drafts and fields ---
+
+
+def test_drafts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "MOST_DRAFTS", 2)
+    house = MonkeyHouse()
+    for number in (1, 2, 3):
+        assert house.ask("client", "INCR", "uid:f") == number
+    assert isinstance(house.ask("client", "HMSET", "job:f:1", "status", "idle"), Error)
+    assert house.ask("client", "HMSET", "job:f:2", "status", "idle") == OK
+
+
+def test_drafts_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "MOST_DRAFT_BYTES", 5000)
+    house = MonkeyHouse()
+    for number in (1, 2, 3):
+        house.ask("client", "INCR", "uid:f")
+        assert house.ask("client", "HMSET", f"job:f:{number}", "input", "x" * 2000) == OK
+    assert house.ask("client", "EXISTS", "job:f:1", "job:f:2", "job:f:3") == 2
+    assert house.ask("client", "LPUSH", "queue:f:low", 3) == 1
+    assert house.setup.drafts.bytes < 2500
+    house.ask("client", "INCR", "uid:f")
+    assert house.ask("client", "HMSET", "job:f:4", "input", "x" * 7000) == OK  # one is taken, however long
+    assert house.ask("client", "LPUSH", "queue:f:low", 4) == 2
+    assert house.setup.drafts.bytes == 0
+
+
+def test_a_job_without_input_is_a_job() -> None:
+    house = MonkeyHouse()
+    house.ask("client", "INCR", "uid:f")
+    house.ask("client", "HMSET", "job:f:1", "status", "idle")
+    assert house.ask("client", "LPUSH", "queue:f:low", 1) == 1
+    assert house.ask("client", "HGETALL", "job:f:1") == [b"status", b"idle", b"input", b""]
+
+
+def test_other_fields_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "MOST_EXTRA_BYTES", 3000)
+    house = MonkeyHouse()
+    first, second = push(house), push(house)
+    assert house.ask("client", "HSET", f"job:f:{first}", "note", "x" * 2000) == 1
+    refusal = house.ask("client", "HSET", f"job:f:{second}", "note", "x" * 2000)
+    assert refusal.text.startswith(b"OOM ")
+    house.engine.cancel(house.engine.jobs[first])  # which nobody has told the listener
+    assert house.ask("client", "HSET", f"job:f:{second}", "note", "x" * 2000) == 1
+    assert house.setup.extras.bytes < 3000
+
+
+def test_fields_that_an_end_brings_along_are_not_kept() -> None:
+    house = MonkeyHouse()
+    job_id = push(house)
+    pop(house)
+    house.ask("worker", "HSET", f"job:f:{job_id}", "note", "x")
+    assert (
+        house.ask("worker", "HSET", f"job:f:{job_id}", "status", "error", "output", "y", "note", "z", "more", "z") == 2
+    )
+    assert house.setup.extras.bytes == 0
+
+
+# --- refusals and promises ---
+
+
+def test_a_full_queue_refuses() -> None:
+    house = MonkeyHouse(settings=EngineSettings(jobs=2))
+    for number in (1, 2, 3):
+        house.ask("client", "INCR", "uid:f")
+        house.ask("client", "HMSET", f"job:f:{number}", "status", "idle", "input", number)
+    refusal = house.ask("client", "LPUSH", "queue:f:low", 1, 2, 3)
+    assert refusal == Error(b"ERR 2 of 3 ids were pushed, the others not: Job queue is full")
+    assert sorted(house.engine.jobs) == [1, 2]
+    assert house.ask("client", "LPUSH", "queue:f:low", 3) == Error(b"OOM Job queue is full")
+    assert pop(house) == 1
+    house.ask("worker", "HMSET", "job:f:1", "status", "success", "output", "")
+    assert house.ask("client", "LPUSH", "queue:f:low", 3) == 2  # what was written is still there
+
+
+def test_too_many_functions() -> None:
+    house = MonkeyHouse(settings=EngineSettings(functions=1))
+    push(house)
+    refusal = Error(b"ERR there are 1 functions already")
+    assert house.ask("worker", "BRPOP", "queue:g:high", 1) == refusal
+    assert house.ask("worker", "EVALSHA", SHA, 1, "queue:g:scheduled", 1) == refusal
+
+
+def test_while_the_server_stops_nothing_is_taken_or_given() -> None:
+    house = MonkeyHouse()
+    job_id = push(house)
+    house.engine.drain()
+    house.tell("client", ("INCR", "uid:f"), ("HMSET", "job:f:2", "status", "idle"))
+    assert house.ask("client", "LPUSH", "queue:f:low", 2) == Error(b"ERR server is shutting down")
+    assert house.ask("worker", "RPOP", "queue:f:normal") is None
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    house.pass_time(1)
+    assert house.heard("worker") == [NullArray()]
+    assert house.ask("client", "HGET", f"job:f:{job_id}", "status") == b"idle"
+
+
+def test_the_last_attempt_is_kept_before_it_is_made() -> None:
+    house = MonkeyHouse(keeps=True, settings=EngineSettings(attempts=2))
+    house.engine.submit(b"f", b"", b"x", NORMAL, Delivery.HANDLE)
+    house.turn()
+    assert pop(house) == 1
+    house.leave("worker")
+    assert house.tell("worker", ("BRPOP", *TRIO, 1)) == []
+    house.keep()
+    assert house.heard("worker") == [[b"queue:f:normal", b"1"]]
+
+
+def test_an_end_that_is_not_kept_yet_is_waited_for() -> None:
+    """A job has ended, the store does not know it, and the engine does not know the job any more."""
+    house = MonkeyHouse(keeps=True)
+    job = house.engine.submit(b"f", b"", b"x", NORMAL, Delivery.HANDLE)
+    house.turn()
+    house.keep()
+    other = RecordingPeer()
+    worker = house.engine.add_worker(other, "other")
+    house.engine.can_do(worker, job.function)
+    house.engine.take(worker)
+    as_the_store_has_it = Job(1, job.function, b"", b"x", NORMAL, Delivery.HANDLE, 0)
+    as_the_store_has_it.state = RUNNING
+    house.engine.complete(worker, 1, b"y")
+    house.find_job = lambda job_id: as_the_store_has_it  # type: ignore[method-assign]
+    assert house.tell("client", ("BRPOP", "lock:f:1", 1)) == []
+    house.keep()
+    assert house.heard("client") == [[b"lock:f:1", b"OK"]]
+    assert house.ask("second", "RPOP", "lock:f:1") is None
+    # A worker that has reported, lost its connection, and reports again.
+    assert house.tell("second", ("HMSET", "job:f:1", "status", "success", "output", "y")) == []
+    house.keep()
+    assert house.heard("second") == [OK]
+
+
+def test_a_history_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = MonkeyHouse()
+
+    def find_job(job_id: int) -> Job | None:
+        raise Refused("storage", "unreadable")
+
+    monkeypatch.setattr(house, "find_job", find_job)
+    refusal = Error(b"MISCONF unreadable")
+    for words in (
+        ("HGETALL", "job:f:1"),
+        ("HMSET", "job:f:1", "status", "busy"),
+        ("EXPIRE", "job:f:1", 1),
+        ("BRPOP", "lock:f:1", 1),
+        ("EXISTS", "lock:f:1"),
+    ):
+        assert house.ask("client", *words) == refusal
+    assert house.ask("client", "PING") == PONG
+
+
+def test_a_payload_that_cannot_be_read_now_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = MonkeyHouse()
+    job_id = push(house)
+    house.engine.jobs[job_id].payload = None
+
+    def payload(job: Job) -> bytes:
+        raise Refused("storage", "unreadable")
+
+    monkeypatch.setattr(house, "payload", payload)
+    pop(house)
+    assert house.ask("worker", "HGETALL", f"job:f:{job_id}") == Error(b"MISCONF unreadable")
+    assert house.ask("worker", "HGET", f"job:f:{job_id}", "status") == b"busy"
+
+
+def test_a_payload_that_is_lost_ends_the_job() -> None:
+    house = MonkeyHouse()
+    job_id = push(house)
+    job = house.engine.jobs[job_id]
+    job.payload = None
+    house.lost_payloads.add(job_id)
+    lost = f"the store has lost the payload of job {job_id}".encode()
+    assert house.ask("client", "HGET", f"job:f:{job_id}", "input") == Error(b"ERR " + lost)
+    assert house.ask("client", "HGET", f"job:f:{job_id}", "status") == b"idle"
+    pop(house)
+    assert house.ask("worker", "HGET", f"job:f:{job_id}", "input") == Error(b"ERR " + lost)
+    assert house.ask("client", "HMGET", f"job:f:{job_id}", "status", "output") == [b"error", lost]

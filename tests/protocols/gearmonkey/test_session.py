@@ -1,0 +1,314 @@
+"""Connections: who speaks, channels, transactions, framing, and what is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.protocols.gearmonkey import hashes, pubsub, session
+from tests.protocols.gearmonkey.house import NAME_BYTES, PACKET_BYTES, TRIO, MonkeyHouse, Word, pop, push
+from tests.support.resp_wire import OK, QUEUED, Error, NullArray, Push, Simple, Verbatim, command
+
+PONG = Simple(b"PONG")
+
+
+# --- who it is, and who asks ---
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_it_says_what_it_is(version: int) -> None:
+    about = MonkeyHouse().ask("client", "HELLO", version)
+    if version == 2:
+        about = dict(zip(about[::2], about[1::2], strict=True))
+    expected = {b"server": b"switchgear", b"version": b"test", b"proto": version, b"id": 1, b"mode": b"standalone"}
+    assert about == {**expected, b"role": b"master", b"modules": []}
+
+
+def test_hello_without_a_version_keeps_it() -> None:
+    house = MonkeyHouse()
+    assert isinstance(house.ask("client", "HELLO"), list)
+    house.ask("client", "HELLO", 3, "SETNAME", "ada")
+    assert house.ask("client", "HELLO")[b"proto"] == 3
+    assert house.ask("client", "CLIENT", "GETNAME") == b"ada"
+
+
+def test_a_hello_that_is_refused_changes_nothing() -> None:
+    house = MonkeyHouse()
+    for options in (("AUTH", "ada", "secret"), ("SETNAME",), ("SETNAME", "a b"), ("AUTH", "default")):
+        assert isinstance(house.ask("client", "HELLO", 3, *options), Error)
+    assert house.ask("client", "GET", "count:f") is None
+    assert house.talker("client").session.version == 2
+    house.ask("client", "HELLO", 3, "AUTH", "default", "anything")
+    assert house.talker("client").session.version == 3
+
+
+def test_connections_are_numbered() -> None:
+    house = MonkeyHouse()
+    assert [house.ask(name, "CLIENT", "ID") for name in "abca"] == [1, 2, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        (("COMMAND",), []),
+        (("COMMAND", "DOCS"), []),
+        (("CONFIG", "GET", "*"), []),
+        (("CLIENT", "SETINFO", "lib-name", "mine"), OK),
+        (("CLIENT", "SETINFO", "LIB-VER", "1"), OK),
+        (("CLIENT", "SETINFO", "nonsense", "1"), Error(b"ERR Unrecognized option 'nonsense'")),
+        (("CLIENT", "NO-TOUCH", "on"), OK),
+        (("CLIENT", "NO-EVICT", "perhaps"), Error(b"ERR syntax error")),
+        (("AUTH", "a", "b", "c"), Error(b"ERR syntax error")),
+        (("CONFIG", "SET", "a", "b"), Error(b"ERR unknown subcommand 'SET'. Try CONFIG HELP.")),
+        (("info", "nonsense"), b""),
+        (("INFO", "server"), b"# Server\r\nserver_name:switchgear\r\nswitchgear_version:test\r\n"),
+    ],
+)
+def test_small_talk(words: tuple[str, ...], reply: object) -> None:
+    assert MonkeyHouse().ask("client", *words) == reply
+
+
+def test_the_number_of_commands_is_that_of_the_table() -> None:
+    house = MonkeyHouse()
+    assert house.ask("client", "COMMAND", "COUNT") == len(house.setup.verbs)
+
+
+def test_info_tells_what_goes_on() -> None:
+    house = MonkeyHouse()
+    push(house)
+    house.ask("client", "INCR", "uid:f")
+    house.tell("worker", ("BRPOP", "lock:f:1", 0))
+    house.ask("client", "HELLO", 3)
+    info = house.ask("client", "INFO")
+    assert isinstance(info, Verbatim)
+    lines = info.text.decode().splitlines()
+    assert [line for line in lines if line.startswith("#")] == ["# Server", "# Clients", "# Persistence", "# Jobs"]
+    facts = dict(line.split(":") for line in lines if ":" in line)
+    assert (facts["connected_clients"], facts["blocked_clients"], facts["loading"]) == ("2", "1", "0")
+    assert (facts["functions"], facts["unfinished_jobs"], facts["drafts"]) == ("1", "1", "1")
+
+
+def test_a_worker_is_known_by_its_name() -> None:
+    house = MonkeyHouse()
+    house.ask("worker", "CLIENT", "SETNAME", "resizer")
+    push(house)
+    pop(house)
+    (worker,) = house.engine.workers.values()
+    assert (worker.protocol, worker.name) == ("gearmonkey", b"resizer")
+    house.ask("worker", "CLIENT", "SETNAME", "other")
+    assert worker.name == b"other"
+
+
+def test_a_line_may_be_typed() -> None:
+    house = MonkeyHouse()
+    talker = house.talker("client")
+    talker.send(b'ECHO "hello you"\r\nincr uid:f\n\r\nPING\r\n')
+    assert talker.heard() == [b"hello you", 1, PONG]
+
+
+def test_what_a_web_page_makes_a_browser_send_is_not_obeyed() -> None:
+    house = MonkeyHouse()
+    talker = house.talker("browser")
+    talker.send(b"POST / HTTP/1.1\r\nHost: 127.0.0.1:6380\r\n\r\nINCR count:f\r\n")
+    assert talker.heard() == []
+    assert talker.wire.is_closed
+    assert house.ask("client", "GET", "count:f") is None
+    assert house.bad_input == [("HTTP", "this is HTTP")]
+
+
+# --- subscribers ---
+
+
+def test_a_subscriber_of_resp2_may_do_little_else() -> None:
+    house = MonkeyHouse()
+    assert house.ask("client", "SUBSCRIBE", "a") == [b"subscribe", b"a", 1]
+    assert house.ask("client", "PING") == [b"pong", b""]
+    assert house.ask("client", "PING", "x") == [b"pong", b"x"]
+    allowed = b"only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    assert house.ask("client", "GET", "count:f") == Error(b"ERR Can't execute 'get': " + allowed)
+    assert house.ask("client", "UNSUBSCRIBE") == [b"unsubscribe", b"a", 0]
+    assert house.ask("client", "GET", "count:f") is None
+
+
+def test_a_subscriber_of_resp3_may_do_anything() -> None:
+    house = MonkeyHouse()
+    house.ask("client", "HELLO", 3)
+    assert house.ask("client", "SUBSCRIBE", "a") == Push([b"subscribe", b"a", 1])
+    assert house.ask("client", "PING") == PONG
+    assert house.tell("client", ("PUBLISH", "a", "to myself")) == [Push([b"message", b"a", b"to myself"]), 1]
+    assert house.tell("client", ("BRPOP", *TRIO, 0)) == []
+    house.ask("other", "PUBLISH", "a", "while it waits")
+    assert house.heard("client") == [Push([b"message", b"a", b"while it waits"])]
+
+
+def test_reset_ends_everything_that_was_begun() -> None:
+    house = MonkeyHouse()
+    house.ask("client", "HELLO", 3, "SETNAME", "ada")
+    house.tell("client", ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "b*"), ("MULTI",))
+    assert house.ask("client", "RESET") == Simple(b"RESET")
+    assert house.ask("client", "CLIENT", "GETNAME") is None
+    assert house.ask("client", "EXEC") == Error(b"ERR EXEC without MULTI")
+    assert house.ask("other", "PUBLISH", "a", "x") == house.ask("other", "PUBLISH", "bb", "x") == 0
+    assert not house.engine.audience
+
+
+def test_a_channel_is_heard_once_for_each_subscription_that_fits() -> None:
+    house = MonkeyHouse()
+    house.tell("client", ("SUBSCRIBE", "channel:f"), ("PSUBSCRIBE", "channel:*", "*:f"))
+    assert house.ask("other", "PUBLISH", "channel:f", "x") == 3
+    assert [message[0] for message in house.heard("client")] == [b"message", b"pmessage", b"pmessage"]
+
+
+def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pubsub, "MOST_SUBSCRIPTIONS", 3)
+    house = MonkeyHouse()
+    house.tell("client", ("SUBSCRIBE", "a", "b"), ("PSUBSCRIBE", "c"))
+    assert house.ask("client", "SUBSCRIBE", "d") == Error(b"ERR a connection may have 3 subscriptions")
+    long_name = b"c" * (NAME_BYTES + 9)
+    assert house.ask("other", "SUBSCRIBE", long_name) == Error(b"ERR name of a channel over 72 bytes")
+
+
+# --- transactions ---
+
+
+def test_messages_do_not_come_in_the_middle_of_the_replies_of_a_transaction() -> None:
+    house = MonkeyHouse()
+    house.ask("client", "HELLO", 3)
+    house.ask("client", "SUBSCRIBE", "a")
+    replies = house.tell("client", ("MULTI",), ("PUBLISH", "a", "x"), ("PING",), ("EXEC",))
+    assert replies == [OK, QUEUED, QUEUED, [1, PONG], Push([b"message", b"a", b"x"])]
+
+
+def test_subscriptions_are_not_changed_in_a_transaction() -> None:
+    house = MonkeyHouse()
+    house.ask("client", "MULTI")
+    for name in ("SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE"):
+        reply = house.ask("client", name, "a")
+        assert reply == Error(b"ERR subscriptions cannot be changed in a transaction")
+    assert house.ask("client", "EXEC").text.startswith(b"EXECABORT")
+
+
+def test_an_error_in_a_transaction_stops_nothing() -> None:
+    house = MonkeyHouse()
+    house.tell("client", ("MULTI",), ("GET", "nonsense"), ("INCR", "count:f"))
+    error, count = house.ask("client", "EXEC")
+    assert isinstance(error, Error)
+    assert count == 1
+    assert house.tell("client", ("MULTI",), ("EXEC",)) == [OK, []]
+
+
+def test_a_transaction_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_QUEUED", 2)
+    house = MonkeyHouse()
+    replies = house.tell("client", ("MULTI",), ("PING",), ("PING",), ("PING",), ("EXEC",))
+    assert [type(reply) for reply in replies] == [Simple, Simple, Simple, Error, Error]
+    big = "x" * (PACKET_BYTES // 2)
+    replies = house.tell("client", ("MULTI",), ("ECHO", big), ("ECHO", big), ("DISCARD",))
+    assert replies == [OK, QUEUED, Error(b"ERR the transaction is too long"), OK]
+    assert house.talker("client").session.buffered_bytes == 0
+
+
+def test_the_replies_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_ANSWER_BYTES", 5000)
+    house = MonkeyHouse()
+    data = "x" * 5000
+    house.tell("client", ("MULTI",), ("ECHO", data), ("PING",))
+    reply = house.ask("client", "EXEC")
+    assert reply == [data.encode(), Error(b"ERR the answers before this one have 5000 bytes already")]
+
+
+# --- framing, length, order ---
+
+
+def test_a_thousand_commands_in_one_piece_are_answered_in_order() -> None:
+    house = MonkeyHouse()
+    assert house.tell("client", *[("ECHO", number) for number in range(1000)]) == [b"%d" % n for n in range(1000)]
+
+
+def test_what_cannot_be_understood_is_answered_and_hung_up_on() -> None:
+    house = MonkeyHouse()
+    talker = house.talker("client")
+    talker.send(command("PING") + b"*x\r\n" + command("PING"))
+    assert talker.heard() == [PONG, Error(b"ERR Protocol error: invalid multibulk length")]
+    assert talker.wire.is_closed
+    assert [code for code, _ in house.bad_input] == ["ERR"]
+    talker.session.receive(command("PING"))
+    assert talker.heard() == []
+
+
+def test_what_cannot_be_understood_behind_a_command_that_waits_is_told_in_its_turn() -> None:
+    house = MonkeyHouse()
+    talker = house.talker("client")
+    talker.send(command("BRPOP", *TRIO, 1) + b"*x\r\n")
+    assert talker.heard() == []
+    house.pass_time(1)
+    assert talker.heard() == [NullArray(), Error(b"ERR Protocol error: invalid multibulk length")]
+    assert talker.wire.is_closed
+
+
+def test_mistakes_are_counted() -> None:
+    house = MonkeyHouse()
+    house.tell("client", ("NONSENSE", "a\nb"), ("GET",), ("GET", "x"), ("EVALSHA", "0" * 40, 0), ("HELLO", 9))
+    assert [code for code, _ in house.bad_input] == ["ERR"] * 3  # a library may try a script or a version
+    assert "\n" not in house.bad_input[0][1]
+
+
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        ((b"X" * 200,), b"ERR unknown command '" + b"X" * 128 + b"', with args beginning with: "),
+        (
+            ("X", b"a" * 100, b"b" * 100, "c"),
+            b"ERR unknown command 'X', with args beginning with: '" + b"a" * 100 + b"' '" + b"b" * 25 + b"' ",
+        ),
+        ((b"a\r\nb", b"\xff"), "ERR unknown command 'a??b', with args beginning with: '\ufffd' ".encode()),
+    ],
+)
+def test_an_unknown_command_is_repeated_in_part(words: tuple[Word, ...], reply: bytes) -> None:
+    assert MonkeyHouse().ask("client", *words) == Error(reply)
+
+
+def test_a_long_name_is_refused() -> None:
+    house = MonkeyHouse()
+    name = "f" * NAME_BYTES
+    assert house.ask("client", "INCR", f"uid:{name}") == 1
+    assert house.ask("client", "INCR", f"uid:{name}f") == Error(b"ERR function name over 64 bytes")
+    assert house.ask("client", "BRPOP", f"queue:{name}f:high", 1) == Error(b"ERR function name over 64 bytes")
+
+
+@pytest.mark.parametrize("words", [("EXISTS",), ("DEL",), ("BRPOP",)])
+def test_keys_that_cost_a_look_into_the_store_are_bounded(words: tuple[str]) -> None:
+    house = MonkeyHouse()
+    keys = [f"lock:f:{number}" for number in range(1, 102)]
+    end = (1,) if words == ("BRPOP",) else ()
+    assert house.ask("client", *words, *keys, *end) == Error(b"ERR more than 100 keys at once")
+
+
+def test_long_answers_are_given_as_fast_as_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "LONG_BYTES", 15_000)
+    house = MonkeyHouse()
+    house.peers_read = False
+    job_id = push(house, "x" * 8000)
+    talker = house.talker("client")
+    asked = command("HGET", f"job:f:{job_id}", "input") * 6 + command("PING")
+    talker.send(asked)
+    assert [len(reply) for reply in talker.heard()] == [8000] * 2
+    assert talker.session.put_off
+    talker.stop_sending()
+    talker.session.go_on()
+    house.turn()
+    assert [len(reply) for reply in talker.heard()] == [8000] * 2
+    assert not talker.wire.is_closed
+    house.peers_read = True
+    talker.session.go_on()
+    house.turn()
+    assert talker.heard()[-1] == PONG
+    assert talker.wire.is_closed
+
+
+def test_one_field_is_not_asked_for_any_number_of_times_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashes, "MOST_ANSWER_BYTES", 20_000)
+    house = MonkeyHouse()
+    job_id = push(house, "x" * 8000)
+    assert len(house.ask("client", "HMGET", f"job:f:{job_id}", "input", "input")) == 2
+    reply = house.ask("client", "HMGET", f"job:f:{job_id}", "input", "input", "input")
+    assert reply == Error(b"ERR the answer would have more than 20000 bytes")

@@ -1,0 +1,289 @@
+"""What conversations do not show: stores, restarts, floods, and other people's jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switchgear.engine.engine import EngineSettings
+from switchgear.errors import Refused
+from switchgear.model import NORMAL, READY, RUNNING, Delivery, Job, Peer
+from switchgear.protocols.wmp.codec import CANCEL, DONE, GIVE, NO, STATUS, TAKE, VERSION, WAKE
+from switchgear.protocols.wmp.codec import READY as READY_COMMAND
+from switchgear.protocols.wmp.manager import ManagerSession, WmpSetup
+from tests.protocols.wmp.house import MANAGER, WmpHouse
+
+
+class Submitter(Peer):
+    """Somebody who waits for a job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news: list[Any] = []
+
+    def job_finished(self, job: Job) -> None:
+        self.news.append((job.state.name, job.result))
+
+    def job_progress(self, job: Job) -> None:
+        self.news.append((job.numerator, job.denominator, job.time_left_s))
+
+
+def test_whoever_waits_for_a_job_hears_how_it_goes() -> None:
+    house = WmpHouse()
+    submitter = Submitter()
+    house.engine.submit(b"echo", b"", b"hi", NORMAL, Delivery.WAIT, submitter)
+    worker = house.worker("w1")
+    reference = worker.take()
+    worker.say(STATUS, job=reference, numerator=1, denominator=2, time_left=9)
+    worker.say(STATUS, job=reference)  # only a sign of life
+    worker.say(DONE, b"HI", job=reference)
+    assert submitter.news == [(1, 2, 9), ("DONE", b"HI")]
+
+
+def test_names_of_roles_are_bytes_in_any_alphabet_or_none() -> None:
+    house = WmpHouse()
+    worker = house.worker("w1")
+    worker.say(READY_COMMAND, roles=[b"\xff\x00", "ü"])
+    house.engine.submit(b"\xff\x00", b"", b"", NORMAL, Delivery.THROW_AWAY)
+    house.turn()
+    assert worker.hear_command() == WAKE
+    worker.say(GIVE)
+    heard = worker.hear()
+    assert heard is not None
+    assert heard[1]["role"] == b"\xff\x00"
+
+
+@pytest.mark.parametrize(
+    ("identity", "name"),
+    [(b"\x00\x80\x00\x41\xa7", b"00800041a7"), (b"a\nb", b"610a62"), (b"worker 1", b"worker 1")],
+)
+def test_an_identity_that_cannot_be_shown_is_shown_in_hex(identity: bytes, name: bytes) -> None:
+    house = WmpHouse()
+    house.router.send(identity, b"", VERSION, READY_COMMAND, b"\x81\xa5roles\x91\xa1f")
+    (worker,) = house.engine.workers.values()
+    assert worker.name == name
+
+
+@pytest.mark.parametrize("identity", [b"", b"x" * 256])
+def test_a_manager_has_an_identity(identity: bytes) -> None:
+    house = WmpHouse()
+    with pytest.raises(ValueError, match="identity"):
+        house.door(lambda context, wire: ManagerSession(context, wire, WmpSetup(identity)))
+
+
+def test_the_submitter_s_own_time_limit_is_not_put_off_by_status() -> None:
+    house = WmpHouse()
+    job = house.submit("echo", delivery=Delivery.HANDLE)
+    job.timeout_us = 3_000_000
+    job.special = True
+    worker = house.worker("w1")
+    reference = worker.take(lease=2)
+    house.pass_time(2)
+    worker.say(STATUS, job=reference)
+    house.pass_time(1)
+    assert worker.hear_command() == CANCEL
+    assert job.state is READY
+
+
+def test_nothing_is_handed_out_of_a_paused_function_or_a_server_that_stops() -> None:
+    house = WmpHouse()
+    house.submit("echo")
+    function = house.engine.functions[b"echo"]
+    house.engine.pause(function)
+    worker = house.worker("w1")
+    worker.say(READY_COMMAND, roles=["echo"])
+    assert worker.hear() is None
+    house.engine.resume(function)
+    house.turn()
+    assert worker.hear_command() == WAKE
+    house.engine.drain()
+    worker.say(GIVE)
+    assert worker.hear_command() == NO
+
+
+# --- a store ---
+
+
+def test_the_last_attempt_is_remembered_before_the_job_is_sent() -> None:
+    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
+    job = house.submit("echo", b"hi", Delivery.HANDLE)
+    house.keep()
+    worker = house.worker("w1")
+    worker.say(READY_COMMAND, roles=["echo"])
+    assert worker.hear_command() == WAKE
+    worker.say(GIVE)
+    assert worker.hear() is None
+    other = house.worker("w2")
+    other.say(GIVE)
+    assert other.hear_command() == NO  # nobody else waits for that
+    house.keep()
+    assert worker.hear_command() == TAKE
+    assert job.state is RUNNING
+
+
+def test_a_job_whose_payload_is_lost_fails_and_its_worker_is_told_no() -> None:
+    house = WmpHouse(keeps=True)
+    job = house.submit("echo", b"hi", Delivery.HANDLE)
+    job.payload = None
+    house.lost_payloads.add(job.id)
+    worker = house.worker("w1")
+    worker.say(GIVE, roles=["echo"])
+    assert worker.hear_command() == NO
+    assert job.state.name == "FAILED"
+    assert house.manager.paths.idle  # it holds nothing
+
+
+def test_a_job_whose_payload_cannot_be_read_now_is_not_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = WmpHouse(keeps=True)
+    job = house.submit("echo", b"hi", Delivery.HANDLE)
+    job.payload = None
+
+    def cannot_be_read(job: Job) -> bytes:
+        raise Refused("storage", "the disk does not answer")
+
+    monkeypatch.setattr(house, "payload", cannot_be_read)
+    worker = house.worker("w1")
+    worker.say(GIVE, roles=["echo"])
+    assert worker.hear_command() == NO
+    assert (job.state, job.attempts) == (READY, 0)
+
+
+def test_a_reference_from_before_a_restart_means_nothing_after_it() -> None:
+    """A server without a store numbers its jobs from 1 again, and the worker may have one of the same number."""
+    before = WmpHouse()
+    before.submit("echo", b"old")
+    old = before.worker("w1").take()
+    after = WmpHouse()
+    after.clock.advance(0.1)
+    job = after.submit("echo", b"new")
+    worker = after.worker("w1")
+    new = worker.take()
+    assert old.partition(b".")[0] == new.partition(b".")[0]
+    worker.say(DONE, b"result of the old one", job=old)
+    assert after.take_bad_input() == ["NOT_YOUR_JOB"]
+    assert job.state is RUNNING
+
+
+def test_references_are_never_used_twice_even_when_the_clock_goes_back() -> None:
+    house = WmpHouse(settings=EngineSettings(attempts=0))
+    house.submit("echo")
+    worker = house.worker("w1")
+    references = []
+    for _ in range(20):
+        references.append(worker.take())
+        worker.say(DONE, job=references[-1], status="returned")
+        house.engine.clock_moved(-1_000_000)
+    assert len(set(references)) == 20
+
+
+# --- bounds ---
+
+
+def test_made_up_paths_take_a_bounded_number_of_places() -> None:
+    house = WmpHouse(paths=50)
+    house.submit("work")
+    busy = house.worker("busy")
+    reference = busy.take("work")
+    for number in range(500):
+        house.router.session.receive_message(house.worker(f"liar/{number}").message(READY_COMMAND, roles=["echo"]))
+    house.turn()
+    assert len(house.manager.paths.by_path) == len(house.engine.workers) == 50
+    assert len(house.engine.functions[b"echo"].sleepers) == 49
+    busy.say(DONE, job=reference)
+    assert house.take_bad_input() == []
+
+
+def test_made_up_headers_take_a_bounded_number_of_bytes() -> None:
+    house = WmpHouse()
+    house.manager.paths.most_bytes = 10_000
+    for number in range(50):
+        house.worker(f"w{number % 20}").say(READY_COMMAND, roles=["echo"], talk="x" * (number * 50))
+        kept = [len(way.said) for way in house.manager.paths.by_path.values()]
+        assert sum(kept) == house.manager.paths.kept_bytes <= 10_000
+    house.worker("w9").say(READY_COMMAND, roles=["echo"], talk="x" * 10_000)
+    assert house.take_bad_input() == ["FULL"]
+    assert len(house.manager.paths.by_path) == 1  # that one, as it was before
+    house.worker("w9").say(GIVE, roles=["echo", "x" * 500], talk="x" * 8_000)
+    assert house.take_bad_input() == ["FULL"]
+    house.worker("w8").say(READY_COMMAND, roles=["echo"], talk="x" * 9_000)
+    house.worker("w8").say(READY_COMMAND, roles=["echo"])
+    assert house.manager.paths.kept_bytes < 100
+
+
+def test_of_the_jobs_that_workers_lost_the_last_are_remembered() -> None:
+    house = WmpHouse(timeout=10)
+    house.manager.most_lost = 2
+    jobs = [house.submit("echo") for _ in range(3)]
+    worker = house.worker("w1")
+    references = [worker.take() for _ in jobs]
+    house.pass_time(10)
+    assert [worker.hear_command() for _ in jobs] == [CANCEL] * 3
+    for reference in references:
+        worker.say(DONE, b"late", job=reference)
+    assert [job.state.name for job in jobs] == ["READY", "DONE", "DONE"]
+    assert house.take_bad_input() == ["NOT_YOUR_JOB"]
+    assert not house.manager.lost
+
+
+def test_a_thousand_roles_may_change_while_the_worker_is_remembered() -> None:
+    house = WmpHouse()
+    worker = house.worker("w1")
+    worker.say(READY_COMMAND, roles=[f"a{number}" for number in range(1000)])
+    worker.say(READY_COMMAND, roles=[f"a{number}" for number in range(500, 1500)])
+    house.submit("a1499")
+    assert worker.hear_command() == WAKE
+    house.submit("a499")
+    worker.say(GIVE)
+    heard = worker.hear()
+    assert heard is not None
+    assert heard[1]["role"] == "a1499"
+    worker.say(GIVE)
+    assert worker.hear_command() == NO
+
+
+@pytest.mark.parametrize("promise", [{}, {"lease": 5}])
+def test_a_worker_keeps_the_job_of_a_role_that_it_gives_up_for_as_long_as_it_speaks_of_it(promise: Any) -> None:
+    """A worker that has room left for small jobs only says so, and goes on with the big one."""
+    house = WmpHouse(timeout=0)
+    job = house.submit("big")
+    worker = house.worker("w1")
+    reference = worker.take("big", "small", lease=5)
+    worker.say(READY_COMMAND, roles=["small"], **promise)
+    for _ in range(10):
+        house.pass_time(4)
+        worker.say(STATUS, job=reference)
+    worker.say(DONE, b"x", job=reference)
+    assert (job.result, job.attempts) == (b"x", 1)
+
+
+def test_a_worker_that_can_do_nothing_there_is_room_for_is_not_taken() -> None:
+    house = WmpHouse(settings=EngineSettings(functions=1))
+    house.submit("echo")
+    house.worker("w1").say(READY_COMMAND, roles=["shout", "sing"])
+    assert house.take_bad_input() == ["REFUSED"]
+    assert not house.engine.workers
+
+
+def test_a_cancelled_job_takes_its_place_at_the_worker_until_the_worker_has_stopped() -> None:
+    house = WmpHouse(settings=EngineSettings(jobs_per_worker=1))
+    job, _ = house.submit("echo"), house.submit("echo")
+    worker = house.worker("w1")
+    reference = worker.take()
+    house.cancel(job)
+    assert worker.hear_command() == CANCEL
+    worker.say(GIVE)
+    assert worker.hear_command() == NO
+    worker.say(DONE, job=reference, status="cancelled")
+    worker.say(GIVE)
+    assert worker.hear_command() == TAKE
+
+
+def test_what_is_sent_names_the_manager_as_origin() -> None:
+    house = WmpHouse()
+    house.submit("echo", b"hi")
+    house.router.send(*house.worker("d1/w1").message(GIVE, roles=["echo"]))
+    ((peer, delimiter, version, command, headers, payload),) = house.router.heard_by_all()
+    assert [peer, delimiter, version, command, payload] == [b"d1", b"", VERSION, TAKE, b"hi"]
+    assert b"\xa2to\x91\xc4\x02w1" in headers
+    assert b"\xa4path\x91\xc4\x09" + MANAGER in headers

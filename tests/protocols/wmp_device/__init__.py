@@ -1,0 +1,1 @@
+"""WMP devices: routes without sockets."""
