@@ -23,6 +23,7 @@ from switchgear.config import (
     changed_but_not_reloadable,
     default_state_dir,
     load_config,
+    options_table,
     read_config,
     reloaded,
     settings_table,
@@ -103,7 +104,7 @@ def test_a_listening_address(text: str, host: str, port: int, loopback: bool) ->
         ("gearman://[127.0.0.1]", "not an IPv6 address"),
         ("gearman://a b", "neither an address nor a name"),
         ("gearmand://127.0.0.1", "unknown scheme gearmand; did you mean gearman?"),
-        ("ftp://127.0.0.1", "unknown scheme ftp (known: gearman)"),
+        ("ftp://127.0.0.1", "unknown scheme ftp (known: gearman, wmp, pingpong, dwork, gearmonkey, redis)"),
         ("gearman://127.0.0.1?tls=1", "unknown option tls"),
     ],
 )
@@ -359,7 +360,13 @@ def test_a_mistake_in_a_layer_that_loses_is_still_told(tmp_path: Path) -> None:
 
 def test_the_defaults() -> None:
     config = load_config(None, HOME, {})
-    assert [str(url) for url in config.listen] == ["gearman://127.0.0.1:4730"]
+    assert [str(url) for url in config.listen] == [
+        "gearman://127.0.0.1:4730",
+        "wmp://127.0.0.1:5714",
+        "pingpong://127.0.0.1:5562",
+        "dwork://127.0.0.1:6125",
+        "gearmonkey://127.0.0.1:6380",
+    ]
     assert config.store_url == "sqlite:/home/ada/.local/state/switchgear/switchgear.db"
     assert config.limits.packet_bytes == 64 * 2**20
     assert config.storage.sync == "full"
@@ -464,6 +471,13 @@ def test_reloadable_settings_are_these() -> None:
         "allow_remote",
         "limits.backlog",
         "engine.function_order",
+        "engine.wake_policy",
+        "zeromq.curve_key_file",
+        "zeromq.curve_clients_dir",
+        "zeromq.messages_per_peer",
+        "zeromq.heartbeat_seconds",
+        "zeromq.handshake_seconds",
+        "zeromq.io_threads",
         "gearman.handle_prefix",
         "gearman.exceptions",
         "gearman.shutdown",
@@ -514,7 +528,7 @@ def test_shown_as_json_each_setting_is_there_once() -> None:
     by_name = {entry["name"]: entry for entry in entries}
     assert by_name["engine.attempts"]["value"] == 5
     assert by_name["engine.attempts"]["source"] == "--set engine.attempts"
-    assert by_name["listen"]["value"] == ["gearman://127.0.0.1:4730"]
+    assert by_name["listen"]["value"] == [str(url) for url in Config().listen]
     assert by_name["gearman.exceptions"]["value"] is False
 
 
@@ -532,6 +546,10 @@ def test_every_setting_says_what_and_why() -> None:
 
 
 def test_the_manual_has_the_table_of_settings() -> None:
+    assert options_table() in MANUAL.read_text(encoding="utf-8"), (
+        "docs/howto/configure.md is out of date; the table comes from"
+        " python -c 'from switchgear.config import options_table; print(options_table())'"
+    )
     assert settings_table() in MANUAL.read_text(encoding="utf-8"), (
         "docs/howto/configure.md is out of date; the table comes from"
         " python -c 'from switchgear.config import settings_table; print(settings_table())'"

@@ -82,6 +82,8 @@ def emissions() -> list[Emission]:
                 where = f"{path.relative_to(ROOT)}:{call.lineno}"
                 for event in names_in(call.args[0], function, tree):
                     found.append(Emission(where, event, keywords(call, function)))
+            if path.parent.name != "joblog":
+                continue
             for call in calls_of("_tell", function):  # the job log's thread has its events emitted by another
                 where = f"{path.relative_to(ROOT)}:{call.lineno}"
                 named, fields = call.args
@@ -96,8 +98,9 @@ EMISSIONS = emissions()
 
 
 def test_the_source_was_understood() -> None:
-    texts = [path.read_text() for path in ROOT.rglob("*.py")]
-    written = sum(text.count(".emit(") + text.count("._tell(") for text in texts)
+    texts = {path: path.read_text() for path in ROOT.rglob("*.py")}
+    written = sum(text.count(".emit(") for text in texts.values())
+    written += sum(text.count("._tell(") for path, text in texts.items() if path.parent.name == "joblog")
     assert len({emission.where for emission in EMISSIONS}) == written > 20
 
 

@@ -37,10 +37,12 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
+    "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; it was to be told something"),
     "job_requeued": (logging.INFO, "{job} of {function} requeued: {cause} (attempt {attempt})"),
     "job_died": (logging.ERROR, "{job} of {function} is dead: {error}"),
     "job_expired": (logging.INFO, "{job} of {function} expired before it was started"),
     "worker_expired": (logging.WARNING, "worker {worker} gave no sign of life and is considered gone"),
+    "wake_policy_failed": (logging.WARNING, "the wake policy failed for {function}: {error}"),
     "function_created": (logging.DEBUG, "function {function} created"),
     "clock_stepped": (logging.WARNING, "the clock was set by {seconds} s"),
     "storage_failed": (logging.ERROR, "storage: {error}; submissions are refused until it works again"),
@@ -50,6 +52,14 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "joblog_recovered": (logging.WARNING, "job log: works again after {seconds} s"),
     "joblog_overrun": (logging.WARNING, "job log: cannot follow, the oldest {count} waiting entries are dropped"),
     "joblog_trimmed": (logging.DEBUG, "job log: {count} old entries dropped"),
+    "bridge_lost": (logging.WARNING, "bridge to {url}: {error}; it goes on when Redis is there"),
+    "bridge_recovered": (logging.WARNING, "bridge to {url}: works again after {seconds} s"),
+    "bridge_refused": (logging.WARNING, "bridge to {url}: Redis refused a command: {error}"),
+    "bridge_replaced": (logging.WARNING, "bridge to {url}: Redis has lost its data; what was claimed there is forgotten"),
+    "bridge_function_skipped": (
+        logging.WARNING,
+        "function {function} is not bridged: on a Redis Cluster its name needs a hash tag, such as {{name}}",
+    ),
     "history_dropped": (logging.DEBUG, "{count} finished jobs dropped from the history"),
 }
 
@@ -104,6 +114,9 @@ class Telemetry(Observer):
 
     def worker_expired(self, worker: Worker) -> None:
         self.emit("worker_expired", worker=text_of(worker.name) or worker.id)
+
+    def wake_policy_failed(self, function: Function, error: Exception) -> None:
+        self.emit("wake_policy_failed", function=text_of(function.name), error=repr(error))
 
     def function_created(self, function: Function) -> None:
         self.emit("function_created", function=text_of(function.name))

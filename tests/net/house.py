@@ -192,7 +192,8 @@ class RecordingWire(Wire):
         self.is_closed = False
         self.go_on: Callable[[], None] | None = None  # to be called when the peer has read
 
-    def write(self, data: bytes) -> None:
+    def write(self, out: list[bytes]) -> None:
+        data = b"".join(out)
         assert not self.is_closed, "written to after it was closed"
         self.writes.append(data)
 

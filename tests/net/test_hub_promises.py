@@ -105,8 +105,8 @@ class Listener(Wire):
         self.reported: set[int] = set()  # jobs whose end was reported; the echo that follows has the number
         self._decoder = Decoder(RESPONSE, 1 << 20)
 
-    def write(self, data: bytes) -> None:
-        for kind, body in self._decoder.feed(data):
+    def write(self, out: list[bytes]) -> None:
+        for kind, body in self._decoder.feed(b"".join(out)):
             packet = Packet(kind)
             self.heard.append((packet, body))
             if packet is Packet.JOB_CREATED:

@@ -106,16 +106,16 @@ async def test_a_peer_that_reads_more_slowly_than_it_is_written_to_is_not_stuck(
     connection.host, connection.port = "192.0.2.1", 4711
     pipe = Pipe()
     connection.transport = pipe  # type: ignore[assignment]
-    connection.write(b"x" * 100_000)
+    connection.write([b"x" * 100_000])
     connection.pause_writing()
     for _ in range(10):
-        connection.write(b"x" * 3000)
+        connection.write([b"x" * 3000])
         pipe.pending -= 2000
         await house.pass_time(1)
         connection.check_reader(house.loop.time())
     assert not pipe.is_aborted
     for _ in range(5):
-        connection.write(b"x" * 3000)
+        connection.write([b"x" * 3000])
         await house.pass_time(1)
         connection.check_reader(house.loop.time())
     assert pipe.is_aborted

@@ -30,8 +30,9 @@ Examples:
 def cancel(ctx: click.Context, handles: tuple[str, ...], cascade: bool, server: str, as_json: bool) -> None:
     """Cancel unfinished jobs.
 
-    A running one ends for its submitter and for the server at once; its worker is not interrupted, and what it
-    reports is ignored. Exits with 1 if any of the jobs is unknown or finished; the others are cancelled all the same.
+    A running one ends for its submitter and for the server at once, and what its worker reports is ignored. A WMP
+    worker is told to stop; other protocols have no word for that, and their workers go on. Exits with 1 if any of the
+    jobs is unknown or finished; the others are cancelled all the same.
     """
     with Client(server) as client:
         answers, problems = _each(handles, lambda handle: client.control("cancel", handle=handle, cascade=cascade))

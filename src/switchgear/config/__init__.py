@@ -3,7 +3,7 @@
 `load_config` reads the command line, the environment and a TOML file; below it, values are passed.
 """
 
-from switchgear.config.listen import SCHEMES, ListenUrl, Scheme
+from switchgear.config.listen import SCHEMES, ListenUrl, Option, Scheme
 from switchgear.config.loading import LoadedConfig, default_state_dir, load_config, read_config
 from switchgear.config.settings import (
     SECTIONS,
@@ -16,10 +16,11 @@ from switchgear.config.settings import (
     LogConfig,
     Setting,
     StorageConfig,
+    ZeromqConfig,
     changed_but_not_reloadable,
     reloaded,
 )
-from switchgear.config.showing import as_json, as_toml, settings_table
+from switchgear.config.showing import as_json, as_toml, options_table, settings_table
 
 __all__ = [
     "SCHEMES",
@@ -33,14 +34,17 @@ __all__ = [
     "ListenUrl",
     "LoadedConfig",
     "LogConfig",
+    "Option",
     "Scheme",
     "Setting",
     "StorageConfig",
+    "ZeromqConfig",
     "as_json",
     "as_toml",
     "changed_but_not_reloadable",
     "default_state_dir",
     "load_config",
+    "options_table",
     "read_config",
     "reloaded",
     "settings_table",

@@ -12,18 +12,52 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from urllib.parse import parse_qsl
 
-__all__ = ["SCHEMES", "ListenUrl", "Scheme"]
+__all__ = ["SCHEMES", "ListenUrl", "Option", "Scheme"]
 
 MAX_PORT = 65_535
+LONGEST_NAME = 255  # ZeroMQ has no longer names
+MAX_SECONDS = 10 * 365 * 86_400
+MAX_COUNT = 1_000_000
 
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://"
     r"(?P<host>\[[^\[\]]*\]|[^\[\]:/?#@]*)"
     r"(?::(?P<port>[0-9]*))?"
-    r"/?"
+    r"(?P<path>/[^?#]*)?"
     r"(?:\?(?P<query>[^#]*))?",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing that may be said after the question mark."""
+
+    default: str
+    help: str
+    kind: str = "text"  # or "seconds", "port" or "count"
+
+    def read(self, text: str) -> str | float | int:
+        """The value; raises ValueError that says what is wrong with it."""
+        if self.kind == "text":
+            if not 0 < len(text.encode()) <= LONGEST_NAME:
+                raise ValueError(f"it has not between 1 and {LONGEST_NAME} bytes")
+            return text
+        if self.kind == "port":
+            if not text.isdigit() or int(text) > MAX_PORT:
+                raise ValueError(f"{text!r} is not a port")
+            return int(text)
+        if self.kind == "count":
+            if not text.isdigit() or not 0 < int(text) <= MAX_COUNT:
+                raise ValueError(f"{text!r} is not a number between 1 and {MAX_COUNT}")
+            return int(text)
+        try:
+            seconds = float(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a number of seconds") from None
+        if not 0 <= seconds <= MAX_SECONDS:
+            raise ValueError(f"{text} is not between 0 and {MAX_SECONDS} seconds")
+        return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +65,85 @@ class Scheme:
     """What a listener's URL may say."""
 
     default_port: int
-    options: frozenset[str] = frozenset()  # names allowed after the question mark
+    options: Mapping[str, Option] = field(default_factory=dict)
+    has_curve: bool = False  # can be encrypted and closed to strangers, by the settings of ZeroMQ
+    dials: bool = False  # it is somebody else's server, which this one connects to; only if it is named
 
 
 SCHEMES: Mapping[str, Scheme] = {
     "gearman": Scheme(default_port=4730),
+    "wmp": Scheme(
+        default_port=5714,
+        has_curve=True,
+        options={
+            "identity": Option(
+                "", "what the manager calls itself, and workers tell it from others by; default: host name and port"
+            ),
+            "timeout": Option(
+                "600",
+                "after so many seconds a job is given to another worker, if its worker does not promise signs of life;"
+                " 0: never",
+                "seconds",
+            ),
+        },
+    ),
+    "pingpong": Scheme(
+        default_port=5562,
+        has_curve=True,
+        options={
+            "workers": Option("5563", "the port for workers", "port"),
+            "function": Option("pingpong", "the function whose jobs these are"),
+            "expire": Option(
+                "3", "WORKER_EXPIRE_SECONDS: an idle worker that is silent for so long gets no job; 0: never", "seconds"
+            ),
+            "resend": Option(
+                "60",
+                "a job whose worker has not answered after so many seconds is sent to another; 0: never",
+                "seconds",
+            ),
+        },
+    ),
+    "dwork": Scheme(
+        default_port=6125,
+        has_curve=True,
+        options={
+            "function": Option("dwork", "the function whose jobs are the tasks"),
+            "lease": Option(
+                "3600",
+                "the tasks of a worker that is silent for so many seconds are given to others; 0: never",
+                "seconds",
+            ),
+        },
+    ),
+    "gearmonkey": Scheme(default_port=6380),
+    "redis": Scheme(
+        default_port=6379,
+        dials=True,
+        options={
+            "functions": Option(
+                "", "only these functions' jobs are taken, separated by commas; default: all with workers"
+            ),
+            "outbound": Option(
+                "auto",
+                "which functions' jobs are given to GearMonkey workers, if the server has no worker for them:"
+                " those with registered GearMonkey workers (`auto`), none (`never`), or these, separated by commas",
+            ),
+            "lease": Option(
+                "30", "so many seconds after its last sign of life a server's jobs are offered again", "seconds"
+            ),
+            "claim": Option("100", "at most so many jobs of a function are taken ahead of their workers", "count"),
+            "push": Option("1000", "at most so many jobs are with GearMonkey workers at once", "count"),
+            "busy": Option(
+                "600",
+                "a job that shows no progress at a GearMonkey worker for so many seconds is lost; 0: never",
+                "seconds",
+            ),
+            "user": Option("", "whom to log in as"),
+            "password_file": Option("", "a file with the password"),
+            "tls": Option("no", "`yes`: the connection is encrypted"),
+            "ca_file": Option("", "certificates to trust then; default: those of the system"),
+        },
+    ),
 }
 
 
@@ -47,11 +155,18 @@ class ListenUrl:
     host: str  # an address or a name; IPv6 without its brackets
     port: int
     options: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""  # after the port, where the scheme has something to say there
 
     @classmethod
     def parse(cls, text: str) -> ListenUrl:
         """Read a URL; raises ValueError that says what is wrong with it."""
         match = _URL.fullmatch(text.strip())
+        if match is None and "@" in text:
+            # Not shown: there may be a password in it.
+            raise ValueError(
+                "a URL with a user or password before its host is not of the form SCHEME://HOST:PORT;"
+                " it is shown in logs, so for redis:// there are the options user and password_file"
+            )
         if match is None:
             raise ValueError(f'"{text}" is not of the form SCHEME://HOST:PORT')
         name = match["scheme"].lower()
@@ -62,7 +177,22 @@ class ListenUrl:
         port = int(match["port"]) if match["port"] else scheme.default_port
         if port > MAX_PORT:
             raise ValueError(f'"{text}" has the port {port}; the largest is {MAX_PORT}')
-        return cls(name, _host(match["host"], text), port, _options(match["query"] or "", scheme, text))
+        path = (match["path"] or "").removesuffix("/")
+        if path and not scheme.dials:
+            raise ValueError(f'"{text}" is not of the form SCHEME://HOST:PORT')
+        return cls(name, _host(match["host"], text), port, _options(match["query"] or "", scheme, text), path)
+
+    def option(self, name: str) -> str | float | int:
+        """What the URL says for an option, or its default."""
+        option = SCHEMES[self.scheme].options[name]
+        text = self.options.get(name, option.default)
+        return option.read(text) if text else text
+
+    def text(self, name: str) -> str:
+        return str(self.option(name))
+
+    def seconds(self, name: str) -> float:
+        return float(self.option(name))
 
     @property
     def is_loopback(self) -> bool:
@@ -80,7 +210,7 @@ class ListenUrl:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         query = "&".join(f"{key}={value}" for key, value in self.options.items())
-        return f"{self.scheme}://{host}:{self.port}" + (f"?{query}" if query else "")
+        return f"{self.scheme}://{host}:{self.port}{self.path}" + (f"?{query}" if query else "")
 
     def __hash__(self) -> int:
         return hash(str(self))
@@ -108,10 +238,14 @@ def _options(query: str, scheme: Scheme, url: str) -> dict[str, str]:
             raise ValueError(f'"{url}" has the unknown option {key}{_perhaps(key, scheme.options)}')
         if key in options:
             raise ValueError(f'"{url}" gives the option {key} twice')
+        try:
+            scheme.options[key].read(value)
+        except ValueError as error:
+            raise ValueError(f'"{url}", option {key}: {error}') from None
         options[key] = value
     return options
 
 
-def _perhaps(word: str, known: Mapping[str, object] | frozenset[str]) -> str:
+def _perhaps(word: str, known: Mapping[str, object]) -> str:
     close = get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

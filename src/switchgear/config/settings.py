@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from switchgear.config.listen import ListenUrl
+from switchgear.config.listen import SCHEMES, ListenUrl
 from switchgear.config.setting import Checked, Setting, setting
 from switchgear.config.values import (
     GIB,
@@ -24,6 +24,7 @@ from switchgear.config.values import (
     FilePath,
     JobLogUrl,
     ListenUrls,
+    PythonName,
     Seconds,
     Size,
     StoreUrl,
@@ -44,6 +45,7 @@ __all__ = [
     "LogConfig",
     "Setting",
     "StorageConfig",
+    "ZeromqConfig",
     "changed_but_not_reloadable",
     "reloaded",
 ]
@@ -185,6 +187,13 @@ class EngineConfig(Checked):
         "One job needs one worker; the others would be woken to find nothing.",
         reloadable=True,
     )
+    wake_policy: str = setting(
+        "",
+        PythonName(empty=True),
+        "A Python function of yours, as MODULE:FUNCTION, that chooses which sleeping workers are woken for a job; see"
+        " the manual. Empty: as many as `engine.wakeups` says, the one that has slept longest first.",
+        "Who has been idle longest is a fair choice where workers are alike.",
+    )
     function_order: str = setting(
         "fair",
         Choice("fair", "registration", "round-robin"),
@@ -218,6 +227,53 @@ class GearmanConfig(Checked):
         Choice("loopback", "anywhere", "never"),
         "From where the admin command `shutdown` is obeyed.",
         "The protocol has no passwords, so a stranger must not be able to stop the server.",
+    )
+
+
+@dataclass(frozen=True)
+class ZeromqConfig(Checked):
+    """The protocols on ZeroMQ: WMP, PING/PONG and dwork."""
+
+    curve_key_file: str = setting(
+        "",
+        FilePath(empty=True),
+        "The server's key pair, a file that ends in .key_secret (`switchgear keys` makes one). With it, everything that"
+        " is said on ZeroMQ is encrypted, and only peers that know the server's public key can speak to it.",
+        "Within one machine there is nobody to hide from.",
+    )
+    curve_clients_dir: str = setting(
+        "",
+        FilePath(empty=True),
+        "The directory with the public keys (files that end in .key) of those who may connect; empty: whoever knows the"
+        " server's public key. The directory is read again at a reload.",
+        "A list of keys is only of use to those who have made keys.",
+    )
+    messages_per_peer: int = setting(
+        1000,
+        WholeNumber(1, 1_000_000),
+        "Messages that may wait for one peer, and from it. A peer that has this many waiting and takes none counts as"
+        " gone.",
+        "Deep enough for any pipelining, and it leaves an end to what a stuck peer can make the server hold.",
+    )
+    heartbeat_seconds: float = setting(
+        0,
+        Seconds(0, 6_000),
+        "How often ZeroMQ itself asks whether a silent connection is alive; it is cut after three times as long."
+        " 0: never.",
+        "Machines that vanish are noticed by the system's own questions (`limits.keepalive_…`). ZeroMQ looks through"
+        " all its timers for each answer, which costs a processor with thousands of peers.",
+    )
+    handshake_seconds: float = setting(
+        30,
+        Seconds(1, 3_600),
+        "How long a new connection may take to introduce itself.",
+        "A connection that says nothing is not a peer.",
+    )
+    io_threads: int = setting(
+        1,
+        WholeNumber(1, 16),
+        "Threads that move bytes between ZeroMQ's connections and the server.",
+        "One moves a gigabyte a second.",
     )
 
 
@@ -320,10 +376,12 @@ class Config(Checked):
     """Everything the server can be told."""
 
     listen: tuple[ListenUrl, ...] = setting(
-        (ListenUrl("gearman", "127.0.0.1", 4730),),
+        tuple(
+            ListenUrl(name, "127.0.0.1", scheme.default_port) for name, scheme in SCHEMES.items() if not scheme.dials
+        ),
         ListenUrls(),
         "Where to listen, and which protocol is spoken there: SCHEME://HOST:PORT.",
-        "Loopback only: the protocol has neither passwords nor encryption.",
+        "Every protocol at its usual port, and loopback only: they have neither passwords nor encryption.",
         flag="--listen",
     )
     store: str = setting(
@@ -359,6 +417,7 @@ class Config(Checked):
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     gearman: GearmanConfig = field(default_factory=GearmanConfig)
+    zeromq: ZeromqConfig = field(default_factory=ZeromqConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     joblog: JobLogConfig = field(default_factory=JobLogConfig)
     log: LogConfig = field(default_factory=LogConfig)
@@ -366,7 +425,9 @@ class Config(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         for url in self.listen:
-            if not url.is_loopback and not self.allow_remote:
+            scheme = SCHEMES[url.scheme]
+            is_closed = scheme.dials or bool(scheme.has_curve and self.zeromq.curve_key_file)
+            if not (url.is_loopback or is_closed or self.allow_remote):
                 raise ConfigError(
                     f"listen: other machines can reach {url}, which has neither passwords nor encryption;"
                     " if that is wanted, say so with --allow-remote or allow_remote = true"
@@ -394,6 +455,7 @@ SECTIONS: Mapping[str, type[Checked]] = {
     "limits": LimitsConfig,
     "engine": EngineConfig,
     "gearman": GearmanConfig,
+    "zeromq": ZeromqConfig,
     "storage": StorageConfig,
     "joblog": JobLogConfig,
     "log": LogConfig,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from switchgear.config.listen import SCHEMES
 from switchgear.config.loading import LoadedConfig
 from switchgear.config.settings import SECTIONS, SETTINGS, Setting
 from switchgear.config.values import ListenUrls
 
-__all__ = ["as_json", "as_toml", "settings_table"]
+__all__ = ["as_json", "as_toml", "options_table", "settings_table"]
 
 _WIDTH = 100
 
@@ -49,6 +50,18 @@ def settings_table() -> str:
         default = setting.default_note or f"`{setting.default_text}`"
         reload = " ↻" if setting.reloadable else ""
         rows.append(f"| `{setting.name}`{reload} | {default} | {setting.help} *{setting.reason}* |")
+    return "\n".join(rows)
+
+
+def options_table() -> str:
+    """Every listener's scheme, and what its URL may say, as a Markdown table."""
+    rows = ["| scheme | usual port | option | default | what it is |", "|---|---|---|---|---|"]
+    for name, scheme in SCHEMES.items():
+        rows.append(f"| `{name}` | {scheme.default_port} | | | |")
+        rows += [
+            f"| | | `{key}` | {f'`{option.default}`' if option.default else ''} | {option.help} |"
+            for key, option in scheme.options.items()
+        ]
     return "\n".join(rows)
 
 

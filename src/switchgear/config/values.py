@@ -26,6 +26,7 @@ __all__ = [
     "JobLogUrl",
     "Kind",
     "ListenUrls",
+    "PythonName",
     "Seconds",
     "Size",
     "StoreUrl",
@@ -218,6 +219,24 @@ class Text(Kind):
         return _quoted(value)
 
 
+class PythonName(Kind):
+    """Something in a Python module, written MODULE:NAME."""
+
+    def __init__(self, *, empty: bool = False) -> None:
+        self.empty = empty
+        self.expected = "MODULE:NAME, or nothing" if empty else "MODULE:NAME"
+
+    def read(self, value: object) -> object:
+        if not isinstance(value, str) or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value) is None:
+            if self.empty and value == "":
+                return value
+            raise ValueError
+        return value
+
+    def toml(self, value: object) -> str:
+        return _quoted(value)
+
+
 class FilePath(Kind):
     """A path.  `empty` says whether the empty text is one too, with a meaning of its own."""
 
@@ -251,7 +270,9 @@ class ListenUrls(Kind):
         return self._read_all(value)
 
     def read_text(self, text: str) -> object:
-        return self._read_all([word.strip() for word in text.split(",") if word.strip()])
+        # A comma in an option is followed by no scheme.
+        words = re.split(r",(?=\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|,|$))", text)
+        return self._read_all([word.strip() for word in words if word.strip()])
 
     def _read_all(self, values: Iterable[object]) -> tuple[ListenUrl, ...]:
         urls: list[ListenUrl] = []

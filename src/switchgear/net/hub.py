@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from switchgear.errors import Refused, StorageError
 from switchgear.model import QUEUED_STATES, Job
 from switchgear.net.clock import SystemClock
 from switchgear.protocols.base import Context, Session
-from switchgear.storage.base import Store
+from switchgear.storage.base import JobQuery, Store
 from switchgear.telemetry import Telemetry
 
 __all__ = ["Hub"]
@@ -52,6 +52,7 @@ RESERVED_IDS: Final = 100_000
 READ_AHEAD: Final = 256
 READ_AHEAD_BYTES: Final = 8 * 1024 * 1024
 FIRST_READ_AHEAD: Final = 4
+EVERY_JOB: Final = 2**31  # as many as a store has
 
 
 class Hub(Context):
@@ -178,7 +179,7 @@ class Hub(Context):
         if out:
             session.out = []
             try:
-                session.wire.write(out[0] if len(out) == 1 else b"".join(out))
+                session.wire.write(out)
             except Exception:
                 log.exception("defect while sending to %s:%s", session.wire.host, session.wire.port)
                 session.closing = True  # and the others get theirs
@@ -293,7 +294,7 @@ class Hub(Context):
         for session in held:
             ready = session.release()
             if session.waiting:
-                session.wire.write(b"".join(ready))
+                session.wire.write(ready)
             else:
                 session.out = ready + session.out
                 self._send(session)
@@ -350,6 +351,31 @@ class Hub(Context):
             recent = chain(self.engine.changed, self._unkept, self._in_commit)
             job = next((job for job in recent if job.id == job_id and not (self.keeps and job.delivery)), None)
         return job
+
+    def find_named(self, names: frozenset[bytes], since_us: int = 0) -> dict[bytes, Job]:
+        # Those that the store has not heard of yet come first, and are newer than what it has of that name.
+        recent = chain(self._in_commit, self._unkept, self.engine.changed)
+        found = {job.name: job for job in recent if job.name in names and job.created_us >= since_us}
+        try:
+            for query in self._queries(names, since_us):
+                for job in self.store.find(query):
+                    if job.name in names:
+                        found.setdefault(job.name, job)
+        except StorageError as error:
+            raise Refused(REFUSED_STORAGE, str(error)) from error
+        return {name: job for name, job in found.items() if name not in self.engine.names}
+
+    def _queries(self, names: frozenset[bytes], since_us: int) -> Iterator[JobQuery]:
+        """What to ask a store about these names: one with an index of them about each, another about all at once."""
+        if self.keeps:
+            return (JobQuery(name=name, since_us=since_us, limit=1) for name in names)
+        return iter([JobQuery(since_us=since_us, limit=EVERY_JOB)])
+
+    def find_kept(self, before_id: int, limit: int) -> list[Job]:
+        try:
+            return self.store.find(JobQuery(before_id=before_id, limit=limit))
+        except StorageError as error:
+            raise Refused(REFUSED_STORAGE, str(error)) from error
 
     # --- when the store fails ---
 
@@ -423,6 +449,13 @@ class Hub(Context):
         wire = session.wire
         fields = {"protocol": session.protocol, "host": wire.host, "port": wire.port}
         self.telemetry.emit("bad_input", code=code, text=text, **fields)
+
+    def soon(self, action: Callable[[], object]) -> None:
+        self._loop.call_soon(self._act, action)
+
+    def _act(self, action: Callable[[], object]) -> None:
+        self.begin_turn()
+        action()
 
     def request_stop(self, *, graceful: bool) -> None:
         self._loop.call_soon(self.on_stop_requested, graceful)

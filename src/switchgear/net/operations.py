@@ -21,6 +21,7 @@ from switchgear.model import (
     READY,
     SCHEDULED,
     SECOND_US,
+    URGENT,
     WAITING,
     Cause,
     Delivery,
@@ -88,7 +89,7 @@ class Operations:
             "storage_error": str(self.hub.storage_error or ""),
             "jobs": len(engine.jobs),
             "functions": len(engine.functions),
-            "workers": len(engine.workers),
+            "workers": len(self._workers()),
             "connections": self.connections(),
             "draining": engine.refusal is not None and engine.refusal.reason == "draining",
             "joblog": self._joblog(),
@@ -134,7 +135,11 @@ class Operations:
         return (self.engine.now_us - min(created)) / SECOND_US if created else None
 
     def workers(self) -> list[dict[str, Any]]:
-        return [self._worker(worker) for worker in self.engine.workers.values()]
+        return [self._worker(worker) for worker in self._workers()]
+
+    def _workers(self) -> list[Worker]:
+        """Without those that can do nothing and only have an alarm set: they stand for nobody."""
+        return [worker for worker in self.engine.workers.values() if worker.timeouts_us or worker.alarms is None]
 
     def _worker(self, worker: Worker) -> dict[str, Any]:
         wire = getattr(worker.peer, "wire", None)
@@ -142,7 +147,7 @@ class Operations:
             "id": worker.id,
             "name": plain(worker.name),
             "protocol": worker.protocol,
-            "address": f"{wire.host}:{wire.port}" if wire is not None else "",
+            "address": f"{wire.host}:{wire.port}" if wire is not None and wire.host else "",
             "functions": [plain(function.name) for function in worker.timeouts_us],
             "running": [self.handle(job_id) for job_id in worker.running],
             "asleep": worker.asleep,
@@ -215,7 +220,7 @@ class Operations:
             "function": plain(job.function.name),
             "state": job.state.name.lower(),
             "dead": job.is_dead,
-            "priority": PRIORITY_NAMES[job.priority],
+            "priority": "urgent" if job.priority == URGENT else PRIORITY_NAMES[job.priority],
             "delivery": Delivery(job.delivery).name.lower(),
             "unique": plain(job.shown_unique),
             "name": plain(job.name),

@@ -16,24 +16,20 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from importlib import import_module
 from logging.handlers import WatchedFileHandler
+from typing import cast
 
-from switchgear.config import Config, ListenUrl, changed_but_not_reloadable, reloaded
+from switchgear.config import Config, changed_but_not_reloadable, reloaded
+from switchgear.engine.dispatch import WakePolicy
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import ConfigError, StorageError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
-from switchgear.net.dialects import Dialect, Dialects
 from switchgear.net.hub import Hub
+from switchgear.net.listeners import Listeners
 from switchgear.net.operations import Operations
 from switchgear.net.recording import start_recorder
-from switchgear.net.tcp import TcpDoor
-from switchgear.protocols.base import Context, Session, Wire
-from switchgear.protocols.gearman.admin import on_line
-from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import ON_REQUEST
-from switchgear.protocols.gearman_draft.codec import MAGIC as DRAFT_MAGIC
-from switchgear.protocols.gearman_draft.session import DraftSession, DraftSetup
 from switchgear.storage.open import open_store
 from switchgear.telemetry import JsonFormatter, Telemetry
 from switchgear.version import VERSION
@@ -90,7 +86,6 @@ class Service:
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._finish_all = False
-        self.doors: list[TcpDoor] = []
 
     async def run(self) -> int:
         """The whole life of a server."""
@@ -103,15 +98,16 @@ class Service:
             house.push_async_callback(self.store.close)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
             self.engine = Engine(engine_settings(self.config), self.telemetry)
+            self.engine.wake_policy = load_wake_policy(self.config.engine.wake_policy)
             self.hub = Hub(
                 self.engine, self.store, SystemClock(), self.telemetry, self.config.storage.payload_memory_bytes
             )
             self.recorder = start_recorder(self.config, self.hub, f"{handle_prefix(self.config)}:")
             if self.recorder is not None:
                 house.push_async_callback(asyncio.to_thread, self.recorder.close)
+            self._connect()
             await self.hub.load()
             house.push_async_callback(self.hub.close)
-            self._connect()
             await self._listen(house)
             tasks = [asyncio.create_task(self._housekeeping()), asyncio.create_task(self._retention())]
             house.push_async_callback(cancel_all, tasks)
@@ -123,49 +119,19 @@ class Service:
         """Make the parts know each other."""
         prefix = handle_prefix(self.config)
         self.operations = Operations(self.hub, f"{prefix}:")
-        self.operations.connections = lambda: sum(len(door.connections) for door in self.doors)
         self.operations.recorder = self.recorder
         self.hub.operator = self.operations
         self.hub.on_stop_requested = self.request_stop
-        self.gearman = GearmanSetup(
-            handle_prefix=f"{prefix}:".encode(),
-            version=f"switchgear-{VERSION}",
-            on_request=ON_REQUEST,
-            on_line=on_line,
-            exceptions=self.config.gearman.exceptions,
-            packet_bytes=self.config.limits.packet_bytes,
-            line_bytes=self.config.limits.text_line_bytes,
-            name_bytes=self.config.limits.name_bytes,
-            shutdown=self.config.gearman.shutdown,
-            log_level=self.config.log.level.upper(),
-        )
-        self.draft = DraftSetup(
-            handle_prefix=self.gearman.handle_prefix,
-            packet_bytes=self.config.limits.packet_bytes,
-            name_bytes=self.config.limits.name_bytes,
-            sessions=self.gearman.sessions,  # on one list
-        )
-
-    def _session_maker(self, url: ListenUrl) -> Callable[[Context, Wire], Session]:
-        """Who speaks at an address, by its scheme."""
-        makers: dict[str, Callable[[Context, Wire], Session]] = {
-            "gearman": Dialects(
-                usual=lambda context, wire: GearmanSession(context, wire, self.gearman),
-                others=(Dialect(DRAFT_MAGIC, lambda context, wire: DraftSession(context, wire, self.draft)),),
-            ),
-        }
-        return makers[url.scheme]
+        self.listeners = Listeners(self.config, self.hub, prefix)
+        self.operations.connections = self.listeners.count_connections
 
     async def _listen(self, house: AsyncExitStack) -> None:
-        for url in self.config.listen:
-            door = TcpDoor(url, self.hub, self.config.limits, self._session_maker(url), self.doors)
-            await door.open()
-            house.push_async_callback(door.close)
-            self.doors.append(door)
+        house.push_async_callback(self.listeners.close)
+        await self.listeners.open()
         self._handle_signals()
         settle_garbage()
         self.telemetry.emit("server_started", version=VERSION, store=self.store.url)
-        addresses = [address for door in self.doors for address in door.addresses]
+        addresses = self.listeners.addresses
         for address in addresses:
             self.telemetry.emit("listening", url=address)
             print(f"listening on {address}")
@@ -173,14 +139,14 @@ class Service:
         if self._on_listening is not None:
             self._on_listening()
         if self._demo:
-            threading.Thread(target=self._demo, args=(addresses[0],), name="demo", daemon=True).start()
+            address = next((address for address in addresses if address.startswith("gearman:")), addresses[0])
+            threading.Thread(target=self._demo, args=(address,), name="demo", daemon=True).start()
 
     # --- serving and stopping ---
 
     async def _serve(self) -> None:
         await self._stop.wait()
-        for door in self.doors:
-            door.stop_accepting()
+        self.listeners.stop_accepting()
         seconds = self.config.drain_timeout_seconds
         self.hub.begin_turn()
         self.engine.drain()
@@ -238,12 +204,7 @@ class Service:
             self.telemetry.emit("setting_needs_restart", name=name)
         self.config = new
         self.engine.use_settings(engine_settings(new))
-        self.gearman.log_level = new.log.level.upper()
-        self.gearman.packet_bytes = self.draft.packet_bytes = new.limits.packet_bytes
-        self.gearman.line_bytes = new.limits.text_line_bytes
-        self.gearman.name_bytes = self.draft.name_bytes = new.limits.name_bytes
-        for door in self.doors:
-            door.limits = new.limits
+        self.listeners.use_config(new)
         if self.recorder is not None:
             self.recorder.keep_seconds = new.joblog.keep_seconds
             self.recorder.keep_count = new.joblog.keep_count
@@ -256,8 +217,7 @@ class Service:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self.hub.follow_wall_clock()
-                for door in self.doors:
-                    door.look_after()
+                self.listeners.look_after()
             except Exception:
                 log.exception("defect in looking after connections")  # and look after them again all the same
             if self._finish_all and not self.engine.jobs:
@@ -297,6 +257,22 @@ def engine_settings(config: Config) -> EngineSettings:
         jobs_per_function=config.limits.jobs_per_function,
         jobs_per_worker=config.limits.jobs_per_worker,
     )
+
+
+def load_wake_policy(name: str) -> WakePolicy | None:
+    """The operator's own choice of whom to wake, written MODULE:FUNCTION."""
+    if not name:
+        return None
+    module_name, _, function_name = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does: a policy may lie in the directory that the server is started in
+    try:
+        policy = getattr(import_module(module_name), function_name)
+    except Exception as error:  # whatever the operator's module raises
+        raise ConfigError(f"engine.wake_policy: cannot load {name}: {type(error).__name__}: {error}") from error
+    if not callable(policy):
+        raise ConfigError(f"engine.wake_policy: {name} is not a function")
+    return cast(WakePolicy, policy)
 
 
 async def cancel_all(tasks: list[asyncio.Task[None]]) -> None:

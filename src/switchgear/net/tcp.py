@@ -237,10 +237,11 @@ class Connection(asyncio.Protocol, Wire):
 
     # --- the hub calls these ---
 
-    def write(self, data: bytes) -> None:
+    def write(self, out: list[bytes]) -> None:
         transport = self.transport
         if transport is None or self._lingering is not None:
             return
+        data = out[0] if len(out) == 1 else b"".join(out)
         if self._stalled_since:
             if self._is_too_slow(transport.get_write_buffer_size()):
                 return

@@ -1,0 +1,40 @@
+"""The scripts that run inside of Redis, from the files beside this module."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from importlib import resources
+
+__all__ = ["SCRIPTS", "Script"]
+
+
+class Script:
+    """One script: its text, and the name by which Redis knows it once it was loaded."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = resources.files(__package__).joinpath("lua", f"{name}.lua").read_bytes()
+        self.sha = sha1(self.text).hexdigest().encode()
+
+
+class Scripts:
+    """All of them."""
+
+    def __init__(self) -> None:
+        self.claim = Script("claim")
+        self.give_back = Script("give_back")
+        self.renew = Script("renew")
+        self.take_over = Script("take_over")
+        self.report = Script("report")
+        self.finish = Script("finish")
+        self.count = Script("count")
+        self.push = Script("push")
+        self.fetch = Script("fetch")
+        self.withdraw = Script("withdraw")
+        self.poll = Script("poll")
+
+    def all(self) -> list[Script]:
+        return list(vars(self).values())
+
+
+SCRIPTS = Scripts()

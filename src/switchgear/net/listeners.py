@@ -1,0 +1,220 @@
+"""Where the server listens, and who speaks there, by the scheme of each address."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from switchgear.config import SCHEMES, Config, ListenUrl
+from switchgear.errors import ConfigError
+from switchgear.model import SECOND_US, Worker
+from switchgear.net.dialects import Dialect, Dialects
+from switchgear.net.hub import Hub
+from switchgear.net.tcp import TcpDoor
+from switchgear.protocols.base import Context, Session, Wire
+from switchgear.protocols.gearman.admin import on_line
+from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
+from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.protocols.gearman_draft.codec import MAGIC as DRAFT_MAGIC
+from switchgear.protocols.gearman_draft.session import DraftSession, DraftSetup
+from switchgear.protocols.gearmonkey.session import GearMonkeySession
+from switchgear.protocols.gearmonkey.setup import GearMonkeySetup
+from switchgear.protocols.gearmonkey.verbs import VERBS
+from switchgear.version import VERSION
+
+if TYPE_CHECKING:  # a server that speaks only Gearman starts without ZeroMQ and redis-py
+    from switchgear.net.bridge.bridge import Bridge
+    from switchgear.net.zeromq import MessageSessionMaker, ZmqDoor, ZmqHouse
+    from switchgear.protocols.wmp.manager import WmpSetup
+
+__all__ = ["Listeners"]
+
+
+class Listeners:
+    """All doors of a server."""
+
+    def __init__(self, config: Config, hub: Hub, handle_prefix: str) -> None:
+        self.config = config
+        self.hub = hub
+        self.tcp_doors: list[TcpDoor] = []
+        self.zmq_doors: list[ZmqDoor] = []
+        self.bridges: list[Bridge] = []
+        self._bridge_workers: set[Worker] = set()
+        self.addresses: list[str] = []
+        self._zmq_house: ZmqHouse | None = None
+        self._wmp_setups: list[WmpSetup] = []
+        self.gearman = GearmanSetup(
+            handle_prefix=f"{handle_prefix}:".encode(),
+            version=f"switchgear-{VERSION}",
+            on_request=ON_REQUEST,
+            on_line=on_line,
+            exceptions=config.gearman.exceptions,
+            packet_bytes=config.limits.packet_bytes,
+            line_bytes=config.limits.text_line_bytes,
+            name_bytes=config.limits.name_bytes,
+            shutdown=config.gearman.shutdown,
+            log_level=config.log.level.upper(),
+        )
+        self.draft = DraftSetup(
+            handle_prefix=self.gearman.handle_prefix,
+            packet_bytes=config.limits.packet_bytes,
+            name_bytes=config.limits.name_bytes,
+            sessions=self.gearman.sessions,  # on one list
+        )
+        self.gearmonkey = GearMonkeySetup(
+            engine=hub.engine,
+            verbs=VERBS,
+            version=VERSION,
+            packet_bytes=config.limits.packet_bytes,
+            name_bytes=config.limits.name_bytes,
+        )
+        for url in config.listen:
+            if url.scheme == "dwork":  # before the jobs are loaded, so that they are queued in its order
+                hub.engine.function_named(url.text("function").encode()).released_first = True
+
+    async def open(self) -> None:
+        """Start listening everywhere."""
+        for url in self.config.listen:
+            if SCHEMES[url.scheme].has_curve:
+                self._open_zeromq(url)
+            elif SCHEMES[url.scheme].dials:
+                self._open_bridge(url)
+            else:
+                door = TcpDoor(url, self.hub, self.config.limits, self._tcp_sessions(url), self.tcp_doors)
+                await door.open()
+                self.tcp_doors.append(door)
+                self.addresses += door.addresses
+
+    def _doors(self) -> list[TcpDoor | ZmqDoor | Bridge]:
+        return [*self.tcp_doors, *self.zmq_doors, *self.bridges]
+
+    def stop_accepting(self) -> None:
+        for door in self._doors():
+            door.stop_accepting()
+
+    async def close(self) -> None:
+        for tcp_door in reversed(self.tcp_doors):
+            await tcp_door.close()
+        for zmq_door in self.zmq_doors:
+            zmq_door.close()
+        for bridge in self.bridges:
+            await bridge.close()
+        if self._zmq_house is not None:
+            self._zmq_house.close()
+
+    def look_after(self) -> None:
+        """Once a second."""
+        for door in self._doors():
+            door.look_after()
+
+    def count_connections(self) -> int:
+        return sum(len(door.connections) for door in self.tcp_doors)
+
+    def use_config(self, config: Config) -> None:
+        """Take over what can be changed while running; raises ConfigError."""
+        limits = config.limits
+        self.config = config
+        self.gearman.log_level = config.log.level.upper()
+        self.gearman.line_bytes = limits.text_line_bytes
+        for setup in self._tcp_setups():
+            setup.packet_bytes = limits.packet_bytes
+            setup.name_bytes = limits.name_bytes
+        for tcp_door in self.tcp_doors:
+            tcp_door.limits = limits
+        for manager in self._wmp_setups:
+            manager.name_bytes = limits.name_bytes
+            manager.paths = limits.connections
+        if self._zmq_house is not None:
+            self._zmq_house.admit_clients()
+
+    # --- TCP ---
+
+    def _tcp_setups(self) -> tuple[GearmanSetup | DraftSetup | GearMonkeySetup, ...]:
+        return (self.gearman, self.draft, self.gearmonkey)
+
+    def _tcp_sessions(self, url: ListenUrl) -> Callable[[Context, Wire], Session]:
+        if url.scheme == "gearmonkey":
+            return partial(GearMonkeySession, setup=self.gearmonkey)
+        return Dialects(
+            usual=lambda context, wire: GearmanSession(context, wire, self.gearman),
+            others=(Dialect(DRAFT_MAGIC, lambda context, wire: DraftSession(context, wire, self.draft)),),
+        )
+
+    # --- Redis ---
+
+    def _open_bridge(self, url: ListenUrl) -> None:
+        try:
+            from switchgear.net.bridge.bridge import Bridge
+        except ImportError as error:
+            raise ConfigError(
+                f"listen: {url} needs another package: pip install 'switchgear[redis]' ({error})"
+            ) from None
+        from switchgear.net.bridge.setup import BridgeSetup
+
+        bridge = Bridge(
+            url,
+            self.hub,
+            BridgeSetup.read(url),
+            self.gearman.handle_prefix,
+            self.config.limits.packet_bytes,
+            self._bridge_workers,
+        )
+        bridge.open()
+        self.bridges.append(bridge)
+        self.addresses.append(bridge.address)
+
+    # --- ZeroMQ ---
+
+    def _open_zeromq(self, url: ListenUrl) -> None:
+        shown = dict(url.options)
+        makers = self._zmq_sessions(url)
+        main = self._open_router(url, url.port, makers[0])
+        if url.scheme == "pingpong":
+            workers = self._open_router(url, int(url.option("workers")), makers[1])
+            shown["workers"] = str(workers.bound_port)
+        self.addresses.append(str(ListenUrl(url.scheme, url.host, main.bound_port, shown)))
+
+    def _open_router(self, url: ListenUrl, port: int, make: MessageSessionMaker) -> ZmqDoor:
+        from switchgear.net.zeromq import ZmqDoor, ZmqHouse
+
+        if self._zmq_house is None:
+            self._zmq_house = ZmqHouse(self.config.zeromq)
+        door = ZmqDoor(url, port, self.hub, self._zmq_house, self.config.limits, make)
+        door.open()
+        self.zmq_doors.append(door)
+        return door
+
+    def _zmq_sessions(self, url: ListenUrl) -> list[MessageSessionMaker]:
+        """Who speaks at each socket of a listener."""
+        if url.scheme == "pingpong":
+            from switchgear.protocols.pingpong.broker import ClientsSession, PingPongSetup, WorkersSession
+
+            broker = PingPongSetup(
+                function=url.text("function").encode(),
+                expire_us=int(url.seconds("expire") * SECOND_US),
+                resend_us=int(url.seconds("resend") * SECOND_US),
+            )
+            return [partial(ClientsSession, setup=broker), partial(WorkersSession, setup=broker)]
+        if url.scheme == "wmp":
+            from switchgear.protocols.wmp.manager import ManagerSession, WmpSetup
+
+            identity = url.text("identity") or f"{socket.gethostname()}:{url.port or secrets.token_hex(4)}"
+            manager = WmpSetup(
+                identity=identity.encode(),
+                timeout_us=int(url.seconds("timeout") * SECOND_US),
+                name_bytes=self.config.limits.name_bytes,
+                paths=self.config.limits.connections,
+            )
+            self._wmp_setups.append(manager)
+            return [partial(ManagerSession, setup=manager)]
+        from switchgear.protocols.dwork.session import DworkSession, DworkSetup
+
+        hub = DworkSetup(
+            function=url.text("function").encode(),
+            lease_us=int(url.seconds("lease") * SECOND_US),
+            host=socket.gethostname().encode(),
+        )
+        return [partial(DworkSession, setup=hub)]

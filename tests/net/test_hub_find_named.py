@@ -1,0 +1,99 @@
+"""Finished jobs by their names, and the history by ids, wherever a job's end is on its way to the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from switchgear.engine.engine import SubmitOptions
+from switchgear.errors import Refused, StorageError
+from switchgear.model import DONE, NORMAL, Delivery, Job
+from switchgear.net.hub import Hub
+from switchgear.storage.base import Store
+from switchgear.storage.memory import MemoryStore
+from switchgear.storage.sqlite import SqliteStore
+from tests.net.test_hub_find_job import commit, finish, with_hub
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "jobs.db")
+
+
+def submit(hub: Hub, name: bytes) -> Job:
+    hub.begin_turn()
+    return hub.engine.submit(b"f", b"", name, NORMAL, Delivery.HANDLE, None, SubmitOptions(name=name))
+
+
+def names_found(hub: Hub, *names: bytes, since_us: int = 0) -> dict[bytes, int]:
+    return {name: job.id for name, job in hub.find_named(frozenset(names), since_us).items()}
+
+
+def test_a_finished_job_is_found_at_every_moment(store: Store) -> None:
+    async def test(hub: Hub) -> None:
+        job = submit(hub, b"a")
+        assert names_found(hub, b"a", b"b") == {}  # it is not finished
+        finish(hub, job)
+        assert names_found(hub, b"a", b"b") == {b"a": job.id}  # in the very turn in which it ended
+        await hub.settle()
+        assert names_found(hub, b"a", b"b") == {b"a": job.id}
+        await commit(hub)
+        assert names_found(hub, b"a", b"b") == {b"a": job.id}
+        assert hub.find_named(frozenset([b"a"]))[b"a"].state is DONE
+
+    with_hub(store, test)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_the_newest_of_a_name_is_found_and_only_if_none_is_unfinished(store: Store, is_kept: bool) -> None:
+    async def test(hub: Hub) -> None:
+        finish(hub, submit(hub, b"a"))
+        await commit(hub)
+        second = submit(hub, b"a")
+        assert names_found(hub, b"a") == {}
+        finish(hub, second)
+        if is_kept:
+            await commit(hub)
+        assert names_found(hub, b"a") == {b"a": second.id}
+
+    with_hub(store, test)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_only_jobs_created_since_are_found(store: Store, is_kept: bool) -> None:
+    async def test(hub: Hub) -> None:
+        job = submit(hub, b"a")
+        finish(hub, job)
+        if is_kept:
+            await commit(hub)
+        assert names_found(hub, b"a", since_us=job.created_us) == {b"a": job.id}
+        assert names_found(hub, b"a", since_us=job.created_us + 1) == {}
+
+    with_hub(store, test)
+
+
+def test_the_history_is_given_from_an_id_downwards(store: Store) -> None:
+    async def test(hub: Hub) -> None:
+        for number in range(5):
+            finish(hub, submit(hub, b"%d" % number))
+        await commit(hub)
+        assert [job.id for job in hub.find_kept(5, 3)] == [4, 3, 2]
+        assert [job.id for job in hub.find_kept(100, 2)] == [5, 4]
+        assert hub.find_kept(1, 10) == []
+
+    with_hub(store, test)
+
+
+def test_a_store_that_cannot_be_read_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StorageError("the disk is gone")
+
+    async def test(hub: Hub) -> None:
+        monkeypatch.setattr(hub.store, "find", fail)
+        with pytest.raises(Refused, match="the disk is gone"):
+            hub.find_named(frozenset([b"a"]))
+        with pytest.raises(Refused, match="the disk is gone"):
+            hub.find_kept(1, 1)
+
+    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
