@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from glob import glob
+from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -16,7 +17,11 @@ DEBIAN_PACKAGE = {
     "gearadmin": "gearman-tools",
     "initdb": "postgresql",
     "postgres": "postgresql",
+    "redis-cli": "redis-tools",
+    "node": "nodejs",
 }
+
+NODE_FOLDER = Path(__file__).parents[1] / "interop" / "node"
 
 # Debian puts servers where an ordinary user's PATH does not look.
 _MORE_PLACES = ":".join(["/usr/sbin:/usr/local/sbin:/sbin", *sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True)])
@@ -39,6 +44,14 @@ def require_gear() -> ModuleType:
         _is_missing("the library gear is not installed: pip install gear")
     module: ModuleType = gear
     return module
+
+
+def require_node_script(name: str) -> list[str]:
+    """The command that runs a script of ours with the libraries of others that it uses."""
+    node = require_program("node")
+    if not (NODE_FOLDER / "node_modules").is_dir():
+        _is_missing(f"libraries for Node are not installed: npm ci --prefix {NODE_FOLDER}")
+    return [node, str(NODE_FOLDER / name)]
 
 
 def _is_missing(reason: str) -> NoReturn:

@@ -74,6 +74,7 @@ COMMANDS = {
     "gearmand": _Lazy("switchgear.cli.gearmand", "gearmand", "Run the job server with gearmand's own options."),
     "submit": _Lazy("switchgear.cli.submit", "submit", "Submit a job, and wait for its result unless told not to."),
     "worker": _Lazy("switchgear.cli.worker", "worker", "Run a command for each job of a function."),
+    "device": _Lazy("switchgear.cli.device", "device", "Pass WMP messages on between workers and managers."),
     "functions": _Lazy("switchgear.cli.functions", "functions", "List functions with their queues and workers."),
     "workers": _Lazy("switchgear.cli.functions", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.functions", "jobs", "List jobs."),
@@ -83,6 +84,8 @@ COMMANDS = {
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop handing out the jobs of a function."),
     "resume": _Lazy("switchgear.cli.control", "resume", "Hand out the jobs of a function again."),
+    "dwork": _Lazy("switchgear.cli.dwork", "dwork", "Graphs of tasks: create, steal, complete, or run them here."),
+    "keys": _Lazy("switchgear.cli.keys", "keys", "Make keys for encrypted ZeroMQ connections."),
     "config": _Lazy("switchgear.cli.config", "config", "Check or show the server's configuration."),
 }
 

@@ -13,6 +13,7 @@ import click
 
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import duration_option, json_option, lasting, printable, servers_option
+from switchgear.cli.signals import on_signals
 from switchgear.client.address import ServerAddress
 from switchgear.client.link import WorkerJob, WorkerObserver
 from switchgear.client.shell import ShellCommand
@@ -125,14 +126,8 @@ async def _work(worker: Worker, shell: ShellCommand, reporter: _Reporter, drain_
             worker.stop(drain_seconds)
         received.append(number)
 
-    loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, on_signal, number)
-    try:
+    with on_signals(_SIGNALS, on_signal):
         await worker.run()
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
     if signal.SIGINT in received:
         return ExitCode.INTERRUPTED
     return ExitCode.FAILED if received and reporter.dropped_at_stop else ExitCode.SUCCESS

@@ -1,44 +1,74 @@
-"""Where a server is: `gearman://HOST:PORT`."""
+"""Where a server is: `gearman://HOST:PORT`, and the same for other protocols."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar, Final, Self
 
 from switchgear.errors import ConfigError
 
-__all__ = ["DEFAULT_PORT", "DEFAULT_URL", "ServerAddress"]
+__all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "ServerAddress"]
 
-DEFAULT_PORT = 4730
-DEFAULT_URL = f"gearman://127.0.0.1:{DEFAULT_PORT}"
-_LARGEST_PORT = 65_535
+DEFAULT_PORT: Final = 4730
+DEFAULT_URL: Final = f"gearman://127.0.0.1:{DEFAULT_PORT}"
+LARGEST_PORT: Final = 65_535
 
-_URL = re.compile(
+_URL: Final = re.compile(
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?(?:\[(?P<six>[0-9a-f:.%\w]+)\]|(?P<host>[\w.-]+))(?::(?P<port>[0-9]+))?/?",
     re.I,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class ServerAddress:
-    """A server's host and port; written as a URL, or as HOST or HOST:PORT by those who are in a hurry."""
+class Address:
+    """A host and a port; written as a URL, or as HOST or HOST:PORT by those who are in a hurry."""
+
+    scheme: ClassVar[str]
+    other_schemes: ClassVar[tuple[str, ...]] = ()  # that mean the same
+    default_port: ClassVar[int]
+    rule: ClassVar[str]  # for those who write yet another scheme
 
     host: str  # a name or an address, IPv6 without its brackets
-    port: int = DEFAULT_PORT
+    port: int
 
     @classmethod
-    def parse(cls, text: str) -> ServerAddress:
+    def parse(cls, text: str) -> Self:
         """Read a URL; raises ConfigError."""
         match = _URL.fullmatch(text.strip())
         if match is None:
-            raise ConfigError(f'"{text}" is not of the form gearman://HOST:PORT')
-        if (match["scheme"] or "gearman").lower() != "gearman":
-            raise ConfigError(f'"{text}": clients and workers speak gearman://, not {match["scheme"]}://')
-        port = int(match["port"] or DEFAULT_PORT)
-        if not 0 < port <= _LARGEST_PORT:
-            raise ConfigError(f'"{text}" has the port {port}; ports are 1 to {_LARGEST_PORT}')
+            raise ConfigError(f'"{text}" is not of the form {cls.scheme}://HOST:PORT')
+        if (match["scheme"] or cls.scheme).lower() not in (cls.scheme, *cls.other_schemes):
+            raise ConfigError(f'"{text}": {cls.rule}, not {match["scheme"]}://')
+        port = int(match["port"] or cls.default_port)
+        if not 0 < port <= LARGEST_PORT:
+            raise ConfigError(f'"{text}" has the port {port}; ports are 1 to {LARGEST_PORT}')
         return cls(match["six"] or match["host"], port)
 
+    @property
+    def is_six(self) -> bool:
+        """Whether the host is an address of IPv6."""
+        return ":" in self.host
+
+    @property
+    def endpoint(self) -> str:
+        """As ZeroMQ writes it."""
+        return f"tcp://{self._place}"
+
+    @property
+    def _place(self) -> str:
+        return f"[{self.host}]:{self.port}" if self.is_six else f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"gearman://{host}:{self.port}"
+        return f"{self.scheme}://{self._place}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress(Address):
+    """A Gearman server's host and port."""
+
+    scheme: ClassVar[str] = "gearman"
+    default_port: ClassVar[int] = DEFAULT_PORT
+    rule: ClassVar[str] = "clients and workers speak gearman://"
+
+    port: int = DEFAULT_PORT

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from switchgear.client.address import ServerAddress
 from switchgear.client.connection import keep_alive, words_of
 from switchgear.client.draft.lines import Flow, Line, Open, Run, Runnable, Send, Shut, Step, Until
+from switchgear.client.flows import perform_async
 from switchgear.protocols.gearman_draft.messages import Result
 
 __all__ = ["AsyncDriver"]
@@ -77,18 +78,7 @@ class AsyncDriver:
 
     async def perform(self, flow: Flow[T]) -> T:
         """Go through with a flow; returns or raises what it does."""
-        try:
-            step = next(flow)
-            while True:
-                try:
-                    answer = await self._take(step)
-                except BaseException as error:
-                    step = flow.throw(error)
-                else:
-                    step = flow.send(answer)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        return await perform_async(flow, self._take)
 
     def notify(self) -> None:
         """Something has happened: conditions are looked at again."""

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from switchgear.client.connection import keep_alive, words_of
 from switchgear.client.draft.lines import Flow, Line, Open, Run, Runnable, Send, Shut, Step, Until
+from switchgear.client.flows import perform
+from switchgear.client.nudge import Nudge
 from switchgear.protocols.gearman_draft.messages import Result
 
 __all__ = ["BlockingDriver"]
@@ -37,41 +39,23 @@ class BlockingDriver:
         self._run = run
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[Line, socket.socket] = {}
-        self._nudger, nudged = socket.socketpair()
-        self._nudged = nudged
-        for end in (self._nudger, nudged):
-            end.setblocking(False)
-        self._selector.register(nudged, selectors.EVENT_READ)
+        self._nudge = Nudge()
+        self._selector.register(self._nudge, selectors.EVENT_READ)
 
     def perform(self, flow: Flow[T]) -> T:
         """Go through with a flow; returns or raises what it does."""
-        try:
-            step = next(flow)
-            while True:
-                try:
-                    answer = self._take(step)
-                except BaseException as error:
-                    step = flow.throw(error)
-                else:
-                    step = flow.send(answer)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        return perform(flow, self._take)
 
     def nudge(self) -> None:
         """Have conditions looked at again; from any thread, or a signal handler."""
-        try:
-            self._nudger.send(b"x")
-        except OSError:
-            pass  # closed, or so many that one more makes no difference
+        self._nudge()
 
     def close(self) -> None:
         """Hang up everywhere."""
         for line in list(self._sockets):
             self._shut(line, "the connection was closed from here")
         self._selector.close()
-        self._nudger.close()
-        self._nudged.close()
+        self._nudge.close()
 
     def _take(self, step: Step) -> Any:
         match step:
@@ -154,10 +138,11 @@ class BlockingDriver:
 
     def _on_ready(self, key: selectors.SelectorKey) -> None:
         sock = key.fileobj
+        if isinstance(sock, Nudge):
+            sock.clear()
+            return
         assert isinstance(sock, socket.socket)
-        if key.data is None:
-            self._nudged.recv(READ_BYTES)
-        elif isinstance(key.data, Call):
+        if isinstance(key.data, Call):
             if self._sockets.get(key.data.line) is sock:
                 self._on_called(sock, key.data)
         elif self._sockets.get(key.data) is sock:

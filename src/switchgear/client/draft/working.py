@@ -17,8 +17,9 @@ from typing import Final
 from switchgear.client.address import ServerAddress
 from switchgear.client.draft.lines import Flow, Line, LineState, Open, Run, Send, Shut, Until, refusal
 from switchgear.client.draft.records import ascii_bytes
+from switchgear.client.failures import reason_of
 from switchgear.client.link import Backoff
-from switchgear.errors import JobFailed, ServerRefused
+from switchgear.errors import ServerRefused
 from switchgear.protocols.gearman_draft.codec import packet
 from switchgear.protocols.gearman_draft.messages import (
     Assignment,
@@ -118,9 +119,7 @@ def succeeded(value: TaskValue) -> Result:
 
 def failed(error: Exception) -> Result:
     """The result of a handler that raised this: any defect of a handler is the end of its task, not of the worker."""
-    if isinstance(error, JobFailed):
-        return Result(1, error.error or str(error).encode(errors="replace"))
-    return Result(1, f"{type(error).__name__}: {error}".encode(errors="replace"))
+    return Result(1, reason_of(error))
 
 
 class WorkerLine(Line):

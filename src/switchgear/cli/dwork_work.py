@@ -1,0 +1,172 @@
+"""`switchgear dwork work`: a worker whose tasks are commands of the shell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import Final
+
+import click
+
+from switchgear.cli.dwork_options import Link, host_name, link_options
+from switchgear.cli.dwork_show import Output, shown
+from switchgear.cli.main import ExitCode
+from switchgear.cli.output import duration_option, json_option, lasting, plain, printable
+from switchgear.cli.signals import on_signals
+from switchgear.client.dwork.commands import Commands, Ended
+from switchgear.client.dwork.records import bytes_of
+from switchgear.client.dwork.worker import DworkWorker, DworkWorkerObserver
+
+__all__ = ["work"]
+
+_EPILOG = """\b
+Examples:
+  switchgear dwork work --jobs 8
+  switchgear dwork work -s dwork://head:6125 --host "$(hostname)" --wait
+
+\b
+Signals:
+  TERM, INT   take no more tasks; those that run may finish
+              a second one stops them (TERM, and KILL after five seconds, or at a third signal) and gives them back
+
+\b
+Exit codes:
+    0  nothing is left to do, or stopped by TERM; whether tasks were done or failed
+    1  stopped by TERM with tasks given back
+    3  the server was silent for as long as --give-up allows
+  130  stopped by INT
+"""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--jobs", "-j", type=click.IntRange(1), default=1, metavar="N", help="Run so many at once. Default: 1.")
+@click.option("--host", help="The name of this worker, which no other may have. Default: HOST:PID.")
+@click.option("--wait", is_flag=True, help="When nothing is left to do, wait for more.")
+@duration_option(
+    "--lease", "If this worker is silent for so long, the server gives its tasks to others. Default: 60.", "60"
+)
+@duration_option("--give-up", "Do without the server for so long. Default: 5m.", "5m")
+@click.option("--quiet", "-q", is_flag=True, help="Report problems only.")
+@json_option("Report on standard output, one JSON object on each line; what the tasks write goes to standard error.")
+@link_options
+@click.pass_context
+def work(
+    ctx: click.Context,
+    jobs: int,
+    host: str | None,
+    wait: bool,
+    lease: float,
+    give_up: float,
+    quiet: bool,
+    as_json: bool,
+    link: Link,
+) -> None:
+    """Steal tasks and run their names as commands, until nothing is left to do.
+
+    A task is done if its command exits with 0. Otherwise it failed, the reason being the last line of what it wrote to
+    standard error, and what waits for it goes on waiting. What a command writes is passed on when it ends.
+
+    A dhub server cannot be told of failures: a task that failed then stays with this worker, until `switchgear dwork
+    exit` gives it back.
+    """
+    reporter = _Reporter(quiet=quiet, as_json=as_json)
+    commands = Commands(one_stream=reporter.output.one_stream)
+    location = host or f"{host_name()}:{os.getpid()}"
+
+    async def run() -> ExitCode:
+        async with link.async_client(location) as client:
+            worker = DworkWorker(
+                client,
+                commands.run,
+                jobs,
+                lease_seconds=lease,
+                patience_seconds=give_up,
+                waits_for_more=wait,
+                observer=reporter,
+            )
+            return await _run(worker, commands, reporter)
+
+    ctx.exit(asyncio.run(run()))
+
+
+async def _run(worker: DworkWorker[Ended], commands: Commands, reporter: _Reporter) -> ExitCode:
+    received: list[signal.Signals] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        received.append(number)
+        if len(received) == 1:
+            reporter.stopping(number)
+            worker.stop()
+        elif len(received) == 2:
+            worker.abandon()
+        else:
+            commands.kill_at_once()
+
+    with on_signals(_SIGNALS, on_signal):
+        await worker.run()
+    if signal.SIGINT in received:
+        return ExitCode.INTERRUPTED
+    return ExitCode.FAILED if reporter.any_given_back else ExitCode.SUCCESS
+
+
+class _Reporter(DworkWorkerObserver[Ended]):
+    """Tells people on standard error, or programs on standard output, what the worker does."""
+
+    def __init__(self, *, quiet: bool, as_json: bool) -> None:
+        self._quiet = quiet
+        self._as_json = as_json
+        self.output = Output(as_json=as_json)
+        self.any_given_back = False
+
+    def started(self, name: str) -> None:
+        self._say("started", "", name)
+
+    def ended(self, name: str, outcome: Ended, seconds: float) -> None:
+        failure = outcome.failure
+        try:
+            with suppress(BrokenPipeError):  # nobody reads it; the tasks matter more
+                self.output.pass_on(outcome)
+        finally:
+            outcome.close()
+        if failure is None:
+            self._say("done", f"in {lasting(seconds)}", name, seconds=round(seconds, 6))
+        else:
+            text = f"in {lasting(seconds)}: {failure}"
+            self._say("failed", text, name, is_problem=True, seconds=round(seconds, 6), error=failure)
+
+    def unreachable(self, problem: str) -> None:
+        self._say("unreachable", problem, is_problem=True, problem=problem)
+
+    def given_back(self, name: str) -> None:
+        self.any_given_back = True
+        self._say("given back", "", name, is_problem=True)
+
+    def refused(self, name: str, problem: str) -> None:
+        self._say("refused", f"as ended: {problem}", name, is_problem=True, problem=problem)
+
+    def failure_kept(self, name: str) -> None:
+        self._say("kept", "since the server cannot be told that it failed", name, is_problem=True)
+
+    def stopping(self, number: signal.Signals) -> None:
+        text = f"{number.name}: running tasks may finish; the next signal stops them and gives them back"
+        self._say("stopping", text, signal=number.name)
+
+    def _say(
+        self, event: str, text: str, name: str | None = None, *, is_problem: bool = False, **fields: object
+    ) -> None:
+        if self._quiet and not is_problem:
+            return
+        with suppress(OSError):  # nobody reads it; the tasks matter more
+            if self._as_json:
+                about = {} if name is None else {"task": plain(bytes_of(name))}
+                event = event.replace(" ", "_")
+                click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **about, **fields}))
+            else:
+                said = printable(text) if name is None else f"{shown(name)}: {event} {printable(text)}"
+                click.echo(f"switchgear dwork: {said}".rstrip(), err=True)

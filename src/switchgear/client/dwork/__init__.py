@@ -1,0 +1,36 @@
+"""Clients for dwork servers, blocking or with asyncio: ours with all it can do, and the original with what it can."""
+
+from typing import TYPE_CHECKING
+
+from switchgear.client.lazily import lazy_names
+
+if TYPE_CHECKING:
+    from switchgear.client.dwork.address import DEFAULT_URL, DworkAddress
+    from switchgear.client.dwork.aio import AsyncDworkClient
+    from switchgear.client.dwork.blocking import DworkClient
+    from switchgear.client.dwork.records import NewTask, ServerStatus, Stolen, StolenTask, TaskRecord
+    from switchgear.client.zeromq import CurveKeys
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "switchgear.client.dwork.address": ("DEFAULT_URL", "DworkAddress"),
+            "switchgear.client.dwork.aio": ("AsyncDworkClient",),
+            "switchgear.client.dwork.blocking": ("DworkClient",),
+            "switchgear.client.dwork.records": ("NewTask", "ServerStatus", "Stolen", "StolenTask", "TaskRecord"),
+            "switchgear.client.zeromq": ("CurveKeys",),
+        },
+    )
+
+__all__ = [
+    "DEFAULT_URL",
+    "AsyncDworkClient",
+    "CurveKeys",
+    "DworkAddress",
+    "DworkClient",
+    "NewTask",
+    "ServerStatus",
+    "Stolen",
+    "StolenTask",
+    "TaskRecord",
+]

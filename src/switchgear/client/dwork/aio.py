@@ -1,0 +1,165 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeVar
+
+from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
+from switchgear.client.dwork.address import DEFAULT_URL, DworkAddress
+from switchgear.client.dwork.records import ServerStatus, Stolen, TaskRecord, text_of
+from switchgear.client.dwork.requests import Flow, Names, Requests, TaskLike, Until
+from switchgear.client.dwork.wire import Wire
+from switchgear.client.flows import perform_async
+from switchgear.client.zeromq import CurveKeys
+
+__all__ = ["AsyncDworkClient"]
+
+T = TypeVar("T")
+
+
+class AsyncDworkClient:
+    """Creates tasks on a dwork server, and steals and completes them.  Tasks of one event loop may share it.
+
+    It is `DworkClient` for asyncio: the same methods, which do the same.  One that is cancelled may have been done;
+    what a Steal brings after it was cancelled is there for the next one, or goes back to the server with `close`.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        location: str | bytes = "",
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        keys: CurveKeys | None = None,
+    ) -> None:
+        """`location` is the name under which tasks are stolen, by default that of this host.
+
+        `timeout_seconds` is how long the server may take to answer, connecting included.  `keys` are for a server
+        that encrypts.  Raises ConfigError.
+        """
+        self._address = DworkAddress.parse(url)
+        if keys is not None:
+            keys.check(1, "server")
+        self._keys = keys
+        self._requests = Requests(self._address, location or socket.gethostname(), timeout_seconds, time.monotonic)
+        self._wire: Wire | None = None
+        self._is_closed = False
+        self._news: asyncio.Future[None] | None = None  # somebody waits for something to happen
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up.  Tasks that were stolen stay with this location; see `exit` and `transfer`.  May be called again."""
+        self._is_closed = True
+        wire, self._wire = self._wire, None
+        if wire is None:
+            return
+        loop = asyncio.get_running_loop()
+        for descriptor in wire.descriptors:
+            loop.remove_reader(descriptor)
+        self._requests.give_back_surplus()
+        await asyncio.to_thread(wire.close)  # it may wait until the last words have left
+
+    @property
+    def location(self) -> str:
+        """The name under which tasks are stolen."""
+        return text_of(self._requests.location)
+
+    # --- those who produce ---
+
+    async def create(self, tasks: str | bytes | Iterable[TaskLike], after: Names = ()) -> int:
+        """Create one task, or all of an iterable; returns how many."""
+        return await self._perform(self._requests.create(tasks, after))
+
+    # --- those who work ---
+
+    async def steal(self, n: int = 1, wait_seconds: float = 0.0, *, lease_seconds: float = 0.0) -> Stolen:
+        """Take up to `n` tasks."""
+        return await self._perform(self._requests.steal(n, wait_seconds, lease_seconds))
+
+    async def complete(self, names: Names, error: str | bytes | None = None) -> tuple[str, ...]:
+        """Report tasks as done or, with `error`, as failed; returns those that the server does not know."""
+        return await self._perform(self._requests.complete(names, error))
+
+    async def transfer(self, names: Names, after: Names = ()) -> tuple[str, ...]:
+        """Give tasks back, to be done after others; returns those that were not with this location."""
+        return await self._perform(self._requests.transfer(names, after))
+
+    async def heartbeat(self, *, lease_seconds: float = 0.0) -> None:
+        """Say that this location is alive, so that it keeps its tasks."""
+        await self._perform(self._requests.heartbeat(lease_seconds))
+
+    async def exit(self, location: str | bytes | None = None) -> bool:
+        """Put all tasks of a location, by default our own, back into the queue; False if the server knew of none."""
+        return await self._perform(self._requests.exit(location))
+
+    # --- those who look ---
+
+    async def status(self) -> ServerStatus:
+        """How many tasks there are."""
+        return await self._perform(self._requests.status())
+
+    async def lookup(self, name: str | bytes) -> TaskRecord | None:
+        """What the server knows of a task; None if it knows of none."""
+        return await self._perform(self._requests.lookup(name))
+
+    async def tasks(self) -> AsyncIterator[TaskRecord]:
+        """All tasks that the server knows, finished ones as long as it remembers them."""
+        cursor = 0
+        while True:
+            records, cursor = await self._perform(self._requests.page(cursor))
+            for record in records:
+                yield record
+            if not cursor:
+                return
+
+    async def speaks_more(self) -> bool:
+        """Whether the server knows what the original does not."""
+        return await self._perform(self._requests.speaks_more())
+
+    # --- the driver ---
+
+    async def _perform(self, flow: Flow[T]) -> T:
+        """Go through with a flow; returns or raises what it does."""
+        self._open()
+        return await perform_async(flow, self._until)
+
+    def _open(self) -> None:
+        if self._wire is not None:
+            return
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
+        self._wire = Wire(self._address, self._keys, self._requests.conversation)
+        loop = asyncio.get_running_loop()
+        for descriptor in self._wire.descriptors:
+            loop.add_reader(descriptor, self._pump)
+
+    def _pump(self) -> None:
+        if self._wire is not None and self._wire.pump() and self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    async def _until(self, step: Until) -> bool:
+        while True:
+            self._pump()
+            if step.condition():
+                return True
+            left = step.deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if self._news is None or self._news.done():
+                self._news = asyncio.get_running_loop().create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await asyncio.shield(self._news)  # others may wait for it too

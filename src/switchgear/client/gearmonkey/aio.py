@@ -1,0 +1,102 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import redis.asyncio
+
+from switchgear.client.flows import perform_async
+from switchgear.client.gearmonkey import asking
+from switchgear.client.gearmonkey.asking import Flow
+from switchgear.client.gearmonkey.commands import NORMAL, Command, Function
+from switchgear.client.gearmonkey.connecting import (
+    RAW,
+    REDIS_ERRORS,
+    AsyncRedis,
+    check_slots,
+    connect_async,
+    slice_seconds,
+    translated,
+)
+from switchgear.client.gearmonkey.records import GearMonkeyJob
+
+__all__ = ["AsyncGearMonkeyClient"]
+
+T = TypeVar("T")
+
+
+class AsyncGearMonkeyClient:
+    """Creates jobs in a Redis, and looks after them.  Tasks of one event loop may share it.
+
+    Raises ServerUnreachable when Redis cannot be reached, and ServerRefused when it answers with an error.
+    """
+
+    def __init__(self, redis_or_url: AsyncRedis | str) -> None:
+        """A URL such as `redis://HOST:PORT/DB`; or a `redis.asyncio.Redis` or `redis.asyncio.cluster.RedisCluster`,
+        which stays yours."""
+        self._owned: redis.asyncio.Redis | None = None
+        if isinstance(redis_or_url, str):
+            self._redis: AsyncRedis = (owned := connect_async(redis_or_url))
+            self._owned = owned
+        else:
+            self._redis = redis_or_url
+        self._slice_seconds = slice_seconds(self._redis)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up, if the connection is our own."""
+        if self._owned is not None:
+            await self._owned.aclose()
+
+    async def run(
+        self,
+        fn: str,
+        input: bytes | str = b"",
+        prio: str = NORMAL,
+        options: int = 0,
+        timeout: float = 0,  # noqa: ASYNC109 - the document's word, and no time is measured here
+        scheduled: float | None = None,
+    ) -> int:
+        """Create a job, and return its id.
+
+        `prio` is "high", "normal", "low" or "scheduled"; only the last one goes with `scheduled`, the UNIX timestamp
+        at which the job may start.
+
+        With OPT_ROLLCALL raises NoWorkers, and creates nothing, if no worker is registered.  With OPT_BLOCKING returns
+        when the job has ended, well or not, which `get` tells; after `timeout` seconds (0: never) it raises
+        JobNotFinished, which has the id.
+        """
+        function = self._function(fn)
+        flow = asking.run(function, input, prio, options, timeout, scheduled, slice_seconds=self._slice_seconds)
+        return await self._perform(flow)
+
+    async def get(self, fn: str, job_id: int) -> GearMonkeyJob:
+        """The state of a job now; raises UnknownJob."""
+        return await self._perform(asking.get(self._function(fn), job_id))
+
+    async def wait(self, fn: str, job_id: int, timeout: float = 0) -> None:  # noqa: ASYNC109
+        """Wait for the end of a job that was created earlier; raises JobNotFinished or UnknownJob."""
+        await self._perform(asking.wait(self._function(fn), job_id, timeout, slice_seconds=self._slice_seconds))
+
+    def _function(self, name: str) -> Function:
+        function = Function(name)
+        check_slots(self._redis, [function])
+        return function
+
+    async def _perform(self, flow: Flow[T]) -> T:
+        return await perform_async(flow, self._ask)
+
+    async def _ask(self, command: Command) -> Any:
+        try:
+            return await self._redis.execute_command(*command, **RAW)
+        except REDIS_ERRORS as error:
+            raise translated(error) from error

@@ -1,0 +1,246 @@
+"""The worker."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, NamedTuple
+
+import redis
+
+from switchgear.client.failures import reason_of
+from switchgear.client.gearmonkey.commands import Function, as_bytes
+from switchgear.client.gearmonkey.connecting import (
+    BlockingRedis,
+    answer_seconds,
+    check_slots,
+    concerns_one_key,
+    connect,
+    is_passing,
+)
+from switchgear.client.gearmonkey.line import Line, Pace
+from switchgear.client.gearmonkey.queues import Queues, Taken
+from switchgear.client.gearmonkey.records import ERROR, SUCCESS
+from switchgear.errors import ClientError
+
+__all__ = ["CurrentJob", "GearMonkeyWorker", "Output", "Work"]
+
+log = logging.getLogger("switchgear")
+
+# Redis takes no longer value unless it is configured to, and hangs up on who sends one.
+LARGEST_OUTPUT_BYTES: Final = 512 * 1024 * 1024
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+Output = bytes | str | None
+"""What a working function may return; nothing is an empty output."""
+
+Work = Callable[[bytes], Output]
+
+
+class CurrentJob(NamedTuple):
+    """The job in hand."""
+
+    function: str
+    job_id: int
+
+
+class GearMonkeyWorker:
+    """Runs jobs from a Redis, one at a time.
+
+    What to do with an input is given as a function, here or to `accept`, or by overriding `work`.  What it returns is
+    the output of a job with status "success"; what it raises, that of one with status "error".
+
+    Redis may be away for a while, at the start or later: it is tried again and again, and what was in hand is reported
+    when it is back.  A job that is taken from its queue is in nobody's hand but this worker's: if the process dies, the
+    job does not run again.
+    """
+
+    def __init__(
+        self,
+        redis_or_url: BlockingRedis | str,
+        work: Work | None = None,
+        *,
+        pace: Pace | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """A URL such as `redis://HOST:PORT/DB`; or a `redis.Redis` or `redis.cluster.RedisCluster`, which stays yours.
+
+        `now` tells which scheduled jobs are due.
+        """
+        pace = pace or Pace()
+        self._owned: redis.Redis | None = None
+        if isinstance(redis_or_url, str):
+            self._redis: BlockingRedis = (owned := connect(redis_or_url))
+            self._owned = owned
+        else:
+            self._redis = redis_or_url
+        patience = answer_seconds(self._redis)
+        if pace.block_seconds <= 0 or (patience is not None and patience <= pace.block_seconds):
+            raise ValueError(
+                f"block_seconds is {pace.block_seconds:g}: it has to be above 0, and below the connection's "
+                f"socket_timeout, which is {patience}"
+            )
+        self._work = work
+        self._work_of: dict[str, Work] = {}
+        self._line = Line(self._redis, pace)
+        self._queues = Queues(self._line, pace, now)
+        self._current: tuple[Function, int] | None = None
+
+    # --- for userspace ---
+
+    def accept(self, fn: str, work: Work | None = None) -> None:
+        """Take jobs of this function too, and do them with `work`, if it is given.  May be called from `work`."""
+        function = Function(fn)
+        known = self._queues.functions
+        if all(other.name != fn for other in known):
+            check_slots(self._redis, [*known, function])
+            self._queues.add(function)
+        if work is not None:
+            self._work_of[fn] = work
+
+    def work(self, input: bytes) -> Output:
+        """Do a job: return its output, or raise.  To be overridden, unless a function was given."""
+        if self._work is None:
+            raise NotImplementedError("a worker needs a function to work with, or a work() of its own")
+        return self._work(input)
+
+    @property
+    def current(self) -> CurrentJob | None:
+        """The job that `work` is doing."""
+        return None if self._current is None else CurrentJob(self._current[0].name, self._current[1])
+
+    def update(self, dividend: int, divisor: int) -> None:
+        """Tell from inside `work` that so many parts of so many are done.
+
+        What does not get through, because Redis is away, is not told again: the next update is newer.
+        """
+        if self._current is None:
+            raise RuntimeError("update() is for inside of work()")
+        if not isinstance(dividend, int) or not isinstance(divisor, int):
+            raise TypeError(f"dividend and divisor are integers; got {dividend!r} and {divisor!r}")
+        function, job_id = self._current
+        try:
+            self._line.call(function.set_progress(job_id, dividend, divisor))
+        except ClientError as error:
+            if not is_passing(error):
+                raise
+            log.warning("GearMonkey worker: progress of job %d of %r not told: %s", job_id, function.name, error)
+
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Work until `stop` is called, and the job in hand is finished.  To be called once.
+
+        In the main thread SIGTERM and SIGINT stop the worker, unless `handle_signals` is false.  A second one
+        interrupts the job in hand, which ends with status "error".  Raises what Redis refuses for good, and what
+        `work` raises beyond Exception; the worker is counted out in any case.
+        """
+        self._check_duties()
+        with self._signals(handle_signals):
+            try:
+                while not self._line.stopping:
+                    self._turn()
+            finally:
+                self._line.stop()
+                self._queues.sign_off()
+                if self._owned is not None:
+                    self._owned.close()
+
+    def stop(self) -> None:
+        """Take no more jobs, and let `run` return, within a second if there is none in hand.
+
+        May be called from `work`, a signal handler or another thread.
+        """
+        self._line.stop()
+
+    # --- a turn ---
+
+    def _check_duties(self) -> None:
+        functions = self._queues.functions
+        if not functions:
+            raise ValueError("a worker has to accept() a function before it runs")
+        overridden = type(self).work is not GearMonkeyWorker.work
+        if self._work is None and not overridden and any(each.name not in self._work_of for each in functions):
+            raise TypeError("a worker needs a function to work with, or a work() of its own")
+
+    def _turn(self) -> None:
+        try:
+            taken = self._queues.take()
+        except ClientError as error:
+            if not is_passing(error):
+                raise
+            self._line.rest(error)
+            return
+        if taken is None:
+            return
+        try:
+            self._do(taken)
+        except ClientError as error:
+            log.error("GearMonkey worker: job %d of %r is lost: %s", taken.job_id, taken.function.name, error)
+            if not is_passing(error) and not concerns_one_key(error):
+                raise
+
+    def _do(self, taken: Taken) -> None:
+        function, job_id = taken
+        fields = self._line.insist(function.read(job_id))
+        if not fields:
+            log.warning("GearMonkey worker: job %d of %r has no hash any more; skipped", job_id, function.name)
+            return
+        self._line.insist(function.publish("start", job_id))
+        self._line.insist(function.set_busy(job_id))
+        status, output, interruption = self._outcome(taken, fields.get(b"input", b""))
+        try:
+            for command in function.finish(job_id, status, output):
+                self._line.insist(command)
+        finally:
+            if interruption is not None:
+                raise interruption
+
+    def _outcome(self, taken: Taken, data: bytes) -> tuple[str, bytes, BaseException | None]:
+        """Status and output, and what has to be raised when they are told."""
+        work = self._work_of.get(taken.function.name, self.work)
+        try:
+            try:
+                self._current = (taken.function, taken.job_id)
+                output = _checked(work(data))
+            finally:
+                self._current = None  # from here on no signal interrupts
+        except Exception as error:
+            return ERROR, reason_of(error), None
+        except BaseException as interruption:  # the process is to end, but somebody may be waiting for this job
+            self._line.stop()
+            return ERROR, reason_of(interruption), interruption
+        return SUCCESS, output, None
+
+    # --- signals ---
+
+    @contextmanager
+    def _signals(self, wanted: bool) -> Iterator[None]:
+        if not wanted or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Only `work` is interrupted: a command that is cut off could take a job from its queue and drop it."""
+        if self._line.stopping and self._current is not None:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        self.stop()
+
+
+def _checked(output: Output) -> bytes:
+    if output is None:
+        return b""
+    data = as_bytes(output, "an output")
+    if len(data) > LARGEST_OUTPUT_BYTES:
+        raise ValueError(f"an output of {len(data)} bytes is more than Redis takes")
+    return data

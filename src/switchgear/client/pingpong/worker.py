@@ -1,0 +1,155 @@
+"""A PING/PONG worker that blocks: one function, one job at a time."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import zmq
+
+from switchgear.client.nudge import Nudge
+from switchgear.client.pingpong.address import DEFAULT_WORKERS_URL, SETTINGS, WorkersAddress
+from switchgear.client.pingpong.dialogue import Action, Connect, Disconnect, Send, Work, WorkerDialogue
+from switchgear.client.zeromq import CurveKeys, check_identity, connect, dealer
+from switchgear.protocols.pingpong.messages import PING, READY
+
+__all__ = ["PingPongWorker"]
+
+log = logging.getLogger("switchgear.client.pingpong")
+
+LAST_WORDS_MS: Final = 1000  # so long the last result may take to leave when the worker stops
+
+
+class PingPongWorker:
+    """Does the jobs of one broker with a function from bytes to bytes.
+
+    An exception of that function, or a result that is not bytes or is the word READY or PING, is a failure.  The
+    protocol cannot say so: the worker logs it, and reconnects without an answer, so that the broker gives the job to
+    somebody else until its attempts are spent.
+
+    While the function runs nobody speaks or listens.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[bytes], bytes],
+        url: str = DEFAULT_WORKERS_URL,
+        *,
+        broker_timeout_seconds: float = 1.0,
+        n_timeouts: int = 3,
+        ping_seconds: float = 1.0,
+        identity: bytes = b"",
+        says_goodbye: bool = True,
+        keys: CurveKeys | None = None,
+    ) -> None:
+        """`url` is the broker's address for workers, and `keys` are for a broker that encrypts.
+
+        `identity` is what the broker knows the worker by: 1 to 255 bytes, the first not zero, no other worker's.
+        The default is made up, and kept when the worker reconnects, so that the broker knows it again.  With
+        `says_goodbye` it tells the broker when it stops, with a word that only our broker knows.
+
+        Raises ConfigError or ValueError.
+        """
+        self.address = WorkersAddress.parse(url)
+        self.identity = check_identity(identity or f"pingpong-{uuid.uuid4().hex}".encode())
+        if keys is not None:
+            keys.check(1, "broker")
+        self._work = work
+        self._keys = keys
+        self._dialogue = WorkerDialogue(broker_timeout_seconds, n_timeouts, ping_seconds, says_goodbye=says_goodbye)
+        self._stopping = False
+        self._socket: zmq.Socket[bytes] | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._nudge: Nudge | None = None  # while it runs
+
+    def run(self) -> None:
+        """Work until `stop` is called, and the job in hand, or on its way, is done.  To be called once."""
+        self._context = zmq.Context()
+        nudge = self._nudge = Nudge()
+        try:
+            self._perform(self._dialogue.start(time.monotonic()))
+            while not self._dialogue.is_over:
+                if self._stopping:
+                    self._perform(self._dialogue.leave(time.monotonic()))
+                self._wait(nudge)
+                self._read()
+                self._perform(self._dialogue.advance(time.monotonic()))
+        finally:
+            self._disconnect(LAST_WORDS_MS)
+            self._context.term()
+            nudge.close()
+
+    def stop(self) -> None:
+        """Take no more jobs, and let `run` return; from the function, a signal handler, or another thread."""
+        self._stopping = True
+        if self._nudge is not None:
+            self._nudge()
+
+    # --- inside ---
+
+    def _wait(self, nudge: Nudge) -> None:
+        """Until something arrives, or is due, or we are to stop."""
+        poller = zmq.Poller()
+        poller.register(nudge, zmq.POLLIN)
+        if self._socket is not None:
+            poller.register(self._socket, zmq.POLLIN)
+        deadline = self._dialogue.next_deadline
+        if deadline is None:
+            return
+        poller.poll(max(0, math.ceil((deadline - time.monotonic()) * 1000)))
+        nudge.clear()
+
+    def _read(self) -> None:
+        """Take what is there; a job is done before the next message is looked at."""
+        while self._socket is not None and not self._dialogue.is_over:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._perform(self._dialogue.receive(frames, time.monotonic()))
+
+    def _perform(self, actions: list[Action]) -> None:
+        todo = deque(actions)
+        while todo:
+            match todo.popleft():
+                case Connect():
+                    self._connect()
+                case Disconnect():
+                    self._disconnect(0)
+                case Send(frames):
+                    assert self._socket is not None
+                    self._socket.send_multipart(frames)
+                case Work(job):
+                    todo.extend(self._do(job))
+
+    def _do(self, job: bytes) -> list[Action]:
+        try:
+            result = self._work(job)
+        except Exception:
+            log.exception("a job of %d bytes failed; the broker will have it done again", len(job))
+            return self._dialogue.failed(time.monotonic())
+        if not isinstance(result, bytes) or result in (READY, PING):
+            what = "the word " + result.decode() if isinstance(result, bytes) else f"a {type(result).__name__}"
+            log.error("a job of %d bytes failed: %s cannot be a result", len(job), what)
+            return self._dialogue.failed(time.monotonic())
+        # The broker answers a result with the next job, if it has one; so we say before it that we leave.
+        leave = self._dialogue.leave(time.monotonic()) if self._stopping else []
+        return [*leave, *self._dialogue.finished(result, time.monotonic())]
+
+    def _connect(self) -> None:
+        assert self._context is not None
+        if self._socket is not None:
+            log.warning("no word from %s for too long; connecting anew", self.address)
+            self._disconnect(0)
+        self._socket = dealer(self._context, SETTINGS, self._keys, identity=self.identity)
+        connect(self._socket, self.address)
+
+    def _disconnect(self, linger_ms: int) -> None:
+        old, self._socket = self._socket, None
+        if old is not None:
+            old.close(linger_ms)

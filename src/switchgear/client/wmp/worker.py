@@ -1,0 +1,290 @@
+"""A WMP worker: one thread that talks to all managers, and a thread for each slot that runs jobs.
+
+Only the talking thread touches ZeroMQ.  What the others have to say goes through a queue and a nudge.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Final, Self
+
+import zmq
+
+from switchgear.client.failures import reason_of
+from switchgear.client.nudge import Nudge
+from switchgear.client.wmp.address import DEFAULT_URL, ManagerAddress, manager_addresses
+from switchgear.client.wmp.lines import ManagerLine, Waiting, connect, receive_message
+from switchgear.client.wmp.working import Outcome, Send, WmpJob, WmpPace, Working
+from switchgear.client.zeromq import CurveKeys, LineSettings, check_identity
+from switchgear.errors import PeerError
+
+__all__ = ["DEFAULT_DRAIN_SECONDS", "GiveBack", "JobFunction", "WmpWorker", "WmpWorkerObserver"]
+
+DEFAULT_DRAIN_SECONDS: Final = 30.0
+MESSAGES_PER_TURN: Final = 100  # of one manager, before others are listened to
+
+JobFunction = Callable[[WmpJob], bytes | None]
+"""Does a job and returns the result; None is an empty one.
+
+What it raises is the reason of a failure.  When `job.cancelled` is set nobody wants the result any more: then it should
+raise anything, or return None.
+"""
+
+
+class GiveBack(Exception):
+    """Raised by a function: the job is not for us, another worker should have it."""
+
+
+class WmpWorkerObserver:
+    """Hears of what a worker does, from the thread that talks.  Does nothing unless overridden.  Must not raise."""
+
+    def connected(self, manager: ManagerAddress) -> None:
+        """A connection stands, and the manager is told what the worker can do."""
+
+    def disconnected(self, manager: ManagerAddress) -> None:
+        """A connection was lost; it is made again as soon as that is possible."""
+
+    def refused(self, manager: ManagerAddress, error: PeerError) -> None:
+        """The manager said something that is not in the protocol."""
+
+    def job_started(self, job: WmpJob) -> None:
+        """A function is about to be called."""
+
+    def job_ended(self, job: WmpJob, outcome: Outcome) -> None:
+        """A function has ended."""
+
+
+class WmpWorker:
+    """Does jobs of some roles for any number of managers, over devices or not, `slots` at a time.
+
+    `run` works in the thread that calls; as a context manager, the worker works in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        managers: str | Iterable[str] = DEFAULT_URL,
+        roles: Mapping[str, JobFunction] | None = None,
+        slots: int = 1,
+        *,
+        needs: Mapping[str, int] | None = None,
+        headers: Mapping[str, Any] | None = None,
+        identity: str | bytes = b"",
+        pace: WmpPace | None = None,
+        lines: LineSettings | None = None,
+        keys: CurveKeys | None = None,
+        observer: WmpWorkerObserver | None = None,
+    ) -> None:
+        """`needs` is how many slots a job of a role takes, if not one; `headers` are sent along with READY, for the
+        managers' policies; `identity` is what managers know the worker by, by default one that nobody else has.
+
+        Raises ConfigError or ValueError.
+        """
+        self.addresses = manager_addresses(managers)
+        self.identity = check_identity(_bytes(identity) or new_identity())
+        self._functions = {_bytes(role): function for role, function in (roles or {}).items()}
+        units = dict.fromkeys(self._functions, 1)
+        for role, needed in (needs or {}).items():
+            if _bytes(role) not in units:
+                raise ValueError(f"{role} needs {needed} slots, but it is not one of the roles")
+            units[_bytes(role)] = needed
+        self._settings = lines or LineSettings()
+        self._keys = keys
+        if keys is not None:
+            keys.check(len(self.addresses), "managers")
+        self._observer = observer or WmpWorkerObserver()
+        self._working = Working(units, slots, len(self.addresses), pace or WmpPace(), headers, self._note_progress)
+        self._slots = slots
+        self._lines: list[ManagerLine] = []
+        self._jobs: SimpleQueue[WmpJob | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._running = 0
+        self._news: SimpleQueue[tuple[WmpJob, Outcome | None]] = SimpleQueue()  # None: there is progress
+        self._nudge: Nudge | None = None  # while it runs
+        self._stop_at: float | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run_beside, name="wmp-worker")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(DEFAULT_DRAIN_SECONDS if error is None else 0.0)
+        assert self._thread is not None
+        self._thread.join()
+        if self._error is not None and error is None:
+            raise self._error
+
+    def _run_beside(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:
+            self._error = error
+
+    def run(self) -> None:
+        """Work until `stop` is called, and the jobs in hand are finished or given back.  To be called once."""
+        context = zmq.Context()
+        nudge = self._nudge = Nudge()
+        try:
+            self._lines = connect(context, self.addresses, self.identity, self._settings, self._keys)
+            self._working.start(time.monotonic())
+            with nudge.by_signals():
+                self._work(nudge)
+        finally:
+            for line in self._lines:
+                line.close()
+            context.term()
+            for _ in self._threads:
+                self._jobs.put(None)
+            nudge.close()
+
+    def stop(self, drain_seconds: float = DEFAULT_DRAIN_SECONDS) -> None:
+        """Take no more jobs; `run` returns when those that run have ended, or after `drain_seconds`.
+
+        What still runs then is cancelled, and given back to its manager.  Another call may shorten the time.  From any
+        thread, or a signal handler.
+        """
+        stop_at = time.monotonic() + drain_seconds
+        self._stop_at = stop_at if self._stop_at is None else min(self._stop_at, stop_at)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        if self._nudge is not None:
+            self._nudge()
+
+    # --- the thread that talks ---
+
+    def _work(self, nudge: Nudge) -> None:
+        waiting = Waiting(nudge, self._lines)
+        while True:
+            self._carry_out()
+            if self._is_over():
+                return
+            arrivals = waiting.wait(self._patience_ms())
+            if self._stop_at is not None:
+                self._working.stop()  # before anything else is heard
+            self._hear_jobs()
+            for number, line in enumerate(self._lines):
+                if line.monitor in arrivals:
+                    self._hear_changes(number, line)
+                if line.socket in arrivals:
+                    self._hear_manager(number, line)
+            self._working.advance(time.monotonic())
+
+    def _is_over(self) -> bool:
+        stop_at = self._stop_at
+        if stop_at is None:
+            return False
+        self._working.stop()  # it may have been told so before it began
+        if self._working.is_settled and not any(line.has_kept for line in self._lines):
+            return True
+        if time.monotonic() < stop_at:
+            return False
+        self._working.give_up(time.monotonic())
+        self._carry_out()
+        return True
+
+    def _patience_ms(self) -> int | None:
+        moments = [moment for moment in (self._working.next_deadline(), self._stop_at) if moment is not None]
+        # Rather a little late than a little early, which would be in vain.
+        return max(0, math.ceil((min(moments) - time.monotonic()) * 1000)) if moments else None
+
+    def _carry_out(self) -> None:
+        """Do what there is to do, and what that gives rise to."""
+        out, self._working.out = self._working.out, []
+        for deed in out:
+            if isinstance(deed, Send):
+                self._lines[deed.connection].send(deed.message, keep=deed.keep)
+            else:
+                self._start(deed.job)
+
+    def _hear_changes(self, number: int, line: ManagerLine) -> None:
+        for is_connected in line.changes():
+            if is_connected:
+                self._working.connected(number, time.monotonic())
+                self._observer.connected(line.address)
+            else:
+                self._observer.disconnected(line.address)
+
+    def _hear_manager(self, number: int, line: ManagerLine) -> None:
+        line.flush()
+        for _ in range(MESSAGES_PER_TURN):
+            message = receive_message(line.socket)
+            if message is None:
+                return
+            try:
+                self._working.receive(number, message, time.monotonic())
+            except PeerError as error:
+                self._observer.refused(line.address, error)
+
+    def _hear_jobs(self) -> None:
+        while not self._news.empty():
+            job, outcome = self._news.get()
+            if outcome is None:
+                self._working.progress(job, time.monotonic())
+                continue
+            self._running -= 1
+            self._working.finished(job, outcome, time.monotonic())
+            self._observer.job_ended(job, outcome)
+
+    def _start(self, job: WmpJob) -> None:
+        self._observer.job_started(job)
+        self._running += 1
+        if len(self._threads) < self._running:
+            # A function that does not end when it should must not keep the process from ending.
+            thread = threading.Thread(target=self._run_jobs, name=f"wmp-job-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._jobs.put(job)
+
+    # --- the threads that run jobs ---
+
+    def _run_jobs(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._news.put((job, self._outcome(job)))
+            self._wake_up()
+
+    def _outcome(self, job: WmpJob) -> Outcome:
+        try:
+            result = self._functions[_bytes(job.role)](job)
+        except GiveBack:
+            return Outcome("returned")
+        except Exception as error:
+            if job.cancelled.is_set():
+                return Outcome("cancelled")
+            return Outcome("failed", error=reason_of(error))
+        if result is None:
+            return Outcome("cancelled") if job.cancelled.is_set() else Outcome()
+        if not isinstance(result, bytes):
+            return Outcome("failed", error=f"the function returned a {type(result).__name__}, not bytes".encode())
+        if len(result) > self._settings.message_bytes:
+            # A manager would hang up on it, and have the job done again to no avail.
+            words = f"the result has {len(result)} bytes; at most {self._settings.message_bytes} can be sent"
+            return Outcome("failed", error=words.encode())
+        return Outcome(result=result)
+
+    def _note_progress(self, job: WmpJob) -> None:
+        self._news.put((job, None))
+        self._wake_up()
+
+
+def new_identity() -> bytes:
+    """A name that nobody else has, and that tells people where the worker is."""
+    return f"{socket.gethostname()[:64]}/{os.getpid()}/{secrets.token_hex(4)}".encode()
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode(errors="surrogateescape") if isinstance(text, str) else text

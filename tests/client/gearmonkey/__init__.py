@@ -1,0 +1,1 @@
+"""GearMonkey on a real Redis."""
