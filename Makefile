@@ -55,9 +55,13 @@ peers: ## install the real programs that the tests talk to
 		scripts/install-packages gearman-job-server gearman-tools
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
 		scripts/install-packages postgresql
+	@command -v redis-server >/dev/null || scripts/install-packages redis-server
+	@command -v npm >/dev/null || scripts/install-packages nodejs npm
+	@test -d tests/interop/node/node_modules || npm ci --silent --no-audit --no-fund --prefix tests/interop/node
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(STAMPS) build dist bench/build bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf tests/interop/node/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/pip:
