@@ -39,9 +39,11 @@ example: $(STAMPS)/developing ## run the ten tasks of the 2005 draft through a s
 simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 	$(BIN)/python -m switchgear.testing.simulation --seed $(SEED) --verbose
 
-bench: $(STAMPS)/developing peers ## measure this server beside gearmand in one run
+bench: $(STAMPS)/developing peers ## measure this server beside gearmand in one run, and what ZeroMQ workers and tasks cost
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/zeromq.py
+	$(BIN)/python bench/dwork.py
 
 format: $(STAMPS)/developing ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix .

@@ -256,7 +256,7 @@ class ZmqDoor(Wire):
         socket = self._socket
         if socket is None:
             return
-        send = BackendSocket.send.__get__(socket)  # what `zmq.Socket.send` calls after looking at what is never used here
+        send = BackendSocket.send.__get__(socket)  # half of what `zmq.Socket.send` does is for what is not used here
         for message in out:
             last = len(message) - 1
             try:
