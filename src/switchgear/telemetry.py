@@ -37,6 +37,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
+    "handshake_failed": (logging.WARNING, "a {protocol} peer could not introduce itself: {reason}"),
     "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; it was to be told something"),
     "job_requeued": (logging.INFO, "{job} of {function} requeued: {cause} (attempt {attempt})"),
     "job_died": (logging.ERROR, "{job} of {function} is dead: {error}"),

@@ -65,6 +65,15 @@ def test_the_environment_is_checked_too(good: Path, bad: Path, monkeypatch: pyte
     assert "SWITCHGEAR_LOG_LEVEL" in config("check", str(good)).output
 
 
+def test_files_that_it_names_are_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[engine]\nwake_policy = "nosuch:policy"\n[zeromq]\ncurve_key_file = "/nosuch/key"\n')
+    result = CliRunner().invoke(main, ["config", "check", str(file)])
+    assert result.exit_code == 2
+    assert "engine.wake_policy: cannot load nosuch:policy" in result.output
+    assert "zeromq.curve_key_file: there is no file /nosuch/key" in result.output
+
+
 def test_a_program_can_read_the_check(good: Path, bad: Path) -> None:
     assert json.loads(config("check", "--json", str(good)).output) == {"ok": True, "problems": []}
     result = config("check", "--json", str(bad))

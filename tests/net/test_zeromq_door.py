@@ -302,6 +302,68 @@ def test_what_a_session_says_when_its_listener_closes_is_still_sent() -> None:
     run(test)
 
 
+def test_a_door_that_waits_for_the_store_sleeps_although_messages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switchgear.net.zeromq.PROMISED_BYTES", 1000)
+
+    async def test() -> None:
+        async with open_lobby() as lobby:
+            lobby.hub.keeps = True
+            lobby.hub.storage_error = StorageError("disk full")
+            lobby.echo.answer = lambda message: lobby.echo.promise(message)
+            client = lobby.client(ROUTING_ID=b"c")
+            client.send(bytes(2000))
+            assert await until(lambda: lobby.echo.promises.out)
+            calls = 0
+            read = lobby.door._read
+
+            def count() -> None:
+                nonlocal calls
+                calls += 1
+                read()
+
+            monkeypatch.setattr(lobby.door, "_read", count)
+            for _ in range(100):
+                client.send(b"more")
+            assert not await until(lambda: calls > 10, within_seconds=0.2)
+
+    run(test)
+
+
+def test_a_defect_in_one_message_does_not_spoil_the_next_nor_close_the_door() -> None:
+    async def test() -> None:
+        async with open_lobby() as lobby:
+            client = lobby.client(ROUTING_ID=b"c")
+            lobby.echo.answer = lambda message: [b"c", b"fine", None, b"never"]  # type: ignore[list-item]
+            client.send(b"1")
+            assert await lobby.hears(client) == [b"fine", b""]
+            lobby.echo.answer = lambda message: message
+            client.send(b"2")
+            assert await lobby.hears(client) == [b"2"]
+
+    run(test)
+
+
+def test_a_session_that_fails_over_one_lost_message_hears_of_the_others() -> None:
+    async def test() -> None:
+        async with open_lobby() as lobby:
+            heard: list[bytes] = []
+
+            def unreachable(message: Message) -> None:
+                heard.append(message[0])
+                raise RuntimeError("on purpose")
+
+            def answer_two(message: Message) -> None:
+                lobby.echo.send([b"one", b""])
+                lobby.echo.send([b"two", b""])
+
+            lobby.echo.unreachable = unreachable  # type: ignore[method-assign]
+            lobby.echo.answer = answer_two
+            lobby.client().send(b"x")
+            assert await until(lambda: len(heard) == 2)
+
+    run(test)
+
+
 def test_a_port_in_use_is_told_in_words() -> None:
     async def test() -> None:
         async with open_lobby() as lobby:
@@ -340,6 +402,7 @@ def test_with_a_key_the_server_speaks_only_to_those_who_know_it(tmp_path: Path) 
             friend.send(b"hello")
             assert await lobby.hears(friend) == [b"hello"]
             assert lobby.echo.seen == [[b"friend", b"hello"]]
+            assert await until(lambda: lobby.telemetry.counts["handshake_failed"])  # and the operator hears of it
 
     run(test)
 
@@ -366,11 +429,30 @@ def test_with_a_directory_of_keys_only_their_owners_come_in_and_a_reload_reads_i
     run(test)
 
 
+def test_a_key_file_that_cannot_be_read_is_an_error_and_those_admitted_before_stay(tmp_path: Path) -> None:
+    async def test() -> None:
+        server_key, _ = make_keys(tmp_path, "server")
+        clients = tmp_path / "clients"
+        alice = make_keys(clients, "alice")
+        config = ZeromqConfig(curve_key_file=str(tmp_path / "server.key_secret"), curve_clients_dir=str(clients))
+        async with open_lobby(config) as lobby:
+            (clients / "half.key").write_text("half writ")
+            with pytest.raises(ConfigError, match="curve_clients_dir"):
+                lobby.house.admit_clients()
+            client = lobby.client(**curve(server_key, alice))
+            client.send(b"still here")
+            assert await lobby.hears(client) == [b"still here"]
+
+    run(test)
+
+
 def test_keys_that_cannot_be_used_are_explained(tmp_path: Path) -> None:
     make_keys(tmp_path, "server")
     secret = str(tmp_path / "server.key_secret")
+    (tmp_path / "odd.key_secret").write_text("no key")
     for config, words in (
-        (ZeromqConfig(curve_key_file=str(tmp_path / "none")), "cannot read a key"),
+        (ZeromqConfig(curve_key_file=str(tmp_path / "none")), "there is no file"),
+        (ZeromqConfig(curve_key_file=str(tmp_path / "odd.key_secret")), "cannot read a key"),
         (ZeromqConfig(curve_key_file=str(tmp_path / "server.key")), "has no secret key"),
         (ZeromqConfig(curve_key_file=secret, curve_clients_dir=str(tmp_path / "nowhere")), "is not a directory"),
     ):

@@ -43,9 +43,13 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     """
     problems: list[str] = []
     try:
-        load_config(file, os.environ, {})
+        loaded = load_config(file, os.environ, {})
     except ConfigError as error:
         problems = str(error).splitlines()
+    else:
+        from switchgear.net.service import check_files
+
+        problems = check_files(loaded)
     if as_json:
         click.echo(json.dumps({"ok": not problems, "problems": problems}))
     else:

@@ -46,7 +46,7 @@ def _words(name: str) -> click.Choice[str]:
     "--listen",
     multiple=True,
     metavar="URL",
-    help="Listen there; may be given several times. Default: gearman://127.0.0.1:4730.",
+    help="Listen there; may be given several times. Default: every protocol at its usual port on 127.0.0.1.",
 )
 @click.option(
     "--store",
@@ -80,8 +80,8 @@ def _words(name: str) -> click.Choice[str]:
     "--allow-remote",
     is_flag=True,
     default=None,
-    help="Permit listening on addresses that other machines can reach. There are no passwords and there is no"
-    " encryption: whoever can connect can run jobs and read payloads.",
+    help="Permit listening on addresses that other machines can reach. There are no passwords, and without CURVE no"
+    " encryption: whoever can connect can run jobs and read payloads. ZeroMQ listeners with a key need no permission.",
 )
 @click.option(
     "--set",

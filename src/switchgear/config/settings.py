@@ -381,7 +381,7 @@ class Config(Checked):
         ),
         ListenUrls(),
         "Where to listen, and which protocol is spoken there: SCHEME://HOST:PORT.",
-        "Every protocol at its usual port, and loopback only: they have neither passwords nor encryption.",
+        "Every protocol at its usual port, and loopback only: none has passwords, and only ZeroMQ's can be encrypted.",
         flag="--listen",
     )
     store: str = setting(

@@ -162,7 +162,7 @@ class Hub(Context):
         self.turn_open = False
         self._stage_changes()
         if self.marked:
-            new_ids_are_kept = self.engine.next_job_id <= self._kept_ids or not self.keeps
+            new_ids_are_kept = self._new_ids_are_kept()
             marked, self.marked = self.marked, []
             for session in marked:
                 session.marked = False
@@ -172,6 +172,10 @@ class Hub(Context):
                         self._waiting.append(session)
                 elif session.held is None and not session.waiting:
                     self._send(session)
+
+    def _new_ids_are_kept(self) -> bool:
+        """Whether the ids that were given out so far cannot be given out again after a restart."""
+        return self.engine.next_job_id <= self._kept_ids or not self.keeps
 
     def _send(self, session: Session) -> None:
         """Write what a session has to say, all at once."""
@@ -413,7 +417,7 @@ class Hub(Context):
         waiting, self._waiting = self._waiting, []
         for session in waiting:
             session.refuse_withdrawn(refused)
-            if session.pledges:
+            if session.pledges or not self._new_ids_are_kept():
                 self._waiting.append(session)
             else:
                 session.waiting = False

@@ -113,8 +113,13 @@ class Listeners:
     def count_connections(self) -> int:
         return sum(len(door.connections) for door in self.tcp_doors)
 
+    def admit_clients(self) -> None:
+        """Read the keys anew of those who may connect; raises ConfigError."""
+        if self._zmq_house is not None:
+            self._zmq_house.admit_clients()
+
     def use_config(self, config: Config) -> None:
-        """Take over what can be changed while running; raises ConfigError."""
+        """Take over what can be changed while running."""
         limits = config.limits
         self.config = config
         self.gearman.log_level = config.log.level.upper()
@@ -127,8 +132,6 @@ class Listeners:
         for manager in self._wmp_setups:
             manager.name_bytes = limits.name_bytes
             manager.paths = limits.connections
-        if self._zmq_house is not None:
-            self._zmq_house.admit_clients()
 
     # --- TCP ---
 

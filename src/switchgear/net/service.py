@@ -34,7 +34,7 @@ from switchgear.storage.open import open_store
 from switchgear.telemetry import JsonFormatter, Telemetry
 from switchgear.version import VERSION
 
-__all__ = ["Service", "run_server"]
+__all__ = ["Service", "check_files", "run_server"]
 
 log = logging.getLogger("switchgear")
 
@@ -196,6 +196,7 @@ class Service:
         try:
             read = self._reload()
             new = reloaded(self.config, read)
+            self.listeners.admit_clients()
             configure_log(new)
         except ConfigError as error:
             self.telemetry.emit("config_not_reloaded", reason=error)
@@ -273,6 +274,24 @@ def load_wake_policy(name: str) -> WakePolicy | None:
     if not callable(policy):
         raise ConfigError(f"engine.wake_policy: {name} is not a function")
     return cast(WakePolicy, policy)
+
+
+def check_files(config: Config) -> list[str]:
+    """What is wrong with the files that a configuration names."""
+    from switchgear.net.zeromq import check_client_keys, load_server_keys
+
+    problems = []
+    checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]
+    if config.zeromq.curve_key_file:
+        checks.append(lambda: load_server_keys(config.zeromq))
+    if config.zeromq.curve_clients_dir:
+        checks.append(lambda: check_client_keys(config.zeromq))
+    for check in checks:
+        try:
+            check()
+        except ConfigError as error:
+            problems.append(str(error))
+    return problems
 
 
 async def cancel_all(tasks: list[asyncio.Task[None]]) -> None:

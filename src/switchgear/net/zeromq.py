@@ -5,9 +5,12 @@ something is there to be read, and sending may use up that sign; so after everyt
 asked whether there is more.  Messages are read frame by frame without waiting, as many in one go as there are, and what
 the session wants to say is sent once in a turn.
 
-Nobody's memory without bound: a message has a largest size, and each peer a number of messages that may wait for it or
-from it.  A peer that takes nothing any more is treated as one that is gone: a message to it is handed back to the
-session, which knows what was in it.
+Nobody's memory without bound, as far as ZeroMQ allows: a frame has a largest size, and each peer a number of messages
+that may wait for it or from it.  How many frames a message may have ZeroMQ does not let one say, and it holds all of
+them until the last has come; so a stranger can fill memory with one message.  Against strangers there is CURVE.
+
+A peer that takes nothing any more is treated as one that is gone: a message to it is handed back to the session, which
+knows what was in it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 from zmq.backend import Socket as BackendSocket
+from zmq.utils.monitor import recv_monitor_message
 
 from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.errors import ConfigError
@@ -43,11 +47,41 @@ MOST_FRAMES: Final = 100
 # While the store fails, so many bytes of promises may wait for it; then the socket is not read from.
 PROMISED_BYTES: Final = 64 * 1024 * 1024
 
+NOT_ADMITTED: Final = (zmq.EVENT_HANDSHAKE_FAILED_AUTH,)
+HANDSHAKE_FAILED: Final = int(
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
 ZAP_DOMAIN: Final = "switchgear"  # ZeroMQ's word for a set of keys
 LAST_WORDS_MS: Final = 1000  # so long may peers take for what they are still to be told when the server stops
 NOBLOCK: Final = int(zmq.NOBLOCK)
 MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 POLLIN: Final = int(zmq.POLLIN)
+
+
+def load_server_keys(config: ZeromqConfig) -> tuple[bytes, bytes]:
+    """The server's public and secret key; raises ConfigError."""
+    path = Path(config.curve_key_file)
+    if not path.is_file():
+        raise ConfigError(f"zeromq.curve_key_file: there is no file {path}")
+    try:
+        public_key, secret_key = zmq.auth.load_certificate(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"zeromq.curve_key_file: cannot read a key from {path}: {error}") from error
+    if secret_key is None:
+        raise ConfigError(f"zeromq.curve_key_file: {path} has no secret key; the file that ends in .key_secret has")
+    return public_key, secret_key
+
+
+def check_client_keys(config: ZeromqConfig) -> Path:
+    """The directory of the keys of those who may connect, if all of them can be read; raises ConfigError."""
+    directory = Path(config.curve_clients_dir)
+    if not directory.is_dir():
+        raise ConfigError(f"zeromq.curve_clients_dir: {directory} is not a directory")
+    try:
+        zmq.auth.load_certificates(directory)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"zeromq.curve_clients_dir: {directory}: {error}") from error
+    return directory
 
 
 class ZmqHouse:
@@ -68,16 +102,7 @@ class ZmqHouse:
                 raise
 
     def _use_curve(self) -> None:
-        path = Path(self.config.curve_key_file)
-        try:
-            public_key, secret_key = zmq.auth.load_certificate(path)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"zeromq.curve_key_file: cannot read a key from {path}: {error}") from error
-        if secret_key is None:
-            raise ConfigError(
-                f"zeromq.curve_key_file: {path} has no secret key; name the file that ends in .key_secret"
-            )
-        self.public_key, self.secret_key = public_key, secret_key
+        self.public_key, self.secret_key = load_server_keys(self.config)
         if self.config.curve_clients_dir:
             self._authenticator = ThreadAuthenticator(self.context, log=log)
             self._authenticator.start()
@@ -87,13 +112,8 @@ class ZmqHouse:
         """Read the keys of those who may come in; called again when the configuration is reloaded."""
         if self._authenticator is None:
             return
-        directory = Path(self.config.curve_clients_dir)
-        if not directory.is_dir():
-            raise ConfigError(f"zeromq.curve_clients_dir: {directory} is not a directory")
-        try:
-            self._authenticator.configure_curve(domain=ZAP_DOMAIN, location=directory)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"zeromq.curve_clients_dir: {directory}: {error}") from error
+        directory = check_client_keys(self.config)  # by the authenticator, a mistake would only be logged
+        self._authenticator.configure_curve(domain=ZAP_DOMAIN, location=directory)
 
     def router(self, limits: LimitsConfig) -> zmq.Socket[bytes]:
         """A socket that is not bound yet, with all limits set."""
@@ -142,6 +162,8 @@ class ZmqDoor(Wire):
         self._socket: zmq.Socket[bytes] | None = None
         self._endpoint = ""
         self._descriptor = -1
+        self._monitor: zmq.Socket[bytes] | None = None
+        self._monitor_descriptor = -1
         self._loop = asyncio.get_running_loop()
         self._last_frame: zmq.Frame | None = None  # of the message that is being handled
         self._more_is_there = False  # it is known, and will be read
@@ -165,13 +187,16 @@ class ZmqDoor(Wire):
         self._endpoint = cast(bytes, socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         self._descriptor = cast(int, socket.get(zmq.FD))
         self.bound_port = int(self._endpoint.rpartition(":")[2])
+        self._monitor = socket.get_monitor_socket(HANDSHAKE_FAILED)
+        self._monitor_descriptor = cast(int, self._monitor.get(zmq.FD))
+        self._loop.add_reader(self._monitor_descriptor, self._read_failures)
+        self._loop.call_soon(self._read_failures)
         self._loop.add_reader(self._descriptor, self._read)
         self._look_again()
 
     def stop_accepting(self) -> None:
-        """Peers that are connected are still spoken to."""
-        if self._socket is not None:
-            self._socket.unbind(self._endpoint)
+        """New peers are let in to the end: ZeroMQ cannot stop listening without cutting off those that are connected,
+        who may still have a result to bring.  The engine refuses what is new."""
 
     def close(self) -> None:
         socket = self._socket
@@ -181,7 +206,20 @@ class ZmqDoor(Wire):
             self.messages.closed()
             self.write(self.messages.out)  # its last words
             self._socket = None
+            self._loop.remove_reader(self._monitor_descriptor)
+            monitor, self._monitor = self._monitor, None
+            socket.disable_monitor()
+            if monitor is not None:
+                monitor.close(0)
             socket.close()
+
+    def _read_failures(self) -> None:
+        """Somebody could not introduce itself: an operator who wonders why a worker does not come should hear of it."""
+        monitor = self._monitor
+        while monitor is not None and monitor.poll(0):
+            event = recv_monitor_message(monitor, zmq.NOBLOCK)
+            reason = "it was not admitted" if event["event"] in NOT_ADMITTED else "it speaks no ZeroMQ, or has no key"
+            self.hub.telemetry.emit("handshake_failed", protocol=self.messages.protocol, reason=reason)
 
     # --- who is spoken to, for those who complain of it ---
 
@@ -233,6 +271,7 @@ class ZmqDoor(Wire):
         self._last_frame = None
         if hub.storage_error is not None and messages.promises.unsent_bytes > PROMISED_BYTES:
             self._waits_for_store = True
+            self._loop.remove_reader(self._descriptor)
 
     def _read_soon(self) -> None:
         if not self._more_is_there:
@@ -246,8 +285,10 @@ class ZmqDoor(Wire):
 
     def look_after(self) -> None:
         """Once a second: read again if the store works again."""
+        self._read_failures()
         if self._waits_for_store and self.hub.storage_error is None:
             self._waits_for_store = False
+            self._loop.add_reader(self._descriptor, self._read)
             self._read_soon()
 
     # --- the hub calls these ---
@@ -264,9 +305,13 @@ class ZmqDoor(Wire):
             except zmq.ZMQError:
                 self._not_delivered(message)
                 continue
-            for index in range(1, last):
-                send(message[index], MORE)
-            send(message[last], NOBLOCK)
+            try:
+                for index in range(1, last):
+                    send(message[index], MORE)
+                send(message[last], NOBLOCK)
+            except Exception:
+                log.exception("defect while sending to %s", message[0].hex())
+                send(b"", NOBLOCK)  # what was begun has to be ended, or the next message would be part of it
         self._look_again()
 
     def _not_delivered(self, message: Message) -> None:
@@ -278,4 +323,7 @@ class ZmqDoor(Wire):
         undelivered, self._undelivered = self._undelivered, []
         for message in undelivered:
             self.hub.telemetry.emit("peer_unreachable", protocol=self.messages.protocol, identity=message[0].hex())
-            self.messages.unreachable(message)
+            try:
+                self.messages.unreachable(message)
+            except Exception:
+                log.exception("defect about a peer that is gone")  # and the others are reported all the same
