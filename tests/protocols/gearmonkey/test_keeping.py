@@ -9,7 +9,7 @@ from switchgear.errors import Refused
 from switchgear.model import NORMAL, RUNNING, Delivery, Job
 from switchgear.protocols.gearmonkey import drafts
 from switchgear.testing import RecordingPeer
-from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse, pop, push
+from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse, Word, pop, push
 from tests.protocols.gearmonkey.transcript import SHA
 from tests.support.resp_wire import OK, Error, NullArray, Simple
 
@@ -43,6 +43,45 @@ def test_drafts_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert house.setup.drafts.bytes == 0
 
 
+def test_one_draft_does_not_grow_beyond_all_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "MOST_DRAFT_BYTES", 5000)
+    house = MonkeyHouse()
+    house.ask("client", "INCR", "uid:f")
+    assert house.ask("client", "HSET", "job:f:1", "input", "x" * 4000) == 1
+    assert house.ask("client", "HSET", "job:f:1", "note", "x" * 4000).text.startswith(b"OOM ")
+    assert house.ask("client", "HSET", "job:f:1", "input", "y" * 4500) == 0  # it takes the place of the other
+    assert house.ask("client", "HGETALL", "job:f:1") == [b"input", b"y" * 4500]
+
+
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_a_hash_has_a_limited_number_of_fields(monkeypatch: pytest.MonkeyPatch, is_pushed: bool) -> None:
+    monkeypatch.setattr(drafts, "MOST_FIELDS", 3)
+    house = MonkeyHouse()
+    house.ask("client", "INCR", "uid:f")
+    if is_pushed:
+        house.ask("client", "HSET", "job:f:1", "status", "idle")
+        house.ask("client", "LPUSH", "queue:f:low", 1)
+    assert house.ask("client", "HSET", "job:f:1", "a", 1, "b", 1) == 2
+    refusal = Error(b"ERR a hash may have 3 fields")
+    assert house.ask("client", "HSET", "job:f:1", "b", 2, "c", 1, "d", 1) == refusal
+    assert house.ask("client", "HSET", "job:f:1", "a", 2, "c", 1) == 1
+    assert house.ask("client", "HMGET", "job:f:1", "a", "b", "c", "d") == [b"2", b"1", b"1", None]
+
+
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_what_a_field_takes_is_counted_once_however_often_it_is_written(is_pushed: bool) -> None:
+    house = MonkeyHouse()
+    house.ask("client", "INCR", "uid:f")
+    house.ask("client", "HSET", "job:f:1", "input", "x")
+    if is_pushed:
+        house.ask("client", "LPUSH", "queue:f:low", 1)
+    memory = house.setup.extras if is_pushed else house.setup.drafts
+    before = memory.bytes
+    for size in (10, 500, 3):
+        house.ask("client", "HSET", "job:f:1", "note", "x" * size)
+        assert memory.bytes - before == len("note") + size + drafts.FIELD_OVERHEAD_BYTES
+
+
 def test_a_job_without_input_is_a_job() -> None:
     house = MonkeyHouse()
     house.ask("client", "INCR", "uid:f")
@@ -61,6 +100,11 @@ def test_other_fields_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     house.engine.cancel(house.engine.jobs[first])  # which nobody has told the listener
     assert house.ask("client", "HSET", f"job:f:{second}", "note", "x" * 2000) == 1
     assert house.setup.extras.bytes < 3000
+    house.ask("client", "INCR", "uid:f")
+    house.ask("client", "HSET", "job:f:3", "note", "x" * 2000)
+    assert house.ask("client", "LPUSH", "queue:f:low", 3).text.startswith(b"OOM ")
+    house.engine.cancel(house.engine.jobs[second])
+    assert house.ask("client", "LPUSH", "queue:f:low", 3) == 1
 
 
 def test_fields_that_an_end_brings_along_are_not_kept() -> None:
@@ -102,8 +146,9 @@ def test_too_many_functions() -> None:
 def test_while_the_server_stops_nothing_is_taken_or_given() -> None:
     house = MonkeyHouse()
     job_id = push(house)
-    house.engine.drain()
     house.tell("client", ("INCR", "uid:f"), ("HMSET", "job:f:2", "status", "idle"))
+    house.engine.drain()
+    assert house.ask("client", "INCR", "uid:f") == Error(b"ERR server is shutting down")
     assert house.ask("client", "LPUSH", "queue:f:low", 2) == Error(b"ERR server is shutting down")
     assert house.ask("worker", "RPOP", "queue:f:normal") is None
     house.tell("worker", ("BRPOP", *TRIO, 1))
@@ -121,6 +166,54 @@ def test_the_last_attempt_is_kept_before_it_is_made() -> None:
     assert house.tell("worker", ("BRPOP", *TRIO, 1)) == []
     house.keep()
     assert house.heard("worker") == [[b"queue:f:normal", b"1"]]
+
+
+def test_an_id_that_might_be_given_out_again_is_not_given_out() -> None:
+    house = MonkeyHouse()
+    house.engine.refusal = Refused("storage", "disk full")
+    assert house.ask("client", "INCR", "uid:f") == Error(b"MISCONF disk full")
+    house.engine.refusal = None
+    assert house.ask("client", "INCR", "uid:f") == 1
+
+
+@pytest.mark.parametrize("push", [("LPUSH", "queue:f:low"), ("ZADD", "queue:f:scheduled", 0)])
+def test_a_push_that_could_not_be_kept_may_be_tried_again(push: tuple[str, ...]) -> None:
+    house = MonkeyHouse(keeps=True)
+    house.ask("client", "INCR", "uid:f")
+    house.ask("client", "HMSET", "job:f:1", "status", "idle", "input", "x", "note", "y")
+    assert house.tell("client", (*push, 1)) == []
+    house.fail_to_keep(Refused("storage", "disk full"))
+    assert house.heard("client") == [Error(b"MISCONF disk full")]
+    assert house.setup.extras.bytes == 0
+    assert house.ask("client", "HGETALL", "job:f:1") == [b"status", b"idle", b"input", b"x", b"note", b"y"]
+    assert house.tell("client", (*push, 1)) == []
+    house.keep()
+    assert house.heard("client") == [1]
+    assert house.ask("client", "HMGET", "job:f:1", "input", "note") == [b"x", b"y"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        (("RPOP", "lock:f:1"), b"OK"),
+        (("BRPOP", "lock:f:1", 1), [b"lock:f:1", b"OK"]),
+        (("EXISTS", "lock:f:1"), 1),
+        (("TTL", "lock:f:1"), 10),
+        (("EXPIRE", "lock:f:1", 10), 1),
+        (("DEL", "lock:f:1"), 1),
+        (("EXPIRE", "job:f:1", 90_000), 1),
+    ],
+)
+def test_nobody_is_told_of_an_end_before_it_is_kept(words: tuple[Word, ...], reply: object) -> None:
+    house = MonkeyHouse(keeps=True)
+    house.engine.submit(b"f", b"", b"x", NORMAL, Delivery.HANDLE)
+    house.turn()
+    house.keep()
+    pop(house)
+    assert house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y")) == []
+    assert house.tell("client", words) == []
+    house.keep()
+    assert house.heard("client") == [reply]
 
 
 def test_an_end_that_is_not_kept_yet_is_waited_for() -> None:

@@ -164,7 +164,8 @@ def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     house.tell("client", ("SUBSCRIBE", "a", "b"), ("PSUBSCRIBE", "c"))
     assert house.ask("client", "SUBSCRIBE", "d") == Error(b"ERR a connection may have 3 subscriptions")
     long_name = b"c" * (NAME_BYTES + 9)
-    assert house.ask("other", "SUBSCRIBE", long_name) == Error(b"ERR name of a channel over 72 bytes")
+    for words in (("SUBSCRIBE", long_name), ("PUBLISH", long_name, "x")):
+        assert house.ask("other", *words) == Error(b"ERR name of a channel over 72 bytes")
 
 
 # --- transactions ---
@@ -205,6 +206,16 @@ def test_a_transaction_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = house.tell("client", ("MULTI",), ("ECHO", big), ("ECHO", big), ("DISCARD",))
     assert replies == [OK, QUEUED, Error(b"ERR the transaction is too long"), OK]
     assert house.talker("client").session.buffered_bytes == 0
+
+
+def test_words_of_a_transaction_count_even_if_they_are_empty() -> None:
+    house = MonkeyHouse()
+    words = ("HMGET", "job:f:1", *[""] * 100)
+    assert house.tell("client", ("MULTI",), words) == [OK, QUEUED]
+    held_bytes = house.talker("client").session.buffered_bytes
+    assert held_bytes > PACKET_BYTES // 2
+    assert house.ask("client", *words) == Error(b"ERR the transaction is too long")
+    assert house.talker("client").session.buffered_bytes == held_bytes
 
 
 def test_the_replies_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,10 +316,16 @@ def test_long_answers_are_given_as_fast_as_they_are_taken(monkeypatch: pytest.Mo
     assert talker.wire.is_closed
 
 
-def test_one_field_is_not_asked_for_any_number_of_times_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_one_field_is_not_asked_for_any_number_of_times_at_once(
+    monkeypatch: pytest.MonkeyPatch, is_pushed: bool
+) -> None:
     monkeypatch.setattr(hashes, "MOST_ANSWER_BYTES", 20_000)
     house = MonkeyHouse()
-    job_id = push(house, "x" * 8000)
+    job_id = house.ask("client", "INCR", "uid:f")
+    house.ask("client", "HSET", f"job:f:{job_id}", "input", "x" * 8000)
+    if is_pushed:
+        house.ask("client", "LPUSH", "queue:f:low", job_id)
     assert len(house.ask("client", "HMGET", f"job:f:{job_id}", "input", "input")) == 2
     reply = house.ask("client", "HMGET", f"job:f:{job_id}", "input", "input", "input")
     assert reply == Error(b"ERR the answer would have more than 20000 bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import EngineSettings, SubmitOptions
-from switchgear.model import NORMAL, SECOND_US, Delivery
+from switchgear.model import NORMAL, SECOND_US, Cause, Delivery
 from switchgear.protocols.gearmonkey import keyspace, session, setup
 from switchgear.testing import RecordingPeer
 from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse, pop, push
@@ -66,6 +66,32 @@ def test_a_fraction_of_a_second() -> None:
     assert house.heard("worker") == []
     house.pass_time(0.01)
     assert house.heard("worker") == [NullArray()]
+
+
+@pytest.mark.parametrize("keys", [TRIO, TRIO[:1], ("lock:f:1",)])
+@pytest.mark.parametrize("moved_seconds", [-3600, 3600])
+def test_waiting_takes_its_time_when_the_clock_is_set(keys: tuple[str, ...], moved_seconds: int) -> None:
+    house = MonkeyHouse()
+    house.tell("waiting", ("BRPOP", *keys, 1))
+    house.pass_time(0.5)
+    house.clock.set_wall_clock(moved_seconds)
+    house.engine.clock_moved(house.clock.follow_wall_clock())
+    house.pass_time(0.45)
+    assert house.heard("waiting") == []
+    house.pass_time(0.05)
+    assert house.heard("waiting") == [NullArray()]
+
+
+def test_what_was_waited_for_long_ago_does_not_end_the_next_wait() -> None:
+    house = MonkeyHouse()
+    house.tell("some", ("BRPOP", TRIO[1], 1))
+    house.pass_time(0.1)
+    job_id = push(house)
+    house.pass_time(0.2)
+    assert house.heard("some") == [[b"queue:f:normal", b"%d" % job_id]]
+    house.tell("some", ("BRPOP", *TRIO, 5))
+    house.pass_time(4.9)
+    assert house.heard("some") == []
 
 
 def test_for_ever_is_long() -> None:
@@ -194,6 +220,24 @@ def test_jobs_that_were_given_back_by_a_server_that_stops_can_still_be_reported_
     assert house.ask("worker", "RPOP", "queue:f:low") is None  # as a new worker
     house.leave("worker")
     assert not house.engine.workers
+
+
+def test_a_job_that_a_worker_of_another_protocol_has_is_not_ended_by_whoever_comes_along() -> None:
+    house = MonkeyHouse()
+    job_id = push(house)
+    job = house.engine.jobs[job_id]
+    first = house.engine.add_worker(RecordingPeer(), "other")
+    second = house.engine.add_worker(RecordingPeer(), "other")
+    for worker in (first, second):
+        house.engine.can_do(worker, job.function)
+    house.engine.take(first)
+    house.engine.remove_worker(first, Cause.GIVEN_BACK)
+    house.engine.take(second)
+    report = ("HMSET", f"job:f:{job_id}", "status", "success", "output", "y")
+    assert house.ask("client", *report) == Error(b"ERR job 1 was not taken from its queue here")
+    assert job.worker is second
+    house.engine.remove_worker(second, Cause.GIVEN_BACK)
+    assert house.ask("client", *report) == OK  # nobody has it, and nobody knows who had it before the server stopped
 
 
 def test_a_job_may_wait_for_a_lock_of_another_function_in_vain() -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from switchgear.engine.core import REFUSED_FULL
 from switchgear.engine.engine import Engine
-from switchgear.errors import PeerError
+from switchgear.errors import PeerError, Refused
+from switchgear.model import Job
+from switchgear.protocols.gearmonkey.keys import IDLE, INPUT, STATUS
 
 __all__ = ["Draft", "Drafts", "ExtraFields"]
 
@@ -19,6 +22,7 @@ __all__ = ["Draft", "Drafts", "ExtraFields"]
 MOST_DRAFTS: Final = 100_000
 MOST_DRAFT_BYTES: Final = 256 * 1024 * 1024
 
+MOST_FIELDS: Final = 1000  # of a draft; beside a job, of those that the engine has no use for
 MOST_EXTRA_BYTES: Final = 64 * 1024 * 1024
 FIELD_OVERHEAD_BYTES: Final = 200  # of a field that is kept, whatever its length
 
@@ -56,10 +60,22 @@ class Drafts:
         return draft if draft is not None and draft.function == function else None
 
     def write(self, draft: Draft, fields: Fields) -> None:
+        """Raises PeerError or Refused, and writes nothing then."""
+        check_number(draft.fields, fields)
+        more = growth(draft.fields, fields)
+        if draft.fields and draft.size + more > max(draft.size, MOST_DRAFT_BYTES):
+            raise Refused(REFUSED_FULL, f"a job that is not pushed yet may have {MOST_DRAFT_BYTES} bytes")
         draft.fields.update(fields)
-        size = size_of(draft.fields)
-        self.bytes += size - draft.size
-        draft.size = size
+        draft.size += more
+        self.bytes += more
+        self._drop_oldest()
+
+    def put_back(self, job: Job, extras: Fields) -> None:
+        """The push of this job was undone: it is a draft again, and may be pushed again."""
+        draft = self._drafts[job.id] = Draft(job.function.name)
+        draft.fields = {STATUS: IDLE, INPUT: job.payload or b"", **extras}
+        draft.size = growth({}, draft.fields)
+        self.bytes += draft.size
         self._drop_oldest()
 
     def remove(self, job_id: int) -> None:
@@ -81,28 +97,29 @@ class ExtraFields:
     def of(self, job_id: int) -> Fields:
         return self._fields.get(job_id) or {}
 
-    def check_room(self, fields: Fields) -> None:
-        """Whether so much more can be kept; raises PeerError."""
-        more = size_of(fields)
+    def check_room(self, job_id: int, fields: Fields) -> None:
+        """Whether so much more can be kept; raises PeerError or Refused."""
+        kept = self.of(job_id)
+        check_number(kept, fields)
+        more = growth(kept, fields)
         if self.bytes + more > MOST_EXTRA_BYTES:
             self._forget_finished()
         if self.bytes + more > MOST_EXTRA_BYTES:
             text = f"fields that are not GearMonkey's may have {MOST_EXTRA_BYTES} bytes in all, and have them already"
-            raise PeerError(text, code="OOM")
+            raise Refused(REFUSED_FULL, text)
 
     def write(self, job_id: int, fields: Fields) -> None:
         if not fields:
             return
         kept = self._fields.setdefault(job_id, {})
-        self.bytes -= size_of(kept)
+        self.bytes += growth(kept, fields)
         kept.update(fields)
-        self.bytes += size_of(kept)
 
-    def forget(self, job_id: int) -> None:
-        """The job has ended."""
-        fields = self._fields.pop(job_id, None)
-        if fields:
-            self.bytes -= size_of(fields)
+    def forget(self, job_id: int) -> Fields:
+        """The job has ended, or is none any more; returns what there was."""
+        fields = self._fields.pop(job_id, {})
+        self.bytes -= growth({}, fields)
+        return fields
 
     def _forget_finished(self) -> None:
         """Jobs that ended elsewhere are noticed when room is short."""
@@ -110,5 +127,16 @@ class ExtraFields:
             self.forget(job_id)
 
 
-def size_of(fields: Fields) -> int:
-    return sum(len(name) + len(value) + FIELD_OVERHEAD_BYTES for name, value in fields.items())
+def check_number(kept: Fields, fields: Fields) -> None:
+    """Whether these may be written to those; raises PeerError."""
+    if len(kept) + sum(name not in kept for name in fields) > MOST_FIELDS:
+        raise PeerError(f"a hash may have {MOST_FIELDS} fields", code="ERR")
+
+
+def growth(kept: Fields, fields: Fields) -> int:
+    """How many bytes more are kept when these are written."""
+    more = 0
+    for name, value in fields.items():
+        before = kept.get(name)
+        more += len(value) + (len(name) + FIELD_OVERHEAD_BYTES if before is None else -len(before))
+    return more

@@ -6,20 +6,29 @@ job; until the push it is a draft.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from switchgear.errors import PeerError
-from switchgear.model import CANCELLED, DONE, EXPIRED, FINAL_STATES, RUNNING, SECOND_US, Cause, Job, Worker
+from switchgear.model import CANCELLED, DONE, EXPIRED, FINAL_STATES, READY, RUNNING, SECOND_US, Cause, Job, Worker
 from switchgear.protocols.gearmonkey.drafts import Draft, Fields
-from switchgear.protocols.gearmonkey.keys import BUSY, ERROR, IDLE, JOB_SECONDS, SUCCESS, Key, Kind, wrong_type
+from switchgear.protocols.gearmonkey.keys import (
+    BUSY,
+    ERROR,
+    IDLE,
+    INPUT,
+    JOB_SECONDS,
+    STATUS,
+    SUCCESS,
+    Key,
+    Kind,
+    wrong_type,
+)
 from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, integer, mapping, null
 from switchgear.protocols.gearmonkey.session import MOST_ANSWER_BYTES, GearMonkeySession
 
 __all__ = ["find_job", "hidden_from_us", "on_hget", "on_hgetall", "on_hmget", "on_hmset", "on_hset"]
 
-STATUS: Final = b"status"
-INPUT: Final = b"input"
 OUTPUT: Final = b"output"
 DIVIDEND: Final = b"status:dividend"
 DIVISOR: Final = b"status:divisor"
@@ -103,32 +112,37 @@ def value_of(session: GearMonkeySession, job: Job, field: bytes) -> bytes | None
     return session.setup.extras.of(job.id).get(field)
 
 
-def fields_of(session: GearMonkeySession, job: Job) -> list[bytes]:
+def usual_fields(job: Job) -> list[bytes]:
     """The names of the fields of a job's hash, as the conversation of the document would have put them there."""
     fields = [STATUS, INPUT]
     if job.numerator or job.denominator:
         fields += (DIVIDEND, DIVISOR)
-    extras = session.setup.extras.of(job.id)
     if job.state in FINAL_STATES:
         fields.append(OUTPUT)
-    fields += (name for name in extras if name not in fields)
     return fields
+
+
+def fields_of(session: GearMonkeySession, job: Job) -> list[bytes]:
+    """The names of all fields of a job's hash."""
+    usual = usual_fields(job)
+    return usual + [name for name in session.setup.extras.of(job.id) if name not in usual]
 
 
 def read(session: GearMonkeySession, key: Key, wanted: list[bytes] | None = None) -> list[tuple[bytes, bytes | None]]:
     """These fields of a hash with their values, or all of them."""
     draft = session.setup.drafts.get(key.number, key.function)
+    known: Mapping[bytes, bytes | None] = {}
     if draft is not None:
-        fields = draft.fields
-        return [(name, fields.get(name)) for name in (fields if wanted is None else wanted)]
-    job = find_job(session, key)
-    if job is None:
-        return [(name, None) for name in wanted or ()]
-    names = fields_of(session, job) if wanted is None else wanted
-    known = {name: value_of(session, job, name) for name in dict.fromkeys(names)}
-    if sum(len(known[name] or b"") for name in names) > MOST_ANSWER_BYTES:
+        known = draft.fields
+        names = list(known) if wanted is None else wanted
+    elif (job := find_job(session, key)) is not None:
+        names = fields_of(session, job) if wanted is None else wanted
+        known = {name: value_of(session, job, name) for name in dict.fromkeys(names)}
+    else:
+        names = wanted or []
+    if sum(len(known.get(name) or b"") for name in names) > MOST_ANSWER_BYTES:
         raise PeerError(f"the answer would have more than {MOST_ANSWER_BYTES} bytes", code="ERR")
-    return [(name, known[name]) for name in names]
+    return [(name, known.get(name)) for name in names]
 
 
 def on_hgetall(session: GearMonkeySession, command: Command) -> None:
@@ -167,21 +181,20 @@ def write(session: GearMonkeySession, command: Command, *, counts: bool) -> None
     key = job_key(session, command[1])
     fields = dict(zip(command[2::2], command[3::2], strict=True))
     draft = session.setup.drafts.get(key.number, key.function)
+    job = session.engine.jobs.get(key.number)
     if draft is not None:
-        before: Iterable[bytes] = list(draft.fields)
+        new = sum(name not in draft.fields for name in fields)
         write_draft(session, draft, fields)
-        job = None
+    elif job is not None and job.function.name == key.function:
+        usual, extras = usual_fields(job), session.setup.extras.of(job.id)
+        new = sum(name not in usual and name not in extras for name in fields)
+        report(session, job, Report.read(session, job, fields))
+        if job.delivery and job.state in FINAL_STATES:
+            session.pledge()
     else:
-        job = session.engine.jobs.get(key.number)
-        if job is None or job.function.name != key.function:
-            job = None
-            before = write_ended(session, key, fields)
-        else:
-            before = fields_of(session, job)
-            report(session, job, Report.read(session, job, fields))
-    session.send(integer(len(fields.keys() - before)) if counts else OK)
-    if job is not None and job.delivery and job.state in FINAL_STATES:
-        session.pledge()
+        new = 0
+        write_ended(session, key, fields)
+    session.send(integer(new) if counts else OK)
 
 
 def write_draft(session: GearMonkeySession, draft: Draft, fields: Fields) -> None:
@@ -200,7 +213,7 @@ class Report(NamedTuple):
 
     @classmethod
     def read(cls, session: GearMonkeySession, job: Job, fields: Fields) -> Report:
-        """Check all before anything is done; raises PeerError."""
+        """Check all before anything is done; raises PeerError or Refused."""
         status = fields.get(STATUS)
         if status is not None and status not in STATES:
             raise PeerError("status is one of idle, busy, success, error", code="ERR")
@@ -218,7 +231,7 @@ class Report(NamedTuple):
             output = extras.pop(OUTPUT, None)
             extras.clear()  # nobody could read them any more
         elif extras:
-            session.setup.extras.check_room(extras)
+            session.setup.extras.check_room(job.id, extras)
         return cls(status, output, progress, extras)
 
 
@@ -285,10 +298,13 @@ def settle(session: GearMonkeySession, job: Job, said: Report) -> None:
 
 
 def was_taken(session: GearMonkeySession, job: Job) -> bool:
-    """Whether a worker of ours may have had this job; after the server has stopped nobody knows whose it was."""
+    """Whether a worker of ours may have had this job.
+
+    After the server has stopped nobody knows whose it was, so anybody is believed until somebody else has it.
+    """
     if job.id in session.popped or job.id in session.setup.lost:
         return True
-    return any(cause in STOPS for cause, _ in job.log)
+    return job.state is READY and any(cause in STOPS for cause, _ in job.log)
 
 
 def note_end(session: GearMonkeySession, job: Job) -> None:
@@ -296,8 +312,8 @@ def note_end(session: GearMonkeySession, job: Job) -> None:
     session.setup.locks.job_ended(job.id, job.function.name, job.finished_us)
 
 
-def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> Iterable[bytes]:
-    """Something is written to a job that has ended, or never was; returns the fields it has.
+def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> None:
+    """Something is written to a job that has ended, or never was.
 
     A worker whose job was ended by somebody else meanwhile may say what it likes.  And a report that is sent again,
     because its answer was lost, is no mistake.
@@ -307,7 +323,7 @@ def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> Iterabl
             if fields.get(STATUS) in ENDS:
                 session.engine.complete(worker, key.number, b"")
                 session.popped.discard(key.number)
-            return fields
+            return
     job = find_job(session, key)
     if job is None:
         raise PeerError(f"there is no job {key.number}: an id comes from INCR uid:, and is written to soon", code="ERR")
@@ -315,7 +331,6 @@ def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> Iterabl
         session.pledge()  # its end is just being kept, so whoever reports on it now has done so before
     elif any(value_of(session, job, name) != value for name, value in fields.items()):
         raise PeerError(f"job {job.id} has ended", code="ERR")
-    return fields
 
 
 def not_taken(job: Job) -> PeerError:

@@ -21,11 +21,13 @@ __all__ = [
     "CHANNEL",
     "ERROR",
     "IDLE",
+    "INPUT",
     "JOB_SECONDS",
     "LOCK_SECONDS",
     "PRIORITY_WORDS",
     "SCRIPT",
     "SCRIPT_SHA",
+    "STATUS",
     "SUCCESS",
     "FunctionKeys",
     "Key",
@@ -35,6 +37,9 @@ __all__ = [
     "wrong_type",
 ]
 
+# Fields of a job's hash, and its states.
+STATUS: Final = b"status"
+INPUT: Final = b"input"
 IDLE: Final = b"idle"
 BUSY: Final = b"busy"
 SUCCESS: Final = b"success"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.errors import PeerError
+from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, SECOND_US, URGENT
 from switchgear.protocols.gearmonkey.hashes import KEEP_US, find_job, hidden_from_us
 from switchgear.protocols.gearmonkey.keys import Key, Kind, wrong_type
-from switchgear.protocols.gearmonkey.queues import MOST_KEYS, find_lock, whole_number
+from switchgear.protocols.gearmonkey.queues import MOST_KEYS, find_lock, take_lock, whole_number
 from switchgear.protocols.gearmonkey.resp import Command, bulk, integer, null
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 from switchgear.protocols.gearmonkey.setup import remember
@@ -76,6 +76,9 @@ def give_id(session: GearMonkeySession, key: Key, by: int) -> None:
         raise PeerError("ids are only counted up", code="ERR")
     if by != 1:
         raise PeerError("ids are given out one by one", code="ERR")
+    refusal = session.engine.refusal
+    if refusal is not None:  # nothing could be pushed, and the store may not know that the id was given out
+        raise Refused(refusal.reason, str(refusal))
     job_id = session.engine.reserve_id()
     session.setup.drafts.begin(job_id, key.function)
     session.send(integer(job_id))
@@ -111,7 +114,7 @@ def seconds_left(session: GearMonkeySession, key: Key) -> int:
         return rounded_seconds(hidden_from_us(session, job) - now_us)
     if key.kind is Kind.LOCK:
         lock = find_lock(session, key)
-        return MISSING if lock is None or lock.is_taken else rounded_seconds(lock.until_us - now_us)
+        return MISSING if lock is None else rounded_seconds(lock.until_us - now_us)
     if key.kind is Kind.COUNT:
         return MISSING if session.setup.counts.value(key.function) is None else FOR_EVER
     if key.kind is Kind.QUEUE:
@@ -154,6 +157,7 @@ def on_expire(session: GearMonkeySession, command: Command) -> None:
     elif key.kind is Kind.JOB and session.setup.locks.find(key.number, key.function, session.engine.now_us):
         # It has just ended, perhaps so recently that the store has not heard of it.
         expire_ended(session, key, seconds)
+        session.pledge()
         session.send(integer(1))
     else:
         is_there = seconds_left(session, key) != MISSING
@@ -178,11 +182,7 @@ def on_del(session: GearMonkeySession, command: Command) -> None:
 def forget(session: GearMonkeySession, key: Key) -> bool:
     """Let a key be gone; returns whether it was there."""
     if key.kind is Kind.LOCK:
-        lock = find_lock(session, key)
-        if lock is None or lock.is_taken:
-            return False
-        lock.is_taken = True
-        return True
+        return take_lock(session, key)
     if key.kind is not Kind.JOB:
         raise everlasting()
     if session.setup.drafts.get(key.number, key.function) is not None:

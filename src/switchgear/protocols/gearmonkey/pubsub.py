@@ -15,6 +15,7 @@ MOST_SUBSCRIPTIONS: Final = 1000  # of one connection
 
 
 def on_publish(session: GearMonkeySession, command: Command) -> None:
+    check_names(session, command[1:2])  # matching a long one with many patterns would take long
     # What a worker tells after a report that is not kept yet must not be heard before that is kept.
     promised = bool(session.pledges or session.waiting or session.held is not None)
     session.send(integer(session.setup.channels.publish(command[1], command[2], promised=promised)))
@@ -56,11 +57,15 @@ def on_punsubscribe(session: GearMonkeySession, command: Command) -> None:
 
 def check_room(session: GearMonkeySession, command: Command) -> None:
     check_time(session)
-    limit = session.setup.name_bytes + len(CHANNEL)
-    if any(len(name) > limit for name in command[1:]):
-        raise PeerError(f"name of a channel over {limit} bytes", code="ERR")
+    check_names(session, command[1:])
     if len(session.channels) + len(session.patterns) + len(command) - 1 > MOST_SUBSCRIPTIONS:
         raise PeerError(f"a connection may have {MOST_SUBSCRIPTIONS} subscriptions", code="ERR")
+
+
+def check_names(session: GearMonkeySession, names: list[bytes]) -> None:
+    limit = session.setup.name_bytes + len(CHANNEL)
+    if any(len(name) > limit for name in names):
+        raise PeerError(f"name of a channel over {limit} bytes", code="ERR")
 
 
 def check_time(session: GearMonkeySession) -> None:

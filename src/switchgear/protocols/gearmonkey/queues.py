@@ -13,8 +13,7 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, SECOND_US, URGENT, Delivery, Job
 from switchgear.protocols.base import number_in_handle
 from switchgear.protocols.gearmonkey.drafts import Draft
-from switchgear.protocols.gearmonkey.hashes import INPUT, STATUS
-from switchgear.protocols.gearmonkey.keys import SCRIPT, SCRIPT_SHA, Key, Kind, wrong_type
+from switchgear.protocols.gearmonkey.keys import INPUT, SCRIPT, SCRIPT_SHA, STATUS, Key, Kind, wrong_type
 from switchgear.protocols.gearmonkey.locks import LOCK_US, Ended
 from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, error, integer, null, null_array
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
@@ -132,11 +131,13 @@ def draft_of(session: GearMonkeySession, key: Key, job_id: int) -> Draft:
 def submit_draft(session: GearMonkeySession, key: Key, job_id: int, draft: Draft, run_at_us: int) -> Job:
     setup = session.setup
     fields = draft.fields
+    extras = {name: value for name, value in fields.items() if name not in (STATUS, INPUT)}
+    if extras:
+        setup.extras.check_room(job_id, extras)
     options = SubmitOptions(job_id=job_id, run_at_us=run_at_us, origin=session.protocol)
     job = session.engine.submit(key.function, b"", fields.get(INPUT, b""), key.number, Delivery.HANDLE, options=options)
     setup.drafts.remove(job_id)
-    if len(fields) > 2 or not fields.keys() <= {STATUS, INPUT}:
-        setup.extras.write(job_id, {name: value for name, value in fields.items() if name not in (STATUS, INPUT)})
+    setup.extras.write(job_id, extras)
     for waiting in setup.locks.waiting.get(job_id, ()):
         if isinstance(waiting.blocked, LockWait):
             waiting.blocked.watch(waiting, job)
@@ -202,7 +203,6 @@ def wait_for_end(session: GearMonkeySession, texts: list[bytes], until_us: int) 
     for text, key in zip(texts, keys, strict=True):
         if take_lock(session, key):
             LockWait.answer(session, text)
-            session.pledge()
             return
     if session.executing:
         session.send(null_array(session.version))
@@ -212,15 +212,24 @@ def wait_for_end(session: GearMonkeySession, texts: list[bytes], until_us: int) 
 
 def take_lock(session: GearMonkeySession, key: Key) -> bool:
     """Whether what is in the lock list, if anything, is this connection's now."""
-    ended = find_lock(session, key)
-    if ended is None or ended.is_taken:
+    lock = find_lock(session, key)
+    if lock is None:
         return False
-    ended.is_taken = True
+    lock.is_taken = True
     return True
 
 
 def find_lock(session: GearMonkeySession, key: Key) -> Ended | None:
-    """The lock of a job that has ended less than ten seconds ago; raises Refused."""
+    """A lock that can be had; raises Refused.  Whoever is told of it hears of an end, which has to be kept first."""
+    ended = find_ended(session, key)
+    if ended is None or ended.is_taken:
+        return None
+    session.pledge()
+    return ended
+
+
+def find_ended(session: GearMonkeySession, key: Key) -> Ended | None:
+    """The job of this lock, if it has ended less than ten seconds ago; raises Refused."""
     now_us = session.engine.now_us
     locks = session.setup.locks
     ended = locks.find(key.number, key.function, now_us)

@@ -32,6 +32,7 @@ MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
 
 MOST_BEHIND: Final = 10_000  # commands behind one that waits
 MOST_QUEUED: Final = 10_000  # commands in a transaction
+WORD_OVERHEAD_BYTES: Final = 64  # of each word in them, whatever its length, and of each command
 MOST_WORKERS: Final = 100  # different sets of functions that one connection pops from
 
 REFUSAL_WORDS: Final = {REFUSED_FULL: "OOM", REFUSED_STORAGE: "MISCONF"}
@@ -180,6 +181,12 @@ class GearMonkeySession(Session):
     def refusal(self, refused: Refused) -> bytes:
         return error(f"{REFUSAL_WORDS.get(refused.reason, 'ERR')} {refused}")
 
+    def refuse_withdrawn(self, refused: Refused) -> None:
+        for _, job in self.pledged_jobs:
+            if job.withdrawn:
+                self.setup.drafts.put_back(job, self.setup.extras.forget(job.id))
+        super().refuse_withdrawn(refused)
+
     def send_long(self, answer: bytes) -> None:
         """Send what may be long."""
         if len(answer) > LONG_ANSWER_BYTES:
@@ -198,9 +205,10 @@ class GearMonkeySession(Session):
 
     def _queue(self, command: Command) -> None:
         assert self.queued is not None
-        self.queued_bytes += sum(map(len, command))
-        if len(self.queued) >= MOST_QUEUED or self.queued_bytes > self.setup.packet_bytes:
+        queued_bytes = self.queued_bytes + sum(map(len, command)) + WORD_OVERHEAD_BYTES * (len(command) + 1)
+        if len(self.queued) >= MOST_QUEUED or queued_bytes > self.setup.packet_bytes:
             raise PeerError("the transaction is too long", code="ERR")
+        self.queued_bytes = queued_bytes
         self.queued.append(command)
         self.send(b"+QUEUED\r\n")
 
@@ -301,6 +309,8 @@ class GearMonkeySession(Session):
     def waited_in_vain(self, worker: Worker, ticket: int) -> None:
         wait = self.blocked
         if isinstance(wait, QueueWait) and wait.is_polling:
+            if ticket == wait.end_ticket:
+                wait.is_over = True
             self.context.soon(partial(wait.poll, self))
         else:
             self.give_up()

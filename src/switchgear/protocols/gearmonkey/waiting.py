@@ -72,31 +72,44 @@ class QueueWait:
         self.plan = plan
         self.until_us = until_us  # 0: for ever
         self.is_polling = bool(plan.wanted)
+        self.is_over = False  # its time, if it is polling
+        self.end_ticket = 0  # of the alarms of one that is polling: the clock may be set, and they move along
+        self._poll_ticket = 0
 
     def begin(self, session: GearMonkeySession) -> None:
         engine = session.engine
         if self.is_polling:
-            next_us = engine.now_us + POLL_US
-            engine.alarm(self.plan.worker, min(next_us, self.until_us) if self.until_us else next_us)
+            self._poll_later(session)
+            if self.until_us:
+                self.end_ticket = engine.alarm(self.plan.worker, self.until_us)
         elif self.until_us:
             engine.grant_until(self.plan.worker, self.until_us)
         else:
             engine.grant(self.plan.worker, 1)
+
+    def _poll_later(self, session: GearMonkeySession) -> None:
+        engine = session.engine
+        self._poll_ticket = engine.alarm(self.plan.worker, engine.now_us + POLL_US)
 
     def poll(self, session: GearMonkeySession) -> None:
         """Look again, in a turn of its own."""
         if session.blocked is not self:
             return
         job = self.plan.take(session)
+        if job is None and not self.is_over:
+            self._poll_later(session)
+            return
+        self.end(session)
         if job is not None:
             session.assign(self.plan.worker, job)
-        elif self.until_us and session.engine.now_us >= self.until_us:
-            session.give_up()
         else:
-            self.begin(session)
+            session.give_up()
 
     def end(self, session: GearMonkeySession) -> None:
-        session.engine.withdraw_credit(self.plan.worker)
+        engine = session.engine
+        engine.withdraw_credit(self.plan.worker)
+        for ticket in (self._poll_ticket, self.end_ticket):
+            engine.cancel_alarm(self.plan.worker, ticket)
 
 
 class LockWait:
