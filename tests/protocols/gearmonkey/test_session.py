@@ -67,6 +67,13 @@ def test_small_talk(words: tuple[str, ...], reply: object) -> None:
     assert MonkeyHouse().ask("client", *words) == reply
 
 
+def test_what_redis_py_asks_every_server_is_no_mistake() -> None:
+    house = MonkeyHouse()
+    no = Error(b"ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.")
+    assert house.ask("client", "CLIENT", "MAINT_NOTIFICATIONS", "ON") == no
+    assert house.bad_input == []
+
+
 def test_the_number_of_commands_is_that_of_the_table() -> None:
     house = MonkeyHouse()
     assert house.ask("client", "COMMAND", "COUNT") == len(house.setup.verbs)

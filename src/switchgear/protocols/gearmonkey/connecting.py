@@ -156,6 +156,11 @@ def on_client_id(session: GearMonkeySession, command: Command) -> None:
     session.send(integer(session.number))
 
 
+def on_client_maintenance(session: GearMonkeySession, command: Command) -> None:
+    """redis-py asks every server, and takes no for an answer.  It is no mistake, so it is not counted as one."""
+    session.send(error(f"ERR unknown subcommand '{command[1].decode('utf-8', 'replace')}'. Try CLIENT HELP."))
+
+
 def on_client_setinfo(session: GearMonkeySession, command: Command) -> None:
     if command[2].lower() not in (b"lib-name", b"lib-ver"):
         shown = command[2][:100].decode("utf-8", "replace")

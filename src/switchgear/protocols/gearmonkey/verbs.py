@@ -15,6 +15,7 @@ __all__ = ["VERBS"]
 CLIENT: Final = {
     b"GETNAME": Verb(connecting.on_client_getname, 2),
     b"ID": Verb(connecting.on_client_id, 2),
+    b"MAINT_NOTIFICATIONS": Verb(connecting.on_client_maintenance, -2),
     b"NO-EVICT": Verb(connecting.on_client_switch, 3),
     b"NO-TOUCH": Verb(connecting.on_client_switch, 3),
     b"SETINFO": Verb(connecting.on_client_setinfo, 4),
