@@ -44,6 +44,7 @@ bench: $(STAMPS)/developing peers ## measure this server beside gearmand in one 
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/zeromq.py
 	$(BIN)/python bench/dwork.py
+	$(BIN)/python bench/gearmonkey.py
 
 format: $(STAMPS)/developing ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix .
@@ -58,6 +59,7 @@ peers: ## install the real programs that the tests talk to
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
 		scripts/install-packages postgresql
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
+	@command -v openssl >/dev/null || scripts/install-packages openssl
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
 	@test -d tests/interop/node/node_modules || npm ci --silent --no-audit --no-fund --prefix tests/interop/node
 

@@ -56,7 +56,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "bridge_lost": (logging.WARNING, "bridge to {url}: {error}; it goes on when Redis is there"),
     "bridge_recovered": (logging.WARNING, "bridge to {url}: works again after {seconds} s"),
     "bridge_refused": (logging.WARNING, "bridge to {url}: Redis refused a command: {error}"),
-    "bridge_replaced": (logging.WARNING, "bridge to {url}: Redis has lost its data; what was claimed there is forgotten"),
+    "bridge_replaced": (logging.WARNING, "bridge to {url}: Redis has lost its data; what was claimed is forgotten"),
     "bridge_function_skipped": (
         logging.WARNING,
         "function {function} is not bridged: on a Redis Cluster its name needs a hash tag, such as {{name}}",

@@ -103,12 +103,16 @@ def test_inbound_two_servers_share_the_work_and_one_of_them_is_killed() -> None:
 
 def test_outbound_a_gearmonkey_worker_is_killed(tmp_path: Path) -> None:
     notes = tmp_path / "runs"
-    with running_redis() as server, bridged(server) as ours, gearmonkey_worker(server, "shout", notes) as first:
-        with gearmonkey_worker(server, "shout", notes):
-            submit_all(ours, "shout", payloads(JOBS))
-            eventually(lambda: len(noted(notes)) > JOBS // 4, "a part is done")
-            first.kill()
-            eventually(lambda: not unfinished(ours), "every job ends", LONG_SECONDS)
+    with (
+        running_redis() as server,
+        bridged(server) as ours,
+        gearmonkey_worker(server, "shout", notes) as first,
+        gearmonkey_worker(server, "shout", notes),
+    ):
+        submit_all(ours, "shout", payloads(JOBS))
+        eventually(lambda: len(noted(notes)) > JOBS // 4, "a part is done")
+        first.kill()
+        eventually(lambda: not unfinished(ours), "every job ends", LONG_SECONDS)
     runs = noted(notes)
     assert set(runs) == set(payloads(JOBS))
     assert sum(runs.values()) - JOBS <= 1, "only the job in its hands"
@@ -133,13 +137,17 @@ def test_outbound_the_server_is_killed(tmp_path: Path) -> None:
 
 def test_outbound_redis_is_killed(tmp_path: Path) -> None:
     notes = tmp_path / "runs"
-    with running_redis(*DURABLE_REDIS) as server, bridged(server) as ours:
-        with gearmonkey_worker(server, "shout", notes):
-            submit_all(ours, "shout", payloads(JOBS))
-            eventually(lambda: len(noted(notes)) > JOBS // 4, "a part is done")
-            server.kill()
-            server.start()
-            eventually(lambda: not unfinished(ours), "every job ends", LONG_SECONDS)
+    with (
+        running_redis(*DURABLE_REDIS) as server,
+        bridged(server, busy=4) as ours,
+        gearmonkey_worker(server, "shout", notes),
+    ):
+        submit_all(ours, "shout", payloads(JOBS))
+        eventually(lambda: len(noted(notes)) > JOBS // 4, "a part is done")
+        server.kill()
+        server.start()
+        eventually(lambda: not unfinished(ours), "every job ends", LONG_SECONDS)
+        log = ours.output()
     runs = noted(notes)
     assert set(runs) == set(payloads(JOBS))
-    assert sum(runs.values()) - JOBS <= 1, "only the job that was being taken"
+    assert sum(runs.values()) - JOBS <= 1, f"only the job that was being taken\n{log[-2000:]}"

@@ -48,7 +48,10 @@ class ActionWire(Wire):
 
     def write(self, out: list[Action]) -> None:
         for action in out:
-            action()
+            try:
+                action()
+            except Exception:
+                log.exception("defect in the bridge to %s:%s", self.host, self.port)  # the others are done all the same
 
     def close(self) -> None:
         """There is nothing to hang up."""
@@ -86,7 +89,8 @@ class Bridge(Session):
             input_bytes=input_bytes,
             bridge_workers=bridge_workers,
         )
-        self.outbound = Outbound(self.office, self, str(url).encode(), handle_prefix)
+        name = str(ListenUrl(url.scheme, url.host, url.port, path=url.path)).encode()
+        self.outbound = Outbound(self.office, self, name, handle_prefix)
         self.inbound = Inbound(self.office, self, self.outbound.is_own)
         self._recovery = Recovery(self.office, self.inbound, self)
         self._line = Line(setup.place)
@@ -110,6 +114,7 @@ class Bridge(Session):
 
     def stop_accepting(self) -> None:
         """Claim and push nothing more; what GearMonkey workers have not begun comes back."""
+        self.hub.begin_turn()
         self.office.is_closing = True
         self.engine.withdraw_credit(self.outbound.worker)
         self.outbound.take_all_back()
@@ -140,6 +145,7 @@ class Bridge(Session):
     def look_after(self) -> None:
         """Once a second."""
         if not self.office.is_connected:
+            self.hub.begin_turn()
             self.outbound.line_is_lost()
 
     # --- the line ---
@@ -159,6 +165,9 @@ class Bridge(Session):
 
     def _note_lost(self, error: Exception) -> None:
         self.office.is_connected = False
+        self.hub.begin_turn()
+        self.outbound.leave_all()
+        self.outbound.line_is_lost()
         if not self._lost_at:
             self._lost_at = self._loop.time()
             self.hub.telemetry.emit("bridge_lost", url=str(self.url), error=str(error))
@@ -177,10 +186,14 @@ class Bridge(Session):
         self.hub.begin_turn()
         if office.identity and office.identity != identity:
             self.hub.telemetry.emit("bridge_replaced", url=str(self.url))
+            office.deeds.clear()
             self.inbound.forget_all()
+            self.outbound.push_all_again()
         office.identity = identity
         await self._recovery.run(self._line)
         self.inbound.line_made()
+        self.hub.begin_turn()
+        self.outbound.line_is_lost()  # for the last time
         self.outbound.poll()
         self._next_tick = self._next_poll = self._next_renewal = 0.0
         office.is_connected = True
@@ -194,7 +207,7 @@ class Bridge(Session):
         """Say what is to be said, as long as the line holds, or until everything is said for good."""
         while True:
             self._nudged.clear()
-            if self._is_due():
+            if self._is_due() or self.office.has_new_channels:
                 await self._subscribe()
             self.inbound.collect()
             self.outbound.collect()
@@ -258,6 +271,7 @@ class Bridge(Session):
     # --- what is published ---
 
     async def _subscribe(self) -> None:
+        self.office.has_new_channels = False
         wanted = {b"channel:%b" % name for name in (*self.inbound.served, *self.outbound.functions)}
         await self._line.subscribe(wanted)
         if wanted and self._listener is None:

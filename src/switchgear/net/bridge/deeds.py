@@ -48,6 +48,10 @@ class Deeds:
         self._waiting.append(Deed(command, then, refused, again))
         self._on_added()
 
+    def clear(self) -> None:
+        """There is nobody any more for whom these were meant."""
+        self._waiting.clear()
+
     def take(self, most: int) -> list[Deed]:
         """The next ones, as many as may be sent in one go."""
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]

@@ -261,6 +261,8 @@ class Inbound:
         return b"%b%b:%b" % (self.office.unique_prefix, function, job_id)
 
     def _submit(self, claim: Claim, queue: bytes, fields: list[bytes | None]) -> None:
+        if not self._is_held(claim):
+            return
         data, status, origin = fields
         keys = claim.served.keys
         if status is None or status in FINAL or self._is_own(keys, claim.id, origin):
@@ -325,6 +327,13 @@ class Inbound:
             if claim.job is not None:
                 engine.cancel(claim.job)
 
+    def lose(self, claim: Claim) -> None:
+        """Somebody else has it, since our lease has passed.  What runs may finish; the first result counts."""
+        if claim.job is None or claim.job.state in QUEUED_STATES:
+            self._drop(claim)
+            if claim.job is not None:
+                self.office.engine.cancel(claim.job)
+
     # --- what becomes of a job: called by the engine, which must not be called back ---
 
     def started(self, job: Job) -> None:
@@ -352,7 +361,13 @@ class Inbound:
 
     # --- and is told to Redis ---
 
+    def _is_held(self, claim: Claim) -> bool:
+        """Whether it was not dropped since."""
+        return claim.served.claims.get(claim.id) is claim
+
     def _write_start(self, claim: Claim) -> None:
+        if not self._is_held(claim):
+            return
         keys = claim.served.keys
         words = (claim.id, self.office.server, keys.channel, b"start:%b" % claim.id, "status", "busy")
         self.office.deeds.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words))
@@ -362,7 +377,7 @@ class Inbound:
     def _write_progress(self, claim: Claim) -> None:
         claim.progress_waits = False
         job = claim.job
-        if job is None or not self.office.is_connected:  # the next figures are newer
+        if job is None or not self.office.is_connected or not self._is_held(claim):  # the next figures are newer
             return
         keys = claim.served.keys
         figures = ("status:dividend", job.numerator, "status:divisor", job.denominator)
@@ -370,7 +385,8 @@ class Inbound:
         self.office.deeds.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words), again=False)
 
     def _write_result(self, claim: Claim, job: Job) -> None:
-        self._write_end(claim, *outcome(job))
+        if self._is_held(claim):
+            self._write_end(claim, *outcome(job))
         if claim.served.is_wanted:
             self.office.nudge()
 
@@ -385,10 +401,10 @@ class Inbound:
         )
 
     def write_found(self, served: Served, job_id: bytes, job: Job) -> None:
-        """The result of a job that ended when an earlier run of this server could not write it any more."""
+        """The result of a job that ended when we could not write it: at the end of an earlier run, or just now."""
         claim = served.claims[job_id] = Claim(served, job_id)
         claim.is_running = True
-        self._write_result(claim, job)
+        self.office.promise(partial(self._write_result, claim, job))
 
     # --- the line ---
 

@@ -165,10 +165,10 @@ class Line:
     # --- what is published ---
 
     async def subscribe(self, channels: Iterable[bytes]) -> None:
-        """Listen to exactly these; raises LineLost."""
+        """Listen to exactly these, unless there are none; raises LineLost."""
         if self._plain is None:
             raise LineLost("not connected")
-        wanted = set(channels)
+        wanted = set(channels) or self._channels
         new, old = wanted - self._channels, self._channels - wanted
         try:
             if new:

@@ -37,6 +37,7 @@ class Office:
     is_connected: bool = False
     is_closing: bool = False
     is_cluster: bool = False
+    has_new_channels: bool = False  # that should be listened to at once
     identity: bytes = b""  # which Redis it is
     skipped: set[bytes] = field(default_factory=set)  # functions that cannot be bridged, and were complained of
 

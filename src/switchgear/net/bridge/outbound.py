@@ -54,10 +54,12 @@ class Outbound:
     def __init__(self, office: Office, peer: Peer, name: bytes, handle_prefix: bytes) -> None:
         self.office = office
         self._handle_prefix = handle_prefix
+        self._busy_us = int(office.setup.busy_seconds * SECOND_US)
         self.worker: Worker = office.engine.add_worker(peer, PROTOCOL, name)
         office.bridge_workers.add(self.worker)
         office.engine.grant(self.worker, office.setup.push)
         self.jobs: dict[int, Pushed] = {}  # by the engine's id
+        self._of: dict[bytes, dict[int, Pushed]] = {}  # the same, by function
         self.by_id: dict[tuple[bytes, bytes], Pushed] = {}  # by function and GearMonkey's id
         self._keys: dict[bytes, Keys] = {}
         self._to_push: dict[bytes, list[Pushed]] = {}
@@ -69,9 +71,7 @@ class Outbound:
     @property
     def functions(self) -> list[bytes]:
         """Those with jobs in Redis, and those that may get some."""
-        names = dict.fromkeys(function.name for function in self.worker.order)
-        names.update(dict.fromkeys(pushed.keys.function for pushed in self.jobs.values()))
-        return list(names)
+        return list({function.name: None for function in self.worker.order} | dict.fromkeys(self._of))
 
     # --- which functions ---
 
@@ -84,7 +84,7 @@ class Outbound:
         asked: list[Function] = []
         for function in list(office.engine.functions.values()):
             is_ours = self.worker in function.workers
-            if not (function.ready or is_ours):
+            if not (function.ready or is_ours or function.name in self._of):
                 continue
             if office.workers_of(function) or (listed is not None and function.name not in listed):
                 self._leave(function)
@@ -121,14 +121,14 @@ class Outbound:
             office.skipped.add(function.name)
             office.hub.telemetry.emit("bridge_function_skipped", function=text_of(function.name))
             return
-        office.engine.can_do(self.worker, function, int(office.setup.busy_seconds * SECOND_US))
+        office.has_new_channels = True
+        office.engine.can_do(self.worker, function, self._busy_us)
 
     def _leave(self, function: Function) -> None:
         if self.worker in function.workers:
             self.office.engine.cannot_do(self.worker, function)
-        for pushed in list(self.jobs.values()):
-            if pushed.job.function is function:
-                self.take_back(pushed)
+        for pushed in list(self._of.get(function.name, {}).values()):
+            self.take_back(pushed)
 
     def _keys_of(self, function: bytes) -> Keys:
         keys = self._keys.get(function)
@@ -145,6 +145,7 @@ class Outbound:
         office = self.office
         pushed = Pushed(job, self._keys_of(job.function.name), self._origin(job), office.engine.now_us)
         self.jobs[job.id] = pushed
+        self._of.setdefault(job.function.name, {})[job.id] = pushed
         if job.delivery and office.engine.is_last_attempt(job):
             office.promise(partial(self._push_soon, pushed))  # should the server die now, this attempt was made
         else:
@@ -167,7 +168,12 @@ class Outbound:
     def _could_not_be_read(self, job: Job, lost: bytes) -> None:
         engine = self.office.engine
         engine.could_not_be_sent(self.worker, job.id, lost)
-        engine.grant(self.worker, 1)
+        self._take_another()
+
+    def _take_another(self) -> None:
+        """One job less is with us."""
+        if not self.office.is_closing:
+            self.office.engine.grant(self.worker, 1)
 
     def _origin(self, job: Job) -> bytes:
         """What tells the job from all others of all servers, before a restart and after it."""
@@ -179,9 +185,16 @@ class Outbound:
 
     def collect(self) -> None:
         """Get ids for what is to be pushed, many at once."""
+        if not self._to_push:
+            return
         waiting, self._to_push = self._to_push, {}
         for several in waiting.values():
             current = [pushed for pushed in several if self.jobs.get(pushed.job.id) is pushed]
+            if self.office.is_closing:
+                self.office.hub.begin_turn()
+                for pushed in current:
+                    self._hand_back(pushed)
+                continue
             if not current:
                 continue
             self._pushing += len(current)
@@ -249,11 +262,8 @@ class Outbound:
 
     def poll(self) -> None:
         """Look at all that was pushed; once a second."""
-        pushed = list(self.by_id.values())
-        by_function: dict[bytes, list[Pushed]] = {}
-        for each in pushed:
-            by_function.setdefault(each.keys.function, []).append(each)
-        for several in by_function.values():
+        for jobs in self._of.values():
+            several = [pushed for pushed in jobs.values() if pushed.id]
             for start in range(0, len(several), JOBS_PER_POLL):
                 piece = several[start : start + JOBS_PER_POLL]
                 keys = [each.keys.job(each.id) for each in piece]
@@ -280,30 +290,53 @@ class Outbound:
         elif not pushed.is_busy or dividend != pushed.dividend:
             pushed.is_busy = True
             pushed.dividend = dividend
-            pushed.sure_us = engine.now_us
-            engine.renew_run(self.worker, pushed.job.id)
+            self._renew(pushed)
             if dividend.isdigit() and divisor.isdigit() and len(dividend) < 19 > len(divisor):
                 engine.progress(self.worker, pushed.job.id, int(dividend), int(divisor))
 
     def _see_that_it_waits(self, pushed: Pushed) -> None:
         """A worker that dies just after taking a job leaves it idle, and in no queue."""
         engine = self.office.engine
-        if (engine.now_us - pushed.sure_us) * 2 < (self.office.setup.busy_seconds or SURE_SECONDS) * SECOND_US:
+        if (engine.now_us - pushed.sure_us) * 4 < (self.office.setup.busy_seconds or SURE_SECONDS) * SECOND_US:
             return
         command = "ZSCORE" if pushed.job.priority == URGENT else "LPOS"
         self.office.deeds.add((command, pushed.queue, pushed.id), then=partial(self._seen, pushed), again=False)
 
     def _seen(self, pushed: Pushed, answer: object) -> None:
         if answer is not None and self.jobs.get(pushed.job.id) is pushed:
-            engine = self.office.engine
-            pushed.sure_us = engine.now_us
-            engine.renew_run(self.worker, pushed.job.id)
+            self._renew(pushed)
             self.office.deeds.add(("EXPIRE", pushed.mark, MARK_SECONDS), again=False)
+
+    def _renew(self, pushed: Pushed) -> None:
+        """It is not lost.  The span is named, because we may not do jobs of its function any more."""
+        engine = self.office.engine
+        pushed.sure_us = engine.now_us
+        engine.renew_run(self.worker, pushed.job.id, self._busy_us)
+
+    def leave_all(self) -> None:
+        """The line is lost: until it is there again, others may do what is not pushed yet."""
+        for function in list(self.worker.order):
+            self.office.engine.cannot_do(self.worker, function)
+        waiting, self._to_push = self._to_push, {}
+        for several in waiting.values():
+            for pushed in several:
+                self._hand_back(pushed)
+
+    def push_all_again(self) -> None:
+        """Redis is another one, and knows nothing of what was pushed."""
+        self.by_id.clear()
+        self._early.clear()
+        self._pushing = 0
+        self._to_push.clear()
+        for pushed in self.jobs.values():
+            pushed.id = b""
+            pushed.is_leaving = pushed.is_busy = False
+            self._push_soon(pushed)
 
     def line_is_lost(self) -> None:
         """Nobody can be blamed for silence now; once a second."""
         for pushed in self.jobs.values():
-            self.office.engine.renew_run(self.worker, pushed.job.id)
+            self._renew(pushed)
 
     def _fetch(self, pushed: Pushed) -> None:
         self.office.deeds.add(
@@ -321,12 +354,20 @@ class Outbound:
             engine.complete(self.worker, pushed.job.id, output or b"")
         else:
             engine.fail(self.worker, pushed.job.id, 1, output or b"")
-        engine.grant(self.worker, 1)
-        self.office.promise(partial(self.office.deeds.add, ("DEL", pushed.mark)))
+        self._take_another()
+        forget = partial(self.office.deeds.add, ("DEL", pushed.mark))
+        if pushed.job.delivery:
+            self.office.promise(forget)
+        else:
+            self.office.say(forget)
 
     def _drop(self, pushed: Pushed) -> None:
         if self.jobs.get(pushed.job.id) is pushed:
             del self.jobs[pushed.job.id]
+            others = self._of[pushed.keys.function]
+            del others[pushed.job.id]
+            if not others:
+                del self._of[pushed.keys.function]
         self.by_id.pop((pushed.keys.function, pushed.id), None)
 
     # --- taking back ---
@@ -339,10 +380,7 @@ class Outbound:
 
     def take_all_back(self) -> None:
         for pushed in list(self.jobs.values()):
-            if not pushed.id and not self._pushing:
-                self._hand_back(pushed)
-            else:
-                self.take_back(pushed)
+            self.take_back(pushed)  # those that are being pushed follow
 
     def _withdraw(self, pushed: Pushed, job_id: bytes, in_any_case: bool = False) -> None:
         keys = pushed.keys
@@ -364,7 +402,7 @@ class Outbound:
         engine = self.office.engine
         self._drop(pushed)
         engine.hand_back(self.worker, pushed.job.id)
-        engine.grant(self.worker, 1)
+        self._take_another()
 
     def is_own(self, keys: Keys, job_id: bytes, origin: bytes | None) -> bool:
         """Whether a claimed job is one that this server has pushed; then the engine gets it back."""
@@ -395,4 +433,4 @@ class Outbound:
         engine = self.office.engine
         if job.worker is not self.worker:
             engine.fail(self.worker, job.id)
-        engine.grant(self.worker, 1)
+        self._take_another()

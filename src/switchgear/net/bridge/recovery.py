@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from switchgear.errors import Refused
-from switchgear.model import DONE, FAILED, Job, Peer
+from switchgear.model import DONE, FAILED, FINAL_STATES, Job, Peer
 from switchgear.net.bridge.inbound import Claim, Inbound, Served
 from switchgear.net.bridge.keys import FUNCTIONS, IDENTITY, Keys
 from switchgear.net.bridge.line import Line
@@ -80,16 +80,21 @@ class Recovery:
                 self._take_over(self.inbound.serve(function), job_id, job)
             elif known is None or job_id not in known.claims:
                 unknown[job_id] = (server, queue)
+            elif server != self.office.server:
+                self.inbound.lose(known.claims[job_id])
         if unknown:
             self._look_up(function, unknown)
 
     def _take_over(self, served: Served, job_id: bytes, job: Job) -> None:
-        """An unfinished job is ours again."""
+        """A job is ours again; it may have ended while we were asking."""
+        self._rename(served.keys, job_id, job.origin.encode())
+        if job.state in FINAL_STATES:
+            self.inbound.write_found(served, job_id, job)
+            return
         claim = served.claims[job_id] = Claim(served, job_id)
         served.waiting += 1
         self.office.engine.watch(job, self._watcher)
         self.inbound.adopt(claim, job)
-        self._rename(served.keys, job_id, job.origin.encode())
 
     def _rename(self, keys: Keys, job_id: bytes, server: bytes) -> None:
         office = self.office
