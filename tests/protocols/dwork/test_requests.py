@@ -93,6 +93,10 @@ def test_what_is_no_request_is_refused(kind: int) -> None:
         Query(QueryType.STEAL, location=b"w", wait_ms=-1),
         Query(QueryType.STEAL, location=b"w", lease_ms=0),
         Query(QueryType.STEAL, location=b"w", lease_ms=-1),
+        Query(QueryType.STEAL, location=b"w" * 513),
+        Query(QueryType.EXIT, location=b"w" * 513),
+        Query(QueryType.TRANSFER, VALUES["tasks"], location=b"w" * 513),
+        Query(QueryType.COMPLETE, VALUES["tasks"], location=b"w" * 513),
         Query(QueryType.CREATE, VALUES["tasks"], retry_us=-1),
         Query(QueryType.LIST, n=0),
         Query(QueryType.LIST, n=-1),
@@ -108,6 +112,10 @@ def test_what_is_no_request_is_refused(kind: int) -> None:
 )
 def test_fields_that_make_no_sense_are_refused(query: Query) -> None:
     assert is_refused(query)
+
+
+def test_a_location_may_have_512_bytes() -> None:
+    assert not is_refused(Query(QueryType.STEAL, location=b"w" * 512))
 
 
 def test_the_rest_of_what_the_original_has_in_a_task_is_taken_and_ignored() -> None:

@@ -11,7 +11,7 @@ from switchgear.model import NORMAL, Delivery, Job, JobState
 from switchgear.protocols.dwork import desk as desk_module
 from switchgear.protocols.dwork import locations as locations_module
 from switchgear.protocols.dwork import session as session_module
-from switchgear.protocols.dwork.codec import encode
+from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.requests import REQUESTS
 from switchgear.protocols.dwork.session import ON_REQUEST
@@ -83,6 +83,25 @@ def test_a_request_of_several_frames_is_an_error(world: DworkHouse, more: list[b
     [[tag, empty, answer]] = world.door.heard(b"peer")
     assert (tag, empty) == (b"tag", b"")
     assert answer.startswith(b"\x08\x08")
+
+
+@pytest.mark.parametrize("envelope", [[b"x"] * 17, [b"x" * 4096]], ids=["many frames", "a long frame"])
+def test_an_envelope_that_is_too_large_to_be_kept_is_an_error(world: DworkHouse, envelope: list[bytes]) -> None:
+    world.door.send(b"peer", *envelope, b"", encode(steal("w", wait_ms=1000)))
+    [answer] = world.door.heard(b"peer")
+    assert answer[:-1] == [*envelope, b""]
+    reason = b"more than 16 frames and 4096 bytes before the request"
+    assert decode_reply(answer[-1]) == Query(QueryType.ERROR, reason=reason)
+    assert world.house.bad_input == [("MALFORMED", reason.decode())]
+    assert not world.session.locations._by_name
+
+
+@pytest.mark.parametrize("envelope", [[b"x"] * 16, [b"x" * 4092]], ids=["many frames", "a long frame"])
+def test_one_that_is_just_small_enough_comes_back(world: DworkHouse, envelope: list[bytes]) -> None:
+    world.door.send(b"peer", *envelope, b"", STATUS)
+    [answer] = world.door.heard(b"peer")
+    assert answer[:-1] == [*envelope, b""]
+    assert answer[-1].startswith(STATUS)
 
 
 def test_requests_of_one_turn_are_answered_in_order(world: DworkHouse) -> None:
@@ -180,6 +199,18 @@ def test_a_server_that_stops_sends_creators_away_and_lets_workers_finish(world: 
     assert world.ask(complete("w", "a")) == OK
 
 
+def test_steals_that_wait_are_answered_before_the_listener_is_closed(world: DworkHouse) -> None:
+    for peer, worker in ((b"1", "w"), (b"2", "w"), (b"3", "v")):
+        world.send(steal(worker, wait_ms=60_000), peer)
+    world.engine.drain()
+    world.session.closed()
+    world.house.turn()
+    for peer in (b"1", b"2", b"3"):
+        assert world.heard(peer) == [Query(QueryType.NOT_FOUND, reason=b"server is shutting down")]
+    world.house.pass_time(100)
+    assert world.door.heard_by_all() == []
+
+
 # --- requests that are repeated ---
 
 
@@ -269,6 +300,42 @@ def test_so_does_one_that_a_worker_waited_for_and_no_other_of_that_name(world: D
     assert (first.state, second.state) == (JobState.RUNNING, JobState.READY)
     assert names(world.ask(steal("v"))) == ["x"]
     assert world.ask(complete("w", "x")) == OK
+
+
+def test_only_the_tasks_of_that_very_answer_go_back(world: DworkHouse) -> None:
+    """Two answers of one moment to one worker, with tasks of one name."""
+    first, second, third = (submit(world, b"x") for _ in range(3))
+    world.door.socket.gone.add(b"gone")
+    world.door.send_in_one_turn(
+        [b"peer", b"", encode(steal("w"))], [b"gone", b"", encode(steal("w"))], [b"peer", b"", encode(steal("w"))]
+    )
+    assert [job.state.name for job in (first, second, third)] == ["RUNNING", "READY", "RUNNING"]
+
+
+def test_other_workers_are_not_asked_for_tasks_that_could_not_be_delivered(
+    world: DworkHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [submit(world, b"x") for _ in range(20)]
+
+    def nobody_looks(locations: object) -> object:
+        raise AssertionError("this takes the longer the more workers there are")
+
+    monkeypatch.setattr(locations_module.Locations, "__iter__", nobody_looks)
+    world.door.socket.gone.add(b"gone")
+    world.send(steal("w", 20), b"gone")
+    assert {job.state for job in jobs} == {JobState.READY}
+
+
+def test_a_task_that_was_handed_out_again_meanwhile_stays_there(durable: DworkHouse) -> None:
+    durable.engine.settings.attempts = 1
+    durable.ask(create("a"))
+    durable.door.socket.gone.add(b"gone")
+    durable.send(steal("w"), b"gone")
+    durable.send(leave("w"), b"other")
+    durable.send(steal("v"), b"v")
+    durable.keep()
+    assert names(durable.heard(b"v")[0]) == ["a"]
+    assert durable.engine.names[b"a"].state is JobState.RUNNING
 
 
 def test_other_answers_that_could_not_be_delivered_change_nothing(world: DworkHouse) -> None:

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from switchgear.model import HIGH, NORMAL, URGENT, Delivery
 from switchgear.protocols.gearman.admin import ON_COMMAND
 from tests.protocols.gearman.house import House
 from tests.protocols.gearman.transcript import FOLDER, MANNERS, Transcript, load, play
@@ -28,6 +29,15 @@ def test_the_process_id() -> None:
     admin = House().talker("admin")
     admin.send(b"getpid\n")
     assert admin.heard() == [Line(b"OK %d\n" % os.getpid())]
+
+
+def test_urgent_jobs_count_as_jobs_of_high_priority() -> None:
+    house = House()
+    for priority in (URGENT, URGENT, HIGH, NORMAL):
+        house.engine.submit(b"f", b"", b"x", priority, Delivery.HANDLE)
+    admin = house.talker("admin")
+    admin.send(b"prioritystatus\n")
+    assert admin.heard() == [Line(b"f\t3\t1\t0\t0\n"), Line(b".\n")]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,11 @@ def check(house: WmpHouse) -> None:
     assert len(paths.by_path) <= house.setup.paths
     assert {way.worker for way in paths.by_path.values()} == set(house.engine.workers.values())
     assert paths.kept_bytes == sum(way.kept_bytes for way in paths.by_path.values())
-    assert set(paths.idle) == {way for way in paths.by_path.values() if not way.held}
+    idle = {way for ways in paths.idle.values() for way in ways}
+    assert idle == {way for way in paths.by_path.values() if not way.held}
+    first = paths.first_to_go()
+    assert (first is None) == (not idle)
+    assert first is None or len(paths.idle[first.path[0]]) == max(map(len, paths.idle.values()))
     for path, way in paths.by_path.items():
         assert way.path == path
         held = {job_id for job_id, job in way.worker.running.items() if job.worker is way.worker}

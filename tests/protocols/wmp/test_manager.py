@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from switchgear.model import NORMAL, READY, RUNNING, Delivery, Job, Peer
 from switchgear.protocols.wmp.codec import CANCEL, DONE, GIVE, NO, STATUS, TAKE, VERSION, WAKE
 from switchgear.protocols.wmp.codec import READY as READY_COMMAND
 from switchgear.protocols.wmp.manager import ManagerSession, WmpSetup
-from tests.protocols.wmp.house import MANAGER, WmpHouse
+from tests.protocols.wmp.house import MANAGER, WmpHouse, WmpWorker
 
 
 class Submitter(Peer):
@@ -122,6 +123,57 @@ def test_the_last_attempt_is_remembered_before_the_job_is_sent() -> None:
     assert job.state is RUNNING
 
 
+def waits_for_last_attempt(house: WmpHouse, name: str) -> tuple[WmpWorker, Job]:
+    """A worker that will be sent a job as soon as it is kept that this is the last attempt."""
+    job = house.submit("echo", b"hi", Delivery.HANDLE)
+    house.keep()
+    worker = house.worker(name)
+    worker.say(GIVE, roles=["echo"])
+    assert worker.hear() is None
+    return worker, job
+
+
+@pytest.mark.parametrize("name", ["w1", "d1/w1"])
+def test_a_job_that_is_cancelled_before_it_was_sent_is_not_sent(name: str) -> None:
+    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1, jobs_per_worker=1))
+    worker, job = waits_for_last_attempt(house, name)
+    house.cancel(job)
+    assert worker.hear() is None
+    house.keep()
+    assert worker.hear() == (NO, {}, None)
+    assert worker.hear() is None
+    assert house.manager.paths.idle  # it holds nothing
+    assert not house.manager.lost
+    worker, _ = waits_for_last_attempt(house, name)
+    house.keep()
+    assert worker.hear_command() == TAKE  # nor does the other one take its place
+
+
+def test_nor_while_it_is_being_written_down() -> None:
+    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
+    worker, job = waits_for_last_attempt(house, "w1")
+    promises = house.manager.promises
+    promises.hold()
+    house.cancel(job)
+    promises.unhold()
+    house.keep()
+    assert worker.hear_command() == NO
+    assert worker.hear() is None
+
+
+def test_other_jobs_that_wait_for_the_store_are_sent() -> None:
+    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
+    jobs = [house.submit("echo", b"%d" % number, Delivery.HANDLE) for number in range(3)]
+    house.keep()
+    worker = house.worker("w1")
+    for _ in jobs:
+        worker.say(GIVE, roles=["echo"])
+    house.cancel(jobs[1])
+    house.keep()
+    assert [worker.hear_command() for _ in jobs] == [TAKE, NO, TAKE]
+    assert [job.state for job in (jobs[0], jobs[2])] == [RUNNING, RUNNING]
+
+
 def test_a_job_whose_payload_is_lost_fails_and_its_worker_is_told_no() -> None:
     house = WmpHouse(keeps=True)
     job = house.submit("echo", b"hi", Delivery.HANDLE)
@@ -194,21 +246,88 @@ def test_made_up_paths_take_a_bounded_number_of_places() -> None:
     assert house.take_bad_input() == []
 
 
+def test_made_up_paths_push_out_only_those_of_the_same_neighbour() -> None:
+    house = WmpHouse(paths=50)
+    honest = [house.worker(f"w{number}") for number in range(10)]
+    honest += [house.worker(f"device/w{number}") for number in range(10)]
+    for worker in honest:
+        worker.say(READY_COMMAND, roles=["work"])
+    for number in range(200):
+        house.worker(f"liar/{number}").say(READY_COMMAND, roles=["echo"])
+    assert len(house.manager.paths.by_path) == 50
+    assert all(worker.path in house.manager.paths.by_path for worker in honest)
+    assert (b"liar", b"199") in house.manager.paths.by_path
+    assert (b"liar", b"169") not in house.manager.paths.by_path
+
+
+def test_one_device_may_have_all_the_room_that_others_do_not_need() -> None:
+    house = WmpHouse(paths=10)
+    for number in range(20):
+        house.worker(f"device/{number}").say(READY_COMMAND, roles=["echo"])
+    assert [path[1] for path in house.manager.paths.by_path] == [b"%d" % number for number in range(10, 20)]
+    house.worker("w1").say(READY_COMMAND, roles=["echo"])
+    assert [path[-1] for path in house.manager.paths.by_path] == [b"%d" % number for number in range(11, 20)] + [b"w1"]
+
+
+def test_a_neighbour_counts_with_the_paths_that_hold_no_job() -> None:
+    house = WmpHouse(paths=7)
+    for number in range(4):
+        house.submit("work")
+        house.worker(f"device/{number}").take("work")
+    for name in ("w1", "liar/1", "liar/2", "w2"):
+        house.worker(name).say(READY_COMMAND, roles=["echo"])
+    assert list(house.manager.paths.by_path)[-3:] == [(b"w1",), (b"liar", b"2"), (b"w2",)]
+
+
 def test_made_up_headers_take_a_bounded_number_of_bytes() -> None:
     house = WmpHouse()
-    house.manager.paths.most_bytes = 10_000
+    house.manager.paths.most_bytes = 30_000
     for number in range(50):
         house.worker(f"w{number % 20}").say(READY_COMMAND, roles=["echo"], talk="x" * (number * 50))
-        kept = [len(way.said) for way in house.manager.paths.by_path.values()]
-        assert sum(kept) == house.manager.paths.kept_bytes <= 10_000
-    house.worker("w9").say(READY_COMMAND, roles=["echo"], talk="x" * 10_000)
+        ways = house.manager.paths.by_path.values()
+        said = sum(len(way.said) for way in ways)
+        assert said < sum(way.kept_bytes for way in ways) == house.manager.paths.kept_bytes <= 30_000
+    house.worker("w9").say(READY_COMMAND, roles=["echo"], talk="x" * 30_000)
     assert house.take_bad_input() == ["FULL"]
     assert len(house.manager.paths.by_path) == 1  # that one, as it was before
-    house.worker("w9").say(GIVE, roles=["echo", "x" * 500], talk="x" * 8_000)
+    house.worker("w9").say(GIVE, roles=["echo", *(f"a{number}" for number in range(100))])
     assert house.take_bad_input() == ["FULL"]
-    house.worker("w8").say(READY_COMMAND, roles=["echo"], talk="x" * 9_000)
+    house.worker("w8").say(READY_COMMAND, roles=["echo"], talk="x" * 14_000)
     house.worker("w8").say(READY_COMMAND, roles=["echo"])
-    assert house.manager.paths.kept_bytes < 100
+    assert house.manager.paths.kept_bytes < 2_000
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [[[]] * 60_000, [{}] * 60_000, [{"": 0}] * 20_000, [1.5] * 7_000, ["ab"] * 20_000, "\U0001f600" + "x" * 60_000],
+    ids=["arrays", "maps", "small maps", "numbers", "words", "wide text"],
+)
+def test_headers_count_as_what_they_take_in_memory(talk: Any) -> None:
+    house = WmpHouse()
+    worker = house.worker("w1")
+    message = worker.message(READY_COMMAND, roles=["echo"], talk=talk)
+    tracemalloc.start()
+    try:
+        house.router.send(*message)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert house.manager.paths.kept_bytes > 0.9 * (taken - 20_000)
+
+
+def test_so_do_the_roles_that_a_worker_restricts_itself_to() -> None:
+    house = WmpHouse()
+    worker = house.worker("w1")
+    worker.say(READY_COMMAND, roles=["echo"])
+    before = house.manager.paths.kept_bytes
+    roles = [f"a{number}" for number in range(500)]
+    worker.say(GIVE, roles=roles)
+    after = house.manager.paths.kept_bytes
+    assert after - before > 500 * 300
+    worker.say(READY_COMMAND)  # it still can do these
+    assert house.manager.paths.kept_bytes > 500 * 300
+    worker.say(READY_COMMAND, roles=["echo"])
+    assert house.manager.paths.kept_bytes == before
 
 
 def test_of_the_jobs_that_workers_lost_the_last_are_remembered() -> None:

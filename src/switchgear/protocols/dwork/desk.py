@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from switchgear.errors import Refused
 from switchgear.model import SECOND_US, Cause, Job, Worker
 from switchgear.protocols.base import Context, Message, MessageSession, Wire
-from switchgear.protocols.dwork.codec import TransferWriter, decode_reply, encode
+from switchgear.protocols.dwork.codec import TransferWriter, encode
 from switchgear.protocols.dwork.locations import Location, Locations
 from switchgear.protocols.dwork.messages import Query, QueryType
 from switchgear.protocols.dwork.planning import FailedTasks
 from switchgear.text import harmless
 
-__all__ = ["EXIT", "NOT_FOUND", "OK", "Desk", "DworkSetup", "error_text", "with_reason"]
+__all__ = ["EXIT", "NOT_FOUND", "OK", "Desk", "DworkSetup", "Handout", "error_text", "with_reason"]
 
 OK: Final = encode(Query(QueryType.OK))
 NOT_FOUND: Final = encode(Query(QueryType.NOT_FOUND))
 EXIT: Final = encode(Query(QueryType.EXIT))
-TRANSFER: Final = encode(Query(QueryType.TRANSFER))
 
 # Each Steal that waits is held in memory; beyond this many the next is answered at once.
 MOST_BLOCKED: Final = 100_000
@@ -38,6 +37,18 @@ class DworkSetup:
     function: bytes = b"dwork"
     lease_us: int = 3_600_000_000  # 0: a worker may be silent for ever
     host: bytes = b""  # the server's own name
+
+
+class Handout(list[bytes]):
+    """An answer with tasks.  It knows the jobs, so that they can be taken back if it cannot be delivered."""
+
+    __slots__ = ("jobs", "time_us", "worker")
+
+    def __init__(self, envelope: Message, worker: Worker, jobs: list[Job], time_us: int) -> None:
+        super().__init__(envelope)
+        self.worker = worker
+        self.jobs = jobs
+        self.time_us = time_us
 
 
 class Desk(MessageSession):
@@ -146,7 +157,7 @@ class Desk(MessageSession):
         self.locations.remove(location)
         if location.worker is not None:
             self.engine.remove_worker(location.worker, cause)
-        self._answer_blocked(location)
+        self._answer_blocked(location, self.nothing_ready())
 
     def job_held(self, location: Location, task_name: bytes) -> Job | None:
         """The job of that task, if this worker has it."""
@@ -191,11 +202,19 @@ class Desk(MessageSession):
         if worker is not None and (worker.running or not location.blocked):
             self.engine.renew_lease(worker, location.lease_us)
 
-    def _answer_blocked(self, location: Location) -> None:
+    def _answer_blocked(self, location: Location, payload: bytes) -> None:
         for envelope in location.blocked.values():
-            self.answer(envelope, self.nothing_ready())
+            self.answer(envelope, payload)
         self._blocked -= len(location.blocked)
         location.blocked = {}
+
+    def closed(self) -> None:
+        """The server stops, and there will be no task for those who wait."""
+        payload = with_reason(QueryType.NOT_FOUND, "server is shutting down")
+        for location in self.locations:
+            if location.blocked and location.worker is not None:
+                self.engine.withdraw_credit(location.worker)
+                self._answer_blocked(location, payload)
 
     # --- news from the engine ---
 
@@ -209,8 +228,10 @@ class Desk(MessageSession):
             self.answer(envelope, NOT_FOUND)
             return
         location.listed = True
-        envelope.append(self.transfers.write([self.task_name(location, job)], self.engine.now_us))
-        self.send_job(job, envelope)
+        now_us = self.engine.now_us
+        answer = Handout(envelope, worker, [job], now_us)
+        answer.append(self.transfers.write([self.task_name(location, job)], now_us))
+        self.send_job(job, answer)
 
     def waited_in_vain(self, worker: Worker, ticket: int) -> None:
         location = self.locations.get(worker.name)
@@ -235,27 +256,15 @@ class Desk(MessageSession):
         if location is not None and location.worker is worker:
             location.worker = None
             self.locations.remove(location)
-            self._answer_blocked(location)
+            self._answer_blocked(location, self.nothing_ready())
 
     def unreachable(self, message: Message) -> None:
         """If these were tasks for a worker, it has not got them."""
-        if not message[-1].startswith(TRANSFER):
-            return
-        for task in decode_reply(message[-1]).tasks:
-            job = self._taken_as(task.name, task.log[0].time_us)
-            if job is not None and job.worker is not None:
-                self.engine.hand_back(job.worker, job.id)
-
-    def _taken_as(self, task_name: bytes, time_us: int) -> Job | None:
-        """The job that a worker of ours has under that name since then."""
-        jobs = self.engine.jobs
-        named = self.engine.names.get(task_name)
-        unnamed = (jobs.get(job_id) for location in self.locations for job_id in location.unnamed.get(task_name, ()))
-        for job in chain([named], unnamed):
-            is_ours = job is not None and job.worker is not None and job.worker.peer is self
-            if job is not None and is_ours and job.log[-1] == (Cause.TAKEN, time_us):
-                return job
-        return None
+        if isinstance(message, Handout):
+            taken = (Cause.TAKEN, message.time_us)
+            for job in message.jobs:
+                if job.worker is message.worker and job.log[-1] == taken:
+                    self.engine.hand_back(message.worker, job.id)
 
 
 def with_reason(kind: QueryType, reason: str) -> bytes:

@@ -22,6 +22,8 @@ FIELDS: Final = {
 }
 TYPE_BIT: Final = 1 << 1
 
+LONGEST_LOCATION: Final = 512  # it is remembered
+
 
 class Rule:
     """What a kind of request must and may have, as sets of bits."""
@@ -64,6 +66,8 @@ def read_request(data: bytes) -> Query:
 def check_values(query: Query) -> None:
     """Numbers that make sense, and tasks that do."""
     kind = query.type
+    if query.location is not None and len(query.location) > LONGEST_LOCATION:
+        raise malformed(f"location has {len(query.location)} bytes; at most {LONGEST_LOCATION} are taken")
     if kind == COMPLETE:
         return
     if kind == QueryType.STEAL:

@@ -30,6 +30,10 @@ __all__ = ["ON_REQUEST", "DworkSession", "DworkSetup"]
 REMEMBERED_REQUESTS: Final = 4096
 SHORT_REQUEST_BYTES: Final = 128
 
+# What comes before a request is kept while it waits.  Each hop on the way adds a frame, so few are enough.
+MOST_ENVELOPE_FRAMES: Final = 16
+MOST_ENVELOPE_BYTES: Final = 4096
+
 
 class DworkSession(Desk):
     """All conversations of a dwork listener."""
@@ -52,6 +56,9 @@ class DworkSession(Desk):
             if empty != len(message) - 1:
                 del message[empty + 1 :]
                 raise malformed("a request of several frames")
+            if empty > 1 and (empty > MOST_ENVELOPE_FRAMES + 1 or sum(map(len, message)) > MOST_ENVELOPE_BYTES):
+                limits = f"{MOST_ENVELOPE_FRAMES} frames and {MOST_ENVELOPE_BYTES} bytes"
+                raise malformed(f"more than {limits} before the request")
             query = self._requests.get(payload)
             if query is None:
                 query = self._read(payload)

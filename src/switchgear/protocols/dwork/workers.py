@@ -9,7 +9,7 @@ from switchgear.errors import PeerError
 from switchgear.model import WAITING, Cause, Job
 from switchgear.protocols.base import Message
 from switchgear.protocols.dwork.codec import encode
-from switchgear.protocols.dwork.desk import EXIT, NOT_FOUND, OK, Desk, with_reason
+from switchgear.protocols.dwork.desk import EXIT, NOT_FOUND, OK, Desk, Handout, with_reason
 from switchgear.protocols.dwork.locations import Location
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.planning import Plan, shown
@@ -52,6 +52,7 @@ def take_tasks(desk: Desk, location: Location, wanted: int, envelope: Message) -
     worker = location.worker or desk.hire(location)
     keeps = desk.context.keeps
     names: list[bytes] = []
+    jobs: list[Job] = []
     size = 0
     must_be_kept = False
     while len(names) < wanted and size < ENOUGH_BYTES:
@@ -60,17 +61,19 @@ def take_tasks(desk: Desk, location: Location, wanted: int, envelope: Message) -
             break
         name = desk.task_name(location, job)
         names.append(name)
+        jobs.append(job)
         size += len(name)
         if keeps and job.delivery and engine.is_last_attempt(job):
             must_be_kept = True  # should the server die now, it must remember that this attempt was made
     if not names:
         return False
     location.listed = True
+    answer = Handout(envelope, worker, jobs, engine.now_us)
     payload = desk.transfers.write(names, engine.now_us)
     if must_be_kept:
-        desk.answer_when_kept(envelope, payload)
+        desk.answer_when_kept(answer, payload)
     else:
-        desk.answer(envelope, payload)
+        desk.answer(answer, payload)
     return True
 
 

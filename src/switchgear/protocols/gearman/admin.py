@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from switchgear.errors import PeerError, Refused
-from switchgear.model import Function
+from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function
 from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code
 from switchgear.text import harmless
 
@@ -82,10 +82,12 @@ def on_status(session: GearmanSession, words: Words) -> bytes:
 
 
 def on_priority_status(session: GearmanSession, words: Words) -> bytes:
-    lines = [
-        b"%b\t%d\t%d\t%d\t%d\n" % (f.name, f.ready_of(0), f.ready_of(1), f.ready_of(2), len(f.workers))
-        for f in session.engine.functions.values()
-    ]
+    """Jobs that wait for a worker.  Gearman has three priorities, and urgent ones count as high."""
+    lines = []
+    for function in session.engine.functions.values():
+        ready = function.ready_of
+        counts = (ready(URGENT) + ready(HIGH), ready(NORMAL), ready(LOW), len(function.workers))
+        lines.append(b"%b\t%d\t%d\t%d\t%d\n" % (function.name, *counts))
     return b"".join(lines) + END
 
 

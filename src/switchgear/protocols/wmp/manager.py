@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from switchgear.errors import PeerError, Refused
@@ -36,7 +37,7 @@ from switchgear.protocols.wmp.codec import (
     roles_of,
     status_of,
 )
-from switchgear.protocols.wmp.paths import Path, Paths, WorkerPath, routed
+from switchgear.protocols.wmp.paths import Path, Paths, WorkerPath, routed, size_in_memory, size_of_roles
 
 __all__ = ["ManagerSession", "WmpSetup"]
 
@@ -94,7 +95,10 @@ class ManagerSession(MessageSession):
             self.context.count_bad_input(self, error.code, str(error))
 
     def unreachable(self, message: Message) -> None:
-        """The neighbour that a path begins with is gone.  A job that it was to be sent has not been tried."""
+        """The neighbour that a path begins with is gone, for good or for a moment, or has too much to read.
+
+        A job that it was to be sent has not been tried.  Those that its worker has may still come to their end.
+        """
         _, headers, _ = decode(message[1:])
         way = self.paths.by_path.get((message[0], *headers.get("to", ())))
         if way is None:
@@ -104,7 +108,10 @@ class ManagerSession(MessageSession):
         if message[3] == TAKE and way.held.get(job_id) == reference:
             del way.held[job_id]
             self.engine.hand_back(way.worker, job_id)
-        self._forget(way)
+        if way.held:
+            self._enable_anew(way, list(way.worker.order))  # so it is not asleep, and its call goes to another
+        else:
+            self._forget(way)
 
     # --- workers come ---
 
@@ -123,17 +130,20 @@ class ManagerSession(MessageSession):
         """Take over what a worker says of itself, for the first time or because it has changed."""
         lease = lease_of(headers)
         roles = roles_of(headers, self.setup.name_bytes)
+        said_bytes = size_in_memory(said) + size_in_memory(headers)
+        roles_bytes = 0 if roles is None else size_of_roles(headers["roles"])
         if way is None:
             if roles is None:
                 raise PeerError("an unknown worker does not say its `roles`", code="BAD_HEADER")
-            self._make_room(1, len(said))
+            self._make_room(1, said_bytes + roles_bytes)
             functions = self._functions(roles)
             way = self._add(path)
         else:
+            roles_bytes = roles_bytes or way.roles_bytes
             self.paths.heard_of(way)
-            self._make_room(0, len(said) - way.kept_bytes, way)
+            self._make_room(0, said_bytes + roles_bytes - way.kept_bytes, way)
             functions = list(way.worker.order) if roles is None else self._functions(roles)
-        self.paths.note(way, len(said))
+        self.paths.note(way, said_bytes, roles_bytes)
         way.said = said
         way.differs = roles is not None and len(functions) < len(roles)
         way.roles = headers.get("roles", way.roles)
@@ -162,10 +172,10 @@ class ManagerSession(MessageSession):
     def _make_room(self, paths: int, size: int, for_whom: WorkerPath | None = None) -> None:
         """Forget as many idle workers as so many more paths, and bytes that are said of them, take the place of."""
         while self.paths.would_be_too_many(paths, size, self.setup.paths):
-            oldest = next(iter(self.paths.idle), None)
-            if oldest is None or oldest is for_whom:
+            way = self.paths.first_to_go()
+            if way is None or way is for_whom:
                 raise PeerError("there is no room for another worker: all hold jobs", code="FULL")
-            self._forget(oldest)
+            self._forget(way)
 
     def _add(self, path: Path) -> WorkerPath:
         way = WorkerPath(path, self.setup.identity, self.send, self._on_revoked)
@@ -177,15 +187,18 @@ class ManagerSession(MessageSession):
         return way
 
     def _enable(self, way: WorkerPath, functions: list[Function], silence_us: int) -> None:
-        worker = way.worker
-        if worker.timeouts_us == dict.fromkeys(functions, silence_us):
+        if way.worker.timeouts_us == dict.fromkeys(functions, silence_us):
             return
         way.use_silence(silence_us)
+        self._enable_anew(way, functions)
+
+    def _enable_anew(self, way: WorkerPath, functions: list[Function]) -> None:
+        worker = way.worker
         self.engine.forget_functions(worker)
         if worker.asleep:
             self.engine.take(worker)  # as it can do nothing now it gets nothing, and is awake for what it can do next
         for function in functions:
-            self.engine.can_do(worker, function, silence_us)
+            self.engine.can_do(worker, function, way.silence_us)
 
     def _forget(self, way: WorkerPath) -> None:
         """The worker is gone, or there is no room for it."""
@@ -202,7 +215,7 @@ class ManagerSession(MessageSession):
             if way is not None:
                 self.paths.heard_of(way)
                 if "roles" in headers and headers["roles"] != way.roles:
-                    self._restrict(way, headers, len(message[4]))
+                    self._restrict(way, headers)
             elif "roles" in headers:
                 way = self._introduce(None, path, headers, message[4])
             else:
@@ -217,14 +230,14 @@ class ManagerSession(MessageSession):
         else:
             self._give(way, job)
 
-    def _restrict(self, way: WorkerPath, headers: dict[str, Any], size: int) -> None:
+    def _restrict(self, way: WorkerPath, headers: dict[str, Any]) -> None:
         """The worker asks for a job of these roles, whatever it has said before; until it says something else."""
         roles = roles_of(headers, self.setup.name_bytes)
         assert roles is not None
-        size += len(way.said)
-        self._make_room(0, size - way.kept_bytes, way)
+        roles_bytes = size_of_roles(headers["roles"])
+        self._make_room(0, roles_bytes - way.roles_bytes, way)
         self._enable(way, self._functions(roles), way.silence_us)
-        self.paths.note(way, size)
+        self.paths.note(way, way.said_bytes, roles_bytes)
         way.roles = headers["roles"]
         way.differs = True
 
@@ -244,10 +257,25 @@ class ManagerSession(MessageSession):
     def _on_revoked(self, way: WorkerPath, job: Job) -> None:
         """The engine has taken a job from its worker, which should know."""
         reference = way.held.pop(job.id, None)
-        if reference is not None:
-            self._remember_loss(reference, way.path)
-            self.paths.gave_up_job(way)
-            self._cancel(way.path, reference)
+        if reference is None:
+            return
+        self.paths.gave_up_job(way)
+        unsent = self._waiting_for_store(reference) if job.delivery else None
+        if unsent is not None:
+            unsent[:] = way.no_message  # which is the truth by now, and CANCEL would come before it
+            self.context.soon(partial(self._let_go, way, job.id))
+            return
+        self._remember_loss(reference, way.path)
+        self._cancel(way.path, reference)
+
+    def _waiting_for_store(self, reference: bytes) -> Message | None:
+        """The TAKE of this reference, if it was not sent yet because the last attempt is to be remembered first."""
+        end = b"%c%b" % (len(reference), reference)
+        for message in (*self.promises.out, *(self.promises.held or ())):
+            if message[3] == TAKE and message[4].endswith(end):
+                assert isinstance(message, list)
+                return message
+        return None
 
     def _cancel(self, path: Path, reference: bytes) -> None:
         headers = routed(path, self.setup.identity)
