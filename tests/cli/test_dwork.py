@@ -14,6 +14,7 @@ import zmq.auth
 
 from switchgear.cli.dwork import COMMANDS
 from switchgear.client.dwork import DworkClient
+from switchgear.client.dwork.records import Stolen
 from tests.cli.dwork_calls import dwork, dwork_json
 from tests.client.dwork_world import Original, fake_server, running_dwork
 from tests.support.servers import HOST, free_port
@@ -71,7 +72,7 @@ def test_a_file_of_tasks(url: str, tmp_path: Path) -> None:
     path.write_text('# of a comment\nlast,first,"mid,dle"\n"mid,dle",first\n\nfirst\nother,elsewhere\n')
     result = dwork("addfile", str(path), url=url)
     assert result.stdout == "created 4 tasks, and skipped 1 comment\n"
-    assert "line 6: other waits for elsewhere, which is not in the file: unless" in result.stderr
+    assert f"{path}: line 6: 'other' waits for 'elsewhere', which is not in the file: unless" in result.stderr
     order = []
     while (result := dwork("steal", "-q", url=url)).exit_code == 0:
         order.append(result.stdout.rstrip("\n"))
@@ -99,7 +100,7 @@ def test_a_file_with_something_wrong_creates_nothing(url: str, content: bytes, c
 
 def test_a_file_that_is_not_there(url: str) -> None:
     result = dwork("addfile", "/nowhere", url=url)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "/nowhere: No such file" in result.stderr
 
 
@@ -108,18 +109,58 @@ def test_a_file_that_is_not_there(url: str) -> None:
 
 def test_failures_and_lookups(url: str) -> None:
     dwork("create", "a", url=url)
-    assert dwork("lookup", "a", url=url).stdout.splitlines()[:2] == ["task:     a", "state:    ready"]
+    lines = dwork("lookup", "a", url=url).stdout.splitlines()
+    assert lines == ["task:      a", "state:     ready", "location:  none yet"]
+    dwork("steal", "node7", url=url)
+    lines = dwork("lookup", "a", url=url).stdout.splitlines()
+    assert "location:  node7" in lines
+    assert lines[-1].startswith("started:   ")
+    dwork("transfer", "--host", "node7", "a", url=url)
+    lines = dwork("lookup", "a", url=url).stdout.splitlines()
+    assert lines == ["task:      a", "state:     ready", "location:  none yet"]
+    assert (dwork_json("lookup", "a", url=url)["location"], dwork_json("lookup", "a", url=url)["started"]) == (
+        None,
+        None,
+    )
     dwork("steal", url=url)
     assert dwork("complete", "--error", "disk full", "a", url=url).exit_code == 0
     lines = dwork("lookup", "a", url=url).stdout.splitlines()
-    assert lines[1] == "state:    failed"
-    assert "error:    disk full" in lines
+    assert lines[1] == "state:     failed"
+    assert "error:     disk full" in lines
+    assert not any(line.startswith("location:") for line in lines)
     record = dwork_json("lookup", "a", url=url)
     assert (record["state"], record["error"]) == ("failed", "disk full")
     assert record["ended"] >= record["started"]
     result = dwork("lookup", "ghost", url=url)
     assert (result.exit_code, result.stderr) == (1, "switchgear: the server knows of no task ghost\n")
     assert dwork("lookup", "ghost", "--json", url=url).stdout == "null\n"
+    dwork("create", "a", url=url)
+
+
+def test_what_a_task_waits_for_is_named(url: str) -> None:
+    for name in ("a", "b"):
+        dwork("create", name, url=url)
+    dwork("create", "c", "a", "b", url=url)
+    assert "waits for: a, b" in dwork("lookup", "c", url=url).stdout.splitlines()
+    dwork("complete", dwork("steal", "-q", url=url).stdout.strip(), url=url)
+    assert dwork_json("lookup", "c", url=url)["waits_for"] == ["b"]
+
+
+def test_what_is_stuck_is_not_taken_for_done(url: str) -> None:
+    dwork("create", "a", url=url)
+    dwork("create", "b", "a", url=url)
+    dwork("create", "c", "b", url=url)
+    dwork("steal", url=url)
+    dwork("complete", "--error", "disk full", "a", url=url)
+    result = dwork("steal", url=url)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "switchgear: nothing can be done now: 2 tasks wait for tasks that failed\n",
+    )
+    assert json.loads(dwork("steal", "--json", url=url).stdout) == {"tasks": [], "all_done": False, "stuck": 2}
+    assert "waits for: a (failed)" in dwork("lookup", "b", url=url).stdout.splitlines()
+    with DworkClient(url) as client:
+        assert client.steal() == Stolen(all_done=True, stuck=2)
     dwork("create", "a", url=url)
 
 
@@ -161,7 +202,7 @@ def test_for_programs(url: str) -> None:
     assert [task["name"] for task in stolen["tasks"]] == ["a"]
     assert not stolen["all_done"]
     assert dwork_json("complete", "a", url=url) == {"not_found": []}
-    assert json.loads(dwork("steal", "--json", url=url).stdout) == {"tasks": [], "all_done": True}
+    assert json.loads(dwork("steal", "--json", url=url).stdout) == {"tasks": [], "all_done": True, "stuck": 0}
     assert dwork_json("exit", url=url) == {"known": True}
 
 
@@ -201,6 +242,7 @@ def test_a_refusal_has_its_reason(url: str) -> None:
     result = dwork("create", "a", "a", url=url)
     assert result.exit_code == 1
     assert "a -> a" in result.stderr
+    assert "ERROR" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -226,7 +268,7 @@ def test_wrong_usage(args: list[str]) -> None:
 def test_a_key_that_cannot_be_read(tmp_path: Path) -> None:
     result = dwork("status", "--server-key", str(tmp_path / "none"))
     assert result.exit_code == 2
-    assert "cannot read a key" in result.stderr
+    assert f"cannot read a key from {tmp_path / 'none'}: no such file" in result.stderr
 
 
 def test_a_key_of_our_own_needs_the_servers(tmp_path: Path) -> None:
@@ -242,12 +284,15 @@ def test_a_server_that_encrypts(tmp_path: Path) -> None:
     config.write_text(f'[zeromq]\ncurve_key_file = "{tmp_path / "server.key_secret"}"\n')
     with running_dwork("--config", str(config)) as (_, url):
         assert dwork("status", "--server-key", str(tmp_path / "server.key"), url=url).exit_code == 0
-        assert dwork("status", "--timeout", "0.3", url=url).exit_code == 3
+        result = dwork("status", "--timeout", "0.3", url=url)
+        assert result.exit_code == 3
+        assert "if the server uses CURVE, check the keys" in result.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
     result = dwork(command, "--help")
     assert result.exit_code == 0
+    assert "Examples:" in result.stdout
     assert "Exit codes:" in result.stdout
     assert f"Usage: main dwork {command}" in result.stdout

@@ -111,11 +111,25 @@ def test_what_is_left_can_be_run_later(place: Path) -> None:
 # --- files with something wrong ---
 
 
+def test_a_command_that_is_torn_at_its_comma_is_explained(place: Path) -> None:
+    result = dwork("run", tasks(place, 'echo "a, b"'))
+    assert result.exit_code == 2
+    assert """line 1: 'echo "a' waits for 'b"', which is not in the file""" in result.stderr
+    assert '"echo ""a, b"""' in result.stderr
+
+
+@pytest.mark.parametrize(("name", "problem"), [("missing.txt", "No such file"), (".", "Is a directory")])
+def test_what_is_no_file_is_wrong_usage(place: Path, name: str, problem: str) -> None:
+    result = dwork("run", str(place / name))
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
 def test_a_slip_of_the_pen_runs_nothing(place: Path) -> None:
     file = tasks(place, "touch a", "touch b,touch A")
     result = dwork("run", file)
     assert result.exit_code == 2
-    assert "line 2: touch b waits for touch A, which is not in the file" in result.stderr
+    assert f"{file}: line 2: 'touch b' waits for 'touch A', which is not in the file" in result.stderr
     assert not (place / "a").exists()
     assert dwork("run", file, "--ignore-unknown").exit_code == 0
     assert (place / "b").exists()

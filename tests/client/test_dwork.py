@@ -347,6 +347,8 @@ def test_a_server_that_encrypts_and_knows_its_clients(kind: Kind, tmp_path: Path
         for keys in (mallory, None):
             with (
                 client_of(kind, url, timeout_seconds=0.5, keys=keys) as client,
-                pytest.raises(ServerUnreachable, match=r"cannot connect .* \(.+\)"),
+                pytest.raises(
+                    ServerUnreachable, match=r"cannot connect .* \(.+; if the server uses CURVE, check the keys\)"
+                ),
             ):
                 client.status()

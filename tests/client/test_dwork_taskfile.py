@@ -70,7 +70,17 @@ def test_a_line_without_a_task_is_named() -> None:
 
 def test_what_is_not_in_the_file() -> None:
     file = parse_tasks(["a,b", "b", "", "c,a,nope,d", "d"])
-    assert [str(each) for each in file.unknown_predecessors()] == ["line 4: c waits for nope, which is not in the file"]
+    assert [str(each) for each in file.unknown_predecessors()] == [
+        "line 4: 'c' waits for 'nope', which is not in the file"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_torn"), [('echo "a, b"', True), ("echo 'a, b'", True), ("echo a, b", False), ('echo "a",b', False)]
+)
+def test_a_command_that_was_torn_at_a_comma_within_its_quotes(line: str, is_torn: bool) -> None:
+    (unknown,) = parse_tasks([line]).unknown_predecessors()
+    assert unknown.is_torn is is_torn
 
 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 from switchgear.client.dwork import AsyncDworkClient, DworkClient
 from switchgear.client.dwork.worker import DworkWorker, DworkWorkerObserver
 from switchgear.errors import ServerUnreachable
+from switchgear.protocols.dwork.messages import Query, QueryType
 from tests.client.dwork_world import Original, fake_server, running_dwork
 from tests.support.servers import HOST, free_port
 from tests.support.waiting import DEADLINE_SECONDS
@@ -269,6 +271,46 @@ def test_a_server_that_is_restarted(tmp_path: Path) -> None:
 def test_a_server_that_stays_away_is_given_up() -> None:
     with pytest.raises(ServerUnreachable):
         working(f"dwork://{HOST}:{free_port()}", succeed, timeout_seconds=0.1, patience_seconds=0.3)
+
+
+def test_giving_up_does_not_wait_for_the_timeout_of_a_request() -> None:
+    with pytest.raises(ServerUnreachable, match=r"within 0\.2 s"):
+        working(f"dwork://{HOST}:{free_port()}", succeed, timeout_seconds=100 * DEADLINE_SECONDS, patience_seconds=0.2)
+
+
+def test_it_stops_at_once_when_there_is_no_server() -> None:
+    async def meanwhile(worker: DworkWorker[Result], recorder: Recorder) -> None:
+        worker.stop()
+
+    nowhere = f"dwork://{HOST}:{free_port()}"
+    working(nowhere, succeed, meanwhile, timeout_seconds=100 * DEADLINE_SECONDS, patience_seconds=1e6)
+
+
+@pytest.mark.parametrize("last_words", [QueryType.STEAL, QueryType.EXIT], ids=["Steal", "Exit"])
+def test_it_stops_at_once_when_the_server_has_fallen_silent(last_words: QueryType) -> None:
+    """The server answers nothing from then on."""
+    original = Original()
+    fell_silent = threading.Event()
+
+    def answer(query: Query) -> bytes | None:
+        if query.type == last_words:
+            fell_silent.set()
+        return None if fell_silent.is_set() else original(query)
+
+    async def meanwhile(worker: DworkWorker[Result], recorder: Recorder) -> None:
+        if last_words == QueryType.STEAL:
+            await asyncio.to_thread(fell_silent.wait, DEADLINE_SECONDS)
+        worker.stop()
+
+    with fake_server(answer) as server:
+        working(
+            server.url,
+            succeed,
+            meanwhile,
+            waits_for_more=True,
+            timeout_seconds=100 * DEADLINE_SECONDS,
+            patience_seconds=1e6,
+        )
 
 
 def test_the_original_server_is_not_told_of_failures_as_if_they_were_successes() -> None:

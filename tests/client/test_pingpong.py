@@ -122,7 +122,7 @@ def test_a_silent_broker_is_connected_to_anew(router: RawRouter, caplog: pytest.
     with working(router.endpoint, **IMPATIENT):
         identity = router.receive_until(READY)
         assert router.receive_until(READY) == identity
-    assert "no word from" in caplog.text
+    assert "no word for too long" in caplog.text
 
 
 def test_a_worker_that_is_started_before_its_broker_waits_for_it() -> None:

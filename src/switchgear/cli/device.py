@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["device"]
 
-DEFAULT_LISTEN: Final = "wmp://127.0.0.1:5715"
+DEFAULT_PORT: Final = 5715  # next to that of managers, with whom a device may share a machine
+DEFAULT_LISTEN: Final = f"wmp://127.0.0.1:{DEFAULT_PORT}"
 
 _EPILOG = """\b
 Examples:
@@ -40,7 +43,7 @@ def _listen_url(text: str) -> ListenUrl:
         raise ValueError(f'"{text}": a device listens on wmp://, not {url.scheme}://')
     if url.options:
         raise ValueError(f'"{text}": {", ".join(url.options)} is for managers, not for devices')
-    return url
+    return url if urlsplit(text.strip()).port is not None else replace(url, port=DEFAULT_PORT)
 
 
 def _manager_url(text: str) -> str:
@@ -129,6 +132,11 @@ def device(
     be chained.  A device keeps no jobs: what is lost with it is made good by the managers, if their workers promise
     signs of life.
     """
+    if not (listen.is_loopback or allow_remote or key):
+        raise ConfigError(
+            f"--listen: other machines can reach {listen}, which has no encryption; if that is wanted, say so with"
+            " --allow-remote, or encrypt with --key"
+        )
     config = Config(
         listen=(listen,),
         allow_remote=allow_remote,

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from switchgear.cli.dwork_show import RunDisplay, print_summary, summary_object
-from switchgear.cli.dwork_tasks import ordered, read_file
+from switchgear.cli.dwork_tasks import COMMA_HINT, ordered, read_file, source_of
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, json_option, plain, print_json
 from switchgear.cli.signals import on_signals
@@ -90,7 +90,7 @@ def run(
     """
     tasks = read_file(file)
     if not ignore_unknown:
-        _refuse_unknown(tasks)
+        _refuse_unknown(tasks, source_of(file))
     ordered(tasks, file)  # raises if that cannot be
     local_run = LocalRun(tasks, _now_us(), keep_going=keep_going)
     if dry_run:
@@ -115,11 +115,13 @@ def _now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def _refuse_unknown(tasks: TaskFile) -> None:
+def _refuse_unknown(tasks: TaskFile, source: str) -> None:
     """A slip of the pen must not make a task run too early."""
     unknown = list(tasks.unknown_predecessors())
     for problem in unknown[:MOST_COMPLAINTS]:
-        complain(str(problem))
+        complain(f"{source}: {problem}")
+    if any(problem.is_torn for problem in unknown):
+        complain(COMMA_HINT)
     if unknown:
         more = f"; {len(unknown)} in all" if len(unknown) > MOST_COMPLAINTS else ""
         raise ConfigError(f"predecessors that are not in the file{more}; --ignore-unknown takes them for done")

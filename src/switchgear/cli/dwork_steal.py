@@ -42,7 +42,8 @@ Examples:
 \b
 Exit codes:
   0  here is a task
-  1  there is none: nothing is left to do or, without --wait, none is ready now
+  1  there is none: nothing is left to do, or only what waits for tasks that failed; or, without --wait, none is
+     ready now
   3  no answer
   4  with --wait: none became ready in that time
 """
@@ -55,7 +56,7 @@ Exit codes:
     "0",
 )
 @click.argument("host", required=False)
-@json_option("Write one JSON object: tasks, all_done.")
+@json_option("Write one JSON object: tasks, all_done, and stuck: how many wait for tasks that failed.")
 @link_options
 @click.pass_context
 def steal(
@@ -75,7 +76,7 @@ def steal(
             {"name": plain(bytes_of(task.name)), "origin": task.origin, "stolen": task.stolen_us / 1e6}
             for task in stolen
         ]
-        print_json({"tasks": tasks, "all_done": stolen.all_done})
+        print_json({"tasks": tasks, "all_done": stolen.all_done and not stolen.stuck, "stuck": stolen.stuck})
     elif quiet:
         click.echo(bytes_of(stolen.tasks[0].name) if stolen.tasks else NO_TASK)
     else:
@@ -89,6 +90,9 @@ def _print_stolen(stolen: Stolen) -> None:
     if stolen.tasks:
         rows = [(task.name, task.origin, moment(task.stolen_us / 1e6, "milliseconds")) for task in stolen]
         print_table((Column("TASK"), Column("ORIGIN"), Column("STOLEN")), rows)
+    elif stolen.stuck:
+        tasks = "1 task waits" if stolen.stuck == 1 else f"{stolen.stuck} tasks wait"
+        complain(f"nothing can be done now: {tasks} for tasks that failed")
     else:
         complain("nothing is left to do" if stolen.all_done else "no task is ready")
 
@@ -167,6 +171,11 @@ def _tell_unknown(ctx: click.Context, names: Sequence[str], text: str, as_json: 
 @click.command(
     "exit",
     epilog="""\b
+Examples:
+  switchgear dwork exit                                the worker that has the name of this host
+  switchgear dwork exit node7:4711
+
+\b
 Exit codes:
   0  the tasks of the worker are ready for others
   1  the server knows of no such worker

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,16 +17,30 @@ from switchgear.client.dwork.records import TaskRecord
 from switchgear.client.dwork.taskfile import TaskFile, UnknownPredecessor, in_order, parse_task_lines, read_task_file
 from switchgear.errors import ConfigError, CycleRefused
 
-__all__ = ["addfile", "create", "lookup", "ordered", "read_file", "status"]
+if TYPE_CHECKING:
+    from switchgear.client.dwork.blocking import DworkClient
+
+__all__ = ["COMMA_HINT", "addfile", "create", "lookup", "ordered", "read_file", "source_of", "status"]
 
 STANDARD_INPUT = "standard input"
+COMMA_HINT = (
+    "commas separate the fields of a line: a command that has one is written in double quotes, and quotes inside it"
+    ' twice, as in "echo ""a, b"""'
+)
+MOST_LOOKED_THROUGH: Final = 10_000  # tasks, for the names of those that one waits for
 
 
 def read_file(name: str) -> TaskFile:
-    """The tasks of a file, or of standard input for a dash."""
-    if name != "-":
-        return read_task_file(Path(name))
-    return parse_task_lines(sys.stdin.buffer, STANDARD_INPUT)
+    """The tasks of a file, or of standard input for a dash; raises ConfigError."""
+    try:
+        return parse_task_lines(sys.stdin.buffer, STANDARD_INPUT) if name == "-" else read_task_file(Path(name))
+    except OSError as error:
+        raise ConfigError(f"{source_of(name)}: {error.strerror or error}") from None
+
+
+def source_of(name: str) -> str:
+    """What people call the file of this name."""
+    return STANDARD_INPUT if name == "-" else name
 
 
 def ordered(tasks: TaskFile, name: str) -> list[str]:
@@ -32,8 +48,7 @@ def ordered(tasks: TaskFile, name: str) -> list[str]:
     try:
         return in_order(tasks.tasks)
     except CycleRefused as error:
-        source = STANDARD_INPUT if name == "-" else name
-        raise ConfigError(f"{source}: tasks wait for each other: {' -> '.join(error.path)}") from None
+        raise ConfigError(f"{source_of(name)}: tasks wait for each other: {' -> '.join(error.path)}") from None
 
 
 @click.command(
@@ -92,7 +107,7 @@ def addfile(file: str, as_json: bool, link: Link) -> None:
     is left to the server, for which one that it does not know counts as done. FILE may be - for standard input.
     """
     tasks = read_file(file)
-    _warn_of_unknown(list(tasks.unknown_predecessors()))
+    _warn_of_unknown(list(tasks.unknown_predecessors()), source_of(file))
     pairs = ((name, tasks.tasks[name]) for name in ordered(tasks, file))
     with link.client() as client:
         created = client.create(pairs)
@@ -107,15 +122,22 @@ def _plural(word: str, number: int) -> str:
     return word if number == 1 else f"{word}s"
 
 
-def _warn_of_unknown(unknown: list[UnknownPredecessor]) -> None:
+def _warn_of_unknown(unknown: list[UnknownPredecessor], source: str) -> None:
     """They may be on the server.  If not, a slip of the pen makes a task run too early."""
     if unknown:
         others = f", and {len(unknown) - 1} more like this" if len(unknown) > 1 else ""
-        complain(f"{unknown[0]}{others}: unless the server has it, it counts as done")
+        complain(f"{source}: {unknown[0]}{others}: unless the server has it, it counts as done")
+    if any(problem.is_torn for problem in unknown):
+        complain(COMMA_HINT)
 
 
 @click.command(
     epilog="""\b
+Examples:
+  switchgear dwork status
+  switchgear dwork status -s dwork://head:6125 --json
+
+\b
 Exit codes:
   0  the server answered
   3  it did not
@@ -135,6 +157,11 @@ def status(as_json: bool, link: Link) -> None:
 
 @click.command(
     epilog="""\b
+Examples:
+  switchgear dwork lookup fetch
+  switchgear dwork lookup './unpack 7' --json
+
+\b
 Exit codes:
   0  the server knows the task
   1  it does not
@@ -152,41 +179,72 @@ def lookup(ctx: click.Context, task: str, as_json: bool, link: Link) -> None:
     """
     with link.client() as client:
         record = client.lookup(os.fsencode(task))
+        awaited = [] if record is None or record.state != "waiting" else _awaited(record, client)
     if as_json:
-        print_json(None if record is None else _object(record))
+        print_json(None if record is None else _object(record, awaited))
     elif record is None:
         complain(f"the server knows of no task {task}")
     else:
-        _print_record(record)
+        _print_record(record, awaited)
     ctx.exit(ExitCode.SUCCESS if record is not None else ExitCode.FAILED)
 
 
-def _object(record: TaskRecord) -> dict[str, object]:
+def _awaited(record: TaskRecord, client: DworkClient) -> list[str]:
+    """What a task still waits for: by name if it is found without looking for long, or else by number."""
+    wanted = dict.fromkeys(record.after, "")
+    done = set()
+    missing = set(wanted)
+    for other in islice(client.tasks(), MOST_LOOKED_THROUGH):
+        if other.id in missing:
+            missing.remove(other.id)
+            wanted[other.id] = other.name if other.state != "failed" else f"{other.name} (failed)"
+            if other.state == "done":
+                done.add(other.id)
+        if not missing:
+            break
+    return [name or f"task number {number}" for number, name in wanted.items() if number not in done]
+
+
+def _object(record: TaskRecord, awaited: list[str]) -> dict[str, object]:
     return {
         "name": _plain(record.name),
         "id": record.id,
         "state": record.state,
-        "location": _plain(record.location),
+        "location": _plain(record.location) if _is_held(record) else None,
         "error": None if record.error is None else _plain(record.error),
         "after": list(record.after),
-        "started": record.started_us / 1e6 or None,
+        "waits_for": [_plain(name) for name in awaited],
+        "started": record.started_us / 1e6 or None if _has_begun(record) else None,
         "ended": record.ended_us / 1e6 or None,
     }
+
+
+def _is_held(record: TaskRecord) -> bool:
+    """Whether a worker has it.  If none has, the server names itself as the place where it is."""
+    return record.state == "running"
+
+
+def _has_begun(record: TaskRecord) -> bool:
+    """Whether it runs or has run; a task that was given back was started too, but that counts no more."""
+    return _is_held(record) or bool(record.ended_us)
 
 
 def _plain(text: str) -> str | dict[str, str]:
     return plain(text.encode(errors="surrogateescape"))
 
 
-def _print_record(record: TaskRecord) -> None:
+def _print_record(record: TaskRecord, awaited: list[str]) -> None:
+    location = record.location if _is_held(record) else "" if record.ended_us else "none yet"
+    started_us = record.started_us if _has_begun(record) else 0
     rows = (
         ("task", record.name),
         ("state", record.state),
-        ("location", record.location),
+        ("waits for", ", ".join(awaited)),
+        ("location", location),
         ("error", record.error or ""),
-        ("started", moment(record.started_us / 1e6, "milliseconds")),
+        ("started", moment(started_us / 1e6, "milliseconds")),
         ("ended", moment(record.ended_us / 1e6, "milliseconds")),
     )
     for title, value in rows:
         if value:
-            click.echo(f"{title + ':':<10}{printable(value)}")
+            click.echo(f"{title + ':':<11}{printable(value)}")

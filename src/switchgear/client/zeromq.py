@@ -15,11 +15,12 @@ from zmq.utils import z85
 from switchgear.client.address import Address
 from switchgear.errors import ConfigError
 
-__all__ = ["CurveKeys", "LineSettings", "check_identity", "connect", "dealer", "load_key_pair"]
+__all__ = ["KEYS_HINT", "CurveKeys", "LineSettings", "check_identity", "connect", "dealer", "load_key_pair"]
 
 MIB: Final = 1024 * 1024
 KEY_BYTES: Final = 40  # of a key as text
 LONGEST_IDENTITY: Final = 255
+KEYS_HINT: Final = "if the server uses CURVE, check the keys"
 
 Key = str | bytes
 File = str | Path
@@ -80,6 +81,8 @@ def load_key_pair(file: File) -> tuple[bytes, bytes]:
 
 
 def _load(file: File) -> tuple[bytes, bytes | None]:
+    if not Path(file).exists():  # for which ZeroMQ has stranger words
+        raise ConfigError(f"cannot read a key from {file}: no such file")
     try:
         return zmq.auth.load_certificate(Path(file))
     except (OSError, ValueError) as error:

@@ -17,6 +17,7 @@ from switchgear.client.dwork.requests import Flow, Names, Requests, TaskLike, Un
 from switchgear.client.dwork.wire import Wire
 from switchgear.client.flows import perform_async
 from switchgear.client.zeromq import CurveKeys
+from switchgear.errors import ServerUnreachable
 
 __all__ = ["AsyncDworkClient"]
 
@@ -87,7 +88,7 @@ class AsyncDworkClient:
 
     async def steal(self, n: int = 1, wait_seconds: float = 0.0, *, lease_seconds: float = 0.0) -> Stolen:
         """Take up to `n` tasks."""
-        return await self._perform(self._requests.steal(n, wait_seconds, lease_seconds))
+        return await self._perform(self._requests.steal_or_tell_why_not(n, wait_seconds, lease_seconds))
 
     async def complete(self, names: Names, error: str | bytes | None = None) -> tuple[str, ...]:
         """Report tasks as done or, with `error`, as failed; returns those that the server does not know."""
@@ -128,6 +129,10 @@ class AsyncDworkClient:
     async def speaks_more(self) -> bool:
         """Whether the server knows what the original does not."""
         return await self._perform(self._requests.speaks_more())
+
+    def unreachable(self, seconds: float) -> ServerUnreachable:
+        """The error for a server that was silent for so long, with the reason as far as it is known."""
+        return self._requests.unreachable(seconds)
 
     # --- the driver ---
 

@@ -90,7 +90,7 @@ class DworkClient:
         Should the answer be lost with the connection, the tasks in it stay with this location, which does not know of
         them, until its lease ends or it exits.
         """
-        return self._perform(self._requests.steal(n, wait_seconds, lease_seconds))
+        return self._perform(self._requests.steal_or_tell_why_not(n, wait_seconds, lease_seconds))
 
     def complete(self, names: Names, error: str | bytes | None = None) -> tuple[str, ...]:
         """Report one task or several as done or, with `error` *, as failed: then what waits for them goes on waiting.

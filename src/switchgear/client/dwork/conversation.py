@@ -23,7 +23,17 @@ from switchgear.errors import PeerError, ServerRefused
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 
-__all__ = ["Conversation", "Question"]
+__all__ = ["Conversation", "Question", "Refusal"]
+
+
+class Refusal(ServerRefused):
+    """The server answered with an error.  The protocol has only words for it, and no codes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("ERROR", text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Question:
@@ -59,7 +69,7 @@ class Question:
         assert answer is not None
         if answer.type == QueryType.ERROR:
             reason = (answer.reason or b"").decode(errors="replace")
-            raise ServerRefused("ERROR", reason or "the server did not understand, and did not say why")
+            raise Refusal(reason or "the server did not understand, and did not say why")
         return answer
 
 

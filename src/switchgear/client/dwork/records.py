@@ -54,7 +54,8 @@ class Stolen:
     """What a Steal brought: tasks, or none."""
 
     tasks: tuple[StolenTask, ...] = ()
-    all_done: bool = False  # nothing is left to do: all are done, or wait for one that failed
+    all_done: bool = False  # nothing is left to do: all are done, except those that are stuck
+    stuck: int = 0  # if nothing is left to do: how many tasks wait for one that failed, and cannot be done now
 
     def __iter__(self) -> Iterator[StolenTask]:
         return iter(self.tasks)

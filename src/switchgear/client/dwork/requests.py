@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from switchgear.client.dwork.address import DworkAddress
@@ -19,7 +20,7 @@ from switchgear.client.dwork.records import (
     bytes_of,
     text_of,
 )
-from switchgear.errors import ServerUnreachable
+from switchgear.errors import ServerRefused, ServerUnreachable
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 
 __all__ = ["Flow", "Names", "Requests", "TaskLike", "Until", "names_of"]
@@ -108,6 +109,17 @@ class Requests:
         )
         answer = yield from self._ask(query, wait_seconds)
         return Stolen(tuple(map(Stolen.task_of, answer.tasks)), answer.type == QueryType.EXIT)
+
+    def steal_or_tell_why_not(self, n: int, wait_seconds: float, lease_seconds: float) -> Flow[Stolen]:
+        """The same, and if nothing is left to do, how many tasks cannot be done."""
+        stolen = yield from self.steal(n, wait_seconds, lease_seconds)
+        if not stolen.all_done or n == 0:
+            return stolen
+        try:
+            status = yield from self.status()
+        except (ServerUnreachable, ServerRefused):  # what was asked for is answered already
+            return stolen
+        return replace(stolen, stuck=max(0, status.active - status.ready))
 
     def complete(self, names: Names, error: str | bytes | None) -> Flow[tuple[str, ...]]:
         """Report tasks as done, or as failed; returns those that the server does not know as unfinished."""
@@ -202,17 +214,18 @@ class Requests:
         deadline = self._clock() + self.timeout_seconds + extra_seconds
         try:
             if not (yield Until(question.is_answered, deadline)):
-                raise self._unreachable()
+                raise self.unreachable(self.timeout_seconds)
         finally:
             if question.answer is None:
                 self.conversation.forget(question)
         assert question.answer is not None
         return question.answer
 
-    def _unreachable(self) -> ServerUnreachable:
+    def unreachable(self, seconds: float) -> ServerUnreachable:
+        """The error for a server that was silent for so long."""
         what = "no answer from" if self.conversation.is_connected else "cannot connect to"
         problem = f" ({self.conversation.problem})" if self.conversation.problem else ""
-        return ServerUnreachable(f"{what} {self.address} within {self.timeout_seconds:g} s{problem}")
+        return ServerUnreachable(f"{what} {self.address} within {seconds:g} s{problem}")
 
 
 def names_of(names: Names) -> Iterable[bytes]:

@@ -75,7 +75,12 @@ class UnknownPredecessor:
     predecessor: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.task} waits for {self.predecessor}, which is not in the file"
+        return f"line {self.line}: '{self.task}' waits for '{self.predecessor}', which is not in the file"
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the names look like the parts of one command that has a comma in its quotes."""
+        return any(name.count(quote) % 2 for name in (self.task, self.predecessor) for quote in "\"'")
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from switchgear.client.dwork.address import DworkAddress
 from switchgear.client.dwork.conversation import Conversation
-from switchgear.client.zeromq import CurveKeys, LineSettings, connect, dealer
+from switchgear.client.zeromq import KEYS_HINT, CurveKeys, LineSettings, connect, dealer
 
 __all__ = ["Wire"]
 
@@ -34,10 +34,12 @@ _LOST: Final = frozenset(
 )
 _PROBLEMS: Final[dict[int, str]] = {
     zmq.EVENT_DISCONNECTED: "the connection was lost",
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the connection was closed at once; one side may encrypt, and the other not",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the other side does not speak as we do; one may encrypt, and the other not",
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "our key was refused",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: f"the connection was closed at once; {KEYS_HINT}",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: f"the other side does not speak as we do; {KEYS_HINT}",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: f"our key was refused; {KEYS_HINT}",
 }
+# For a connection that was lost before it could be used; it will be so the next time, too.
+_LOST_AT_ONCE: Final = _PROBLEMS[zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL]
 
 
 class Wire:
@@ -75,7 +77,8 @@ class Wire:
     def pump(self) -> bool:
         """Do all that can be done without waiting; False if that was nothing."""
         did_anything = False
-        while self._receive() or self._hear_monitor() or self._send():
+        # Looking whether there is room to send tells ZeroMQ that we know of what has come, so we look for that last.
+        while self._receive() or self._hear_monitor() or self._send() or _events(self._socket) & zmq.POLLIN:
             did_anything = True
         return did_anything
 
@@ -87,9 +90,15 @@ class Wire:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._conversation.connected()
             elif event in _LOST:
-                self._conversation.disconnected(_PROBLEMS.get(event, self._conversation.problem))
+                self._conversation.disconnected(self._problem(event))
             heard = True
         return heard
+
+    def _problem(self, event: int) -> str:
+        """In words.  Only a connection that stood can be lost; who hangs up before may not like our keys."""
+        if event == zmq.EVENT_DISCONNECTED and not self._conversation.is_connected:
+            return _LOST_AT_ONCE
+        return _PROBLEMS.get(event, self._conversation.problem)
 
     def _receive(self) -> bool:
         heard = False

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from switchgear.client.dwork.aio import AsyncDworkClient
@@ -24,6 +25,7 @@ T = TypeVar("T", bound=Outcome)
 
 WAIT_SECONDS: Final = 2.0  # that one Steal may wait at the server, which then tells if nothing is left to do
 SIGNS_OF_LIFE: Final = 3  # within one lease
+FAREWELL_SECONDS: Final = 0.5  # that a server may take to hear our goodbye, which no task depends on
 
 
 class DworkWorkerObserver(RunObserver[T]):
@@ -75,10 +77,14 @@ class DworkWorker(Generic[T]):
         self._stopping = asyncio.Event()
         self._speaks_more = False
         self._keeps_failures = False
+        self._is_silent = False  # the server, since it was last asked
 
     async def run(self) -> None:
         """Work; raises ServerUnreachable if the server is silent for too long."""
-        self._speaks_more = await self._insist(self._client.speaks_more)
+        speaks_more = await self._unless_stopped(self._insist(self._client.speaks_more))
+        if speaks_more is None:
+            return
+        self._speaks_more = speaks_more
         pulse = asyncio.create_task(self._give_signs_of_life())
         try:
             await self._steal_and_start()
@@ -131,7 +137,8 @@ class DworkWorker(Generic[T]):
         if not self._speaks_more:
             return await self._insist(lambda: self._client.steal(free))
         lease_seconds = self._lease_seconds
-        return await self._insist(lambda: self._client.steal(free, wait_seconds, lease_seconds=lease_seconds))
+        steal = partial(self._client.steal, free, wait_seconds, lease_seconds=lease_seconds)
+        return await self._insist(steal, wait_seconds)
 
     async def _unless_stopped(self, doing: Awaitable[R]) -> R | None:
         """What comes of it, or None if we are told to stop first."""
@@ -202,16 +209,25 @@ class DworkWorker(Generic[T]):
             with suppress(ServerUnreachable, ServerRefused):  # whoever steals or reports will notice
                 await self._client.heartbeat(lease_seconds=self._lease_seconds)
 
-    async def _insist(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Ask until there is an answer; raises ServerUnreachable when our patience is at its end."""
-        deadline = time.monotonic() + self._patience_seconds
+    async def _insist(self, ask: Callable[[], Awaitable[R]], extra_seconds: float = 0.0) -> R:
+        """Ask until there is an answer; raises ServerUnreachable when our patience is at its end.
+
+        `extra_seconds` are those that the server may take because it was asked to wait.
+        """
+        deadline = asyncio.get_running_loop().time() + self._patience_seconds + extra_seconds
         while True:
             try:
-                return await ask()
+                async with asyncio.timeout_at(deadline):
+                    answer = await ask()
+            except TimeoutError:
+                self._is_silent = True
+                raise self._client.unreachable(self._patience_seconds) from None
             except ServerUnreachable as error:
-                if time.monotonic() >= deadline:
-                    raise
+                self._is_silent = True
                 self._observer.unreachable(str(error))
+            else:
+                self._is_silent = False
+                return answer
 
     # --- leaving ---
 
@@ -219,8 +235,10 @@ class DworkWorker(Generic[T]):
         """Give back what was not finished, and say goodbye; no harm is done if nobody hears it."""
         for name in self._given_back:
             self._observer.given_back(name)
-        with suppress(ServerUnreachable, ServerRefused):
-            if self._given_back:
-                await self._client.transfer(self._given_back)
-            if not self._keeps_failures:
-                await self._client.exit()
+        matters = self._given_back and not self._is_silent
+        with suppress(ServerUnreachable, ServerRefused, TimeoutError):
+            async with asyncio.timeout(None if matters else FAREWELL_SECONDS):
+                if self._given_back:
+                    await self._client.transfer(self._given_back)
+                if not self._keeps_failures:
+                    await self._client.exit()

@@ -45,6 +45,7 @@ __all__ = [
 ANSWER_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 10
 SLICE_SECONDS: Final = 5
+GEARMONKEY_PORT: Final = 6380  # of our server's listener
 _ASSUMED_ANSWER_SECONDS: Final = 5  # redis-py's own default, of which its settings do not tell
 
 # Values are bytes, whatever else somebody's connection is used for.
@@ -108,7 +109,7 @@ class AsyncRedis(Protocol):
 def connect(url: str) -> redis.Redis:
     """A client of our own; nothing is sent yet."""
     try:
-        return redis.Redis.from_url(url, **_settings(Retry(NoBackoff(), 0)))
+        return redis.Redis.from_url(_redis_url(url), **_settings(Retry(NoBackoff(), 0)))
     except ValueError as error:
         raise ConfigError(f"the address of the Redis: {error}") from None
 
@@ -116,9 +117,19 @@ def connect(url: str) -> redis.Redis:
 def connect_async(url: str) -> redis.asyncio.Redis:
     """The same for asyncio."""
     try:
-        return redis.asyncio.Redis.from_url(url, **_settings(AsyncRetry(NoBackoff(), 0)))
+        return redis.asyncio.Redis.from_url(_redis_url(url), **_settings(AsyncRetry(NoBackoff(), 0)))
     except ValueError as error:
         raise ConfigError(f"the address of the Redis: {error}") from None
+
+
+def _redis_url(url: str) -> str:
+    """Our server's own listener is named `gearmonkey://HOST:PORT`, and spoken to as if it were a Redis."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.lower() != "gearmonkey":
+        return url
+    host = rest.partition("/")[0].partition("?")[0]
+    has_port = ":" in host.rpartition("]")[2]
+    return f"redis://{rest if has_port else host + f':{GEARMONKEY_PORT}' + rest.removeprefix(host)}"
 
 
 def _settings(retry: object) -> dict[str, Any]:

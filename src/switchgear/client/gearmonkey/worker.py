@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import redis
@@ -26,6 +22,7 @@ from switchgear.client.gearmonkey.connecting import (
 from switchgear.client.gearmonkey.line import Line, Pace
 from switchgear.client.gearmonkey.queues import Queues, Taken
 from switchgear.client.gearmonkey.records import ERROR, SUCCESS
+from switchgear.client.signals import interruption, on_stop_signals
 from switchgear.errors import ClientError
 
 __all__ = ["CurrentJob", "GearMonkeyWorker", "Output", "Work"]
@@ -34,8 +31,6 @@ log = logging.getLogger("switchgear")
 
 # Redis takes no longer value unless it is configured to, and hangs up on who sends one.
 LARGEST_OUTPUT_BYTES: Final = 512 * 1024 * 1024
-
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 Output = bytes | str | None
 """What a working function may return; nothing is an empty output."""
@@ -140,7 +135,7 @@ class GearMonkeyWorker:
         `work` raises beyond Exception; the worker is counted out in any case.
         """
         self._check_duties()
-        with self._signals(handle_signals):
+        with on_stop_signals(self._on_signal, wanted=handle_signals):
             try:
                 while not self._line.stopping:
                     self._turn()
@@ -216,24 +211,10 @@ class GearMonkeyWorker:
             return ERROR, reason_of(interruption), interruption
         return SUCCESS, output, None
 
-    # --- signals ---
-
-    @contextmanager
-    def _signals(self, wanted: bool) -> Iterator[None]:
-        if not wanted or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int) -> None:
         """Only `work` is interrupted: a command that is cut off could take a job from its queue and drop it."""
         if self._line.stopping and self._current is not None:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+            raise interruption(number)
         self.stop()
 
 

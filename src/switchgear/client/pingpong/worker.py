@@ -15,6 +15,8 @@ import zmq
 from switchgear.client.nudge import Nudge
 from switchgear.client.pingpong.address import DEFAULT_WORKERS_URL, SETTINGS, WorkersAddress
 from switchgear.client.pingpong.dialogue import Action, Connect, Disconnect, Send, Work, WorkerDialogue
+from switchgear.client.reach import Reach
+from switchgear.client.signals import interruption, on_stop_signals
 from switchgear.client.zeromq import CurveKeys, check_identity, connect, dealer
 from switchgear.protocols.pingpong.messages import PING, READY
 
@@ -63,22 +65,30 @@ class PingPongWorker:
         self._keys = keys
         self._dialogue = WorkerDialogue(broker_timeout_seconds, n_timeouts, ping_seconds, says_goodbye=says_goodbye)
         self._stopping = False
+        self._stopping_at_once = False
+        self._is_working = False  # in the function
+        self._reach = Reach(log, self.address)
         self._socket: zmq.Socket[bytes] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._nudge: Nudge | None = None  # while it runs
 
-    def run(self) -> None:
-        """Work until `stop` is called, and the job in hand, or on its way, is done.  To be called once."""
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Work until `stop` is called, and the job in hand, or on its way, is done.  To be called once.
+
+        In the main thread SIGTERM and SIGINT stop the worker, unless `handle_signals` is false.  A second one breaks
+        off the job in hand, which the broker then has done again.
+        """
         self._context = zmq.Context()
         nudge = self._nudge = Nudge()
         try:
-            self._perform(self._dialogue.start(time.monotonic()))
-            while not self._dialogue.is_over:
-                if self._stopping:
-                    self._perform(self._dialogue.leave(time.monotonic()))
-                self._wait(nudge)
-                self._read()
-                self._perform(self._dialogue.advance(time.monotonic()))
+            with on_stop_signals(self._on_signal, wanted=handle_signals), nudge.by_signals():
+                self._perform(self._dialogue.start(time.monotonic()))
+                while not (self._dialogue.is_over or self._stopping_at_once):
+                    if self._stopping:
+                        self._perform(self._dialogue.leave(time.monotonic()))
+                    self._wait(nudge)
+                    self._read()
+                    self._perform(self._dialogue.advance(time.monotonic()))
         finally:
             self._disconnect(LAST_WORDS_MS)
             self._context.term()
@@ -91,6 +101,13 @@ class PingPongWorker:
             self._nudge()
 
     # --- inside ---
+
+    def _on_signal(self, number: int) -> None:
+        """Only the function is interrupted: what we say to the broker is said to the end."""
+        self._stopping_at_once = self._stopping
+        if self._stopping_at_once and self._is_working:
+            raise interruption(number)
+        self.stop()
 
     def _wait(self, nudge: Nudge) -> None:
         """Until something arrives, or is due, or we are to stop."""
@@ -106,11 +123,12 @@ class PingPongWorker:
 
     def _read(self) -> None:
         """Take what is there; a job is done before the next message is looked at."""
-        while self._socket is not None and not self._dialogue.is_over:
+        while self._socket is not None and not (self._dialogue.is_over or self._stopping_at_once):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            self._reach.found()
             self._perform(self._dialogue.receive(frames, time.monotonic()))
 
     def _perform(self, actions: list[Action]) -> None:
@@ -129,7 +147,11 @@ class PingPongWorker:
 
     def _do(self, job: bytes) -> list[Action]:
         try:
-            result = self._work(job)
+            try:
+                self._is_working = True
+                result = self._work(job)
+            finally:
+                self._is_working = False  # from here on no signal interrupts
         except Exception:
             log.exception("a job of %d bytes failed; the broker will have it done again", len(job))
             return self._dialogue.failed(time.monotonic())
@@ -144,7 +166,7 @@ class PingPongWorker:
     def _connect(self) -> None:
         assert self._context is not None
         if self._socket is not None:
-            log.warning("no word from %s for too long; connecting anew", self.address)
+            self._reach.lost("no word for too long")
             self._disconnect(0)
         self._socket = dealer(self._context, SETTINGS, self._keys, identity=self.identity)
         connect(self._socket, self.address)

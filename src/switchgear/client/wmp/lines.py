@@ -7,9 +7,12 @@ connection stands; one that was already in ZeroMQ's queue when the connection wa
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from typing import Any, Final, cast
 
 import zmq
@@ -17,11 +20,14 @@ from zmq.utils.monitor import recv_monitor_message
 
 from switchgear.client import zeromq
 from switchgear.client.nudge import Nudge
+from switchgear.client.reach import Reach
 from switchgear.client.wmp.address import ManagerAddress
 from switchgear.client.zeromq import CurveKeys, LineSettings, dealer
 from switchgear.protocols.base import Message
 
 __all__ = ["ManagerLine", "Waiting", "connect", "receive_message", "send_message"]
+
+log = logging.getLogger("switchgear.client.wmp")
 
 MIB: Final = 1024 * 1024
 LAST_WORDS_MS: Final = 1000  # so long a manager may take for what it is still to be told at the end
@@ -31,7 +37,15 @@ NOBLOCK: Final = int(zmq.NOBLOCK)
 MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 POLLIN: Final = int(zmq.POLLIN)
 POLLOUT: Final = int(zmq.POLLOUT)
-MONITORED: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+# What is heard of a connection that does not come about, and what it means.
+PROBLEMS: Final[dict[int, str]] = {
+    zmq.EVENT_CONNECT_RETRIED: "cannot be reached",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "closes the connection at once",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "does not speak as we do",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "refuses our key",
+}
+MONITORED: Final = reduce(or_, PROBLEMS, int(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED))
 
 
 def receive_message(source: zmq.Socket[bytes]) -> Message | None:
@@ -62,6 +76,7 @@ class ManagerLine:
         self.socket = dealer
         self.monitor = dealer.get_monitor_socket(MONITORED)
         self.is_connected = False
+        self._reach = Reach(log, address)
         self._kept: deque[Message] = deque()
         self._kept_bytes = 0
 
@@ -104,7 +119,16 @@ class ManagerLine:
     def changes(self) -> Iterable[bool]:
         """Whether the connection stands, after each change since the last call."""
         while cast(int, self.monitor.get(zmq.EVENTS)) & POLLIN:
-            self.is_connected = recv_monitor_message(self.monitor)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            event = recv_monitor_message(self.monitor)["event"]
+            if event in PROBLEMS:
+                self._reach.lost(PROBLEMS[event])
+                continue
+            was_connected = self.is_connected
+            self.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if self.is_connected:
+                self._reach.found()
+            else:
+                self._reach.lost("the connection was lost" if was_connected else "closes the connection at once")
             self.socket.get(zmq.EVENTS)  # so that the socket has noticed, too
             self.flush()
             yield self.is_connected

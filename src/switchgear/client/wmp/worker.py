@@ -20,6 +20,7 @@ import zmq
 
 from switchgear.client.failures import reason_of
 from switchgear.client.nudge import Nudge
+from switchgear.client.signals import on_stop_signals
 from switchgear.client.wmp.address import DEFAULT_URL, ManagerAddress, manager_addresses
 from switchgear.client.wmp.lines import ManagerLine, Waiting, connect, receive_message
 from switchgear.client.wmp.working import Outcome, Send, WmpJob, WmpPace, Working
@@ -134,14 +135,22 @@ class WmpWorker:
         except BaseException as error:
             self._error = error
 
-    def run(self) -> None:
-        """Work until `stop` is called, and the jobs in hand are finished or given back.  To be called once."""
+    def run(self, *, handle_signals: bool = True, drain_seconds: float = DEFAULT_DRAIN_SECONDS) -> None:
+        """Work until `stop` is called, and the jobs in hand are finished or given back.  To be called once.
+
+        In the main thread SIGTERM and SIGINT stop the worker, unless `handle_signals` is false: jobs in hand may finish
+        within `drain_seconds`.  At a second signal they are cancelled and given back at once.
+        """
+
+        def on_signal(number: int) -> None:
+            self.stop(drain_seconds if self._stop_at is None else 0.0)
+
         context = zmq.Context()
         nudge = self._nudge = Nudge()
         try:
             self._lines = connect(context, self.addresses, self.identity, self._settings, self._keys)
             self._working.start(time.monotonic())
-            with nudge.by_signals():
+            with on_stop_signals(on_signal, wanted=handle_signals), nudge.by_signals():
                 self._work(nudge)
         finally:
             for line in self._lines:

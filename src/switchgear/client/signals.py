@@ -1,0 +1,32 @@
+"""Signals while a worker runs in the main thread."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["STOP_SIGNALS", "interruption", "on_stop_signals"]
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def on_stop_signals(handle: Callable[[int], None], *, wanted: bool = True) -> Iterator[None]:
+    """Meanwhile `handle` is called with each signal that is to stop us.  Other threads than the main one get none."""
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda got, _: handle(got)) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def interruption(number: int) -> BaseException:
+    """What a handler raises to break off what runs."""
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
