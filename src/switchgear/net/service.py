@@ -134,7 +134,7 @@ class Service:
         addresses = self.listeners.addresses
         for address in addresses:
             self.telemetry.emit("listening", url=address)
-            print(f"listening on {address}")
+            print(f"{'connecting to' if address.startswith('redis:') else 'listening on'} {address}")
         print(f"keeping jobs in {self.store.url}", flush=True)
         if self._on_listening is not None:
             self._on_listening()

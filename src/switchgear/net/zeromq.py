@@ -182,7 +182,8 @@ class ZmqDoor(Wire):
             socket.bind(f"tcp://{host}:{self.bound_port or '*'}")
         except zmq.ZMQError as error:
             socket.close(0)
-            raise ConfigError(f"cannot listen on {self.url} (port {self.bound_port}): {error.strerror}") from error
+            reason = zmq.strerror(error.errno or 0)
+            raise ConfigError(f"cannot listen on {self.url} (port {self.bound_port}): {reason}") from error
         self._socket = socket
         self._endpoint = cast(bytes, socket.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
         self._descriptor = cast(int, socket.get(zmq.FD))
