@@ -9,7 +9,7 @@ import zmq
 
 from switchgear.client.pingpong.address import DEFAULT_CLIENTS_URL, SETTINGS, ClientsAddress
 from switchgear.client.zeromq import CurveKeys, connect, dealer
-from switchgear.errors import ClientError, JobFailed, ServerUnreachable
+from switchgear.errors import ClientError, JobFailed
 from switchgear.protocols.pingpong.messages import FAILED
 
 __all__ = ["PingPongClient"]
@@ -49,23 +49,24 @@ class PingPongClient:
     def call(self, job: bytes, timeout_seconds: float | None = None) -> bytes:
         """The result of this job.
 
-        Raises JobFailed if there is none, ServerUnreachable if too much waits to be sent already, and TimeoutError if
-        there is no answer by then; the job may be done nevertheless, and its result is dropped.
+        Raises JobFailed if there is none, and TimeoutError if there is no answer by then; the job may be done
+        nevertheless, and its result is dropped.
         """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._calls += 1
         tag = b"%d" % self._calls  # tells the answer from one to a call that was given up
-        try:
-            self._socket.send_multipart([tag, b"", job], zmq.NOBLOCK)
-        except zmq.Again:
-            raise ServerUnreachable(f"{self.address} takes nothing any more") from None
+        self._await(zmq.POLLOUT, deadline, f"{self.address} took nothing within {timeout_seconds} s")
+        self._socket.send_multipart([tag, b"", job])
         while True:
-            left_ms = None if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))
-            if not self._socket.poll(left_ms):
-                raise TimeoutError(f"no answer from {self.address} within {timeout_seconds:g} s")
+            self._await(zmq.POLLIN, deadline, f"no answer from {self.address} within {timeout_seconds} s")
             frames = self._socket.recv_multipart()
             if frames[0] == tag:
                 return self._result(frames[1:])
+
+    def _await(self, event: int, deadline: float | None, complaint: str) -> None:
+        left_ms = None if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))
+        if not self._socket.poll(left_ms, event):
+            raise TimeoutError(complaint)
 
     def _result(self, frames: list[bytes]) -> bytes:
         match frames:

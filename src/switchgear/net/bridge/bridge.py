@@ -124,8 +124,6 @@ class Bridge(Session):
     async def close(self) -> None:
         """Say what is still to be said, if Redis takes it within a moment."""
         self.stop_accepting()
-        for served in self.inbound.served.values():
-            self.inbound.give_back(self.inbound.idle_claims(served))
         task, self._task = self._task, None
         if task is not None:
             self._is_leaving = True
@@ -214,7 +212,11 @@ class Bridge(Session):
             if self.office.deeds:
                 await self._say_some()
             elif self._is_leaving:
-                return
+                # What was claimed meanwhile, too: the answer to the last claim may have come after the stop.
+                idle = [claim for served in self.inbound.served.values() for claim in self.inbound.idle_claims(served)]
+                if not idle:
+                    return
+                self.inbound.give_back(idle)
             else:
                 await self._rest()
             if self._listener is not None and self._listener.done():
