@@ -308,3 +308,19 @@ def test_of_all_that_are_waited_for_only_the_unsuccessful_are_awaited_in_vain(ho
     assert house.engine.graph.awaited_in_vain() == {failed.id}
     house.engine.cancel(waiting)
     assert house.engine.graph.awaited_in_vain() == {waiting.id}
+
+
+def test_a_retried_job_may_be_told_to_wait_for_more(house: House) -> None:
+    failed = house.ended(FAILED)
+    first = house.submit()
+    house.engine.retry(failed, (first.id, first.id))
+    assert (failed.state, failed.predecessors) == (WAITING, (first.id,))
+    assert house.drain_with(house.worker()) == ids(first, failed)
+
+
+def test_a_retry_that_would_close_a_circle_changes_nothing(house: House) -> None:
+    failed = house.ended(FAILED)
+    successor = house.submit(after=(failed,))
+    with pytest.raises(CycleRefused):
+        house.engine.retry(failed, (successor.id,))
+    assert (failed.state, failed.predecessors) == (FAILED, ())

@@ -396,10 +396,10 @@ class Engine(Reports):
         self._rank_last(job)
         self._move(job, Cause.HELD_BACK)
 
-    def retry(self, job: Job) -> None:
+    def retry(self, job: Job, more_predecessors: tuple[int, ...] = ()) -> None:
         """Run a job again that ended without success, with all its attempts; raises Refused.
 
-        If it waits for jobs that are still not done, it waits again.
+        If it waits for jobs that are still not done, it waits again; it may be told to wait for more than before.
         """
         if self.refusal is not None:
             raise Refused(self.refusal.reason, str(self.refusal))
@@ -409,8 +409,11 @@ class Engine(Reports):
         function = job.function = self.function_named(job.function.name)
         if (job.unique and job.unique in function.uniques) or (job.name and job.name in self.names):
             raise Refused(REFUSED_CONFLICT, f"another unfinished job has the unique key or name of job {job.id}")
-        blockers = self.graph.blockers_among(job.predecessors, self.jobs)
+        predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()
+        blockers = self.graph.blockers_among(predecessors or job.predecessors, self.jobs)
         self.graph.refuse_cycle(job, blockers)
+        if predecessors:
+            job.predecessors = predecessors
         self.graph.unsuccessful.pop(job.id, None)
         job.attempts = 0
         job.result_code = 0

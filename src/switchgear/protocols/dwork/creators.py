@@ -59,8 +59,7 @@ def carry_out(desk: Desk, plan: Plan) -> list[Job]:
         options.origin = text
         jobs.append(engine.submit(function_name, b"", name, NORMAL, handle, None, options))
     for job_id, job in plan.revived.items():
-        job.predecessors += tuple(plan.more.pop(job_id, ()))
-        engine.retry(job)
+        engine.retry(job, tuple(plan.more.pop(job_id, ())))
     for job_id, more in plan.more.items():
         engine.add_predecessors(engine.jobs[job_id], tuple(more))
         desk.edges_were_added()
