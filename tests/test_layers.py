@@ -13,12 +13,14 @@ ROOT = Path(switchgear.__file__).parent
 
 # From the bottom up.  Rooms on one floor do not know each other, unless the room is the same.
 FLOORS = (
-    ("errors", "text", "version"),
-    ("model", "config"),
+    ("errors", "lazily", "policy", "text", "version"),
+    ("model", "config", "timetable"),
     ("engine",),
     ("protocols", "storage", "joblog", "telemetry"),
     ("net",),
-    ("client", "testing"),
+    ("client",),
+    ("app",),
+    ("testing", "contrib"),
     ("cli",),
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

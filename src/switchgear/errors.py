@@ -11,7 +11,17 @@
     └── ClientError      what the client library raises
         ├── ServerUnreachable    no connection, or it was lost
         ├── ServerRefused        the server answered with an error
+        │   ├── AlreadySubmitted     another job has the unique key, and the submission was not to join it
+        │   └── JobUnknown           the server has no such job, or not any more
+        ├── ExtensionRequired    the server is a plain Gearman server, and cannot do what was asked for
+        ├── ArgumentError        these are not arguments of the task (a TypeError too)
+        ├── ResultError          the result is not what the task says it returns
         └── JobFailed            the job ended, but not well
+            ├── TaskFailed           the task raised an exception; with the traceback of the worker
+            ├── PredecessorFailed    a job it waited for did not succeed
+            ├── JobCancelled         somebody cancelled it, or it was not wanted any more
+            ├── JobExpired           it was not started in time
+            └── JobLost              it is dead: its last attempt was lost with its worker, or took too long
 
 Outcomes that are part of normal life, such as a worker reporting on a job it no longer holds, are return values.
 """
@@ -19,18 +29,28 @@ Outcomes that are part of normal life, such as a worker reporting on a job it no
 from __future__ import annotations
 
 __all__ = [
+    "AlreadySubmitted",
+    "ArgumentError",
     "ClientError",
     "ConfigError",
     "CycleRefused",
+    "ExtensionRequired",
     "IllegalMove",
+    "JobCancelled",
+    "JobExpired",
     "JobFailed",
+    "JobLost",
+    "JobUnknown",
     "PeerError",
+    "PredecessorFailed",
     "Refused",
+    "ResultError",
     "SchemaTooNew",
     "ServerRefused",
     "ServerUnreachable",
     "StorageError",
     "SwitchgearError",
+    "TaskFailed",
 ]
 
 
@@ -106,3 +126,70 @@ class JobFailed(ClientError):
     def __init__(self, text: str, error: bytes = b"") -> None:
         super().__init__(text)
         self.error = error
+
+
+class AlreadySubmitted(ServerRefused):
+    """Another job has the unique key of this submission, whose policy is to be refused then."""
+
+
+class JobUnknown(ServerRefused):
+    """The server has no such job: it never had, or the job ended so long ago that it was forgotten."""
+
+
+class ExtensionRequired(ClientError):
+    """The server is a plain Gearman server, and what was asked for needs one of ours."""
+
+
+class ArgumentError(ClientError, TypeError):
+    """These are not arguments that the task can be called with."""
+
+
+class ResultError(ClientError):
+    """What a task returned is not of the type that it says it returns, or cannot be written as JSON."""
+
+
+class TaskFailed(JobFailed):
+    """The task raised an exception on the worker.
+
+    Errors travel as text: the class and the message of the exception in the first line, then an empty line, then the
+    traceback.  Workers in other languages may say less.
+    """
+
+    @property
+    def error_type(self) -> str:
+        """The name of the exception's class; empty if the worker did not say."""
+        name, colon, _ = self._first_line.partition(": ")
+        return (
+            name.removesuffix(":") if (colon or name.isidentifier() or name.endswith(":")) and " " not in name else ""
+        )
+
+    @property
+    def message(self) -> str:
+        """What the exception said."""
+        kind = self.error_type
+        return self._first_line.removeprefix(kind).removeprefix(":").strip() if kind else self._first_line
+
+    @property
+    def remote_traceback(self) -> str:
+        """The traceback of the worker as text; empty if it sent none."""
+        return self.error.decode(errors="replace").partition("\n\n")[2]
+
+    @property
+    def _first_line(self) -> str:
+        return self.error.decode(errors="replace").partition("\n")[0]
+
+
+class PredecessorFailed(JobFailed):
+    """A job that this one waited for ended without success, and this one was to fail then."""
+
+
+class JobCancelled(JobFailed):
+    """The job was cancelled: by somebody, because another took its place, or because it was not wanted any more."""
+
+
+class JobExpired(JobFailed):
+    """The job was not started by its expiry."""
+
+
+class JobLost(JobFailed):
+    """The job is dead: its worker was lost, or took too long, as often as is allowed."""

@@ -10,9 +10,12 @@ since the epoch, so that comparing them is comparing integers.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from switchgear.policy import Policy
 
 __all__ = [
     "BEST_FIRST",
@@ -33,12 +36,21 @@ __all__ = [
     "SECOND_US",
     "URGENT",
     "WAITING",
+    "CatchUp",
     "Cause",
     "Delivery",
+    "EdgePolicy",
     "Function",
+    "Gate",
     "Job",
     "JobState",
+    "Lane",
+    "Line",
     "Peer",
+    "Schedule",
+    "Timetable",
+    "UniquePolicy",
+    "UniqueScope",
     "Worker",
 ]
 
@@ -97,6 +109,9 @@ class Cause(IntEnum):
     RETRIED = 19  # a person or program asked for a finished job to run again
     SERVER_LOST = 20  # the server stopped while the job was running
     RETRIED_WAITING = 21  # retried, and not all its predecessors are done
+    SKIPPED = 22  # a predecessor did not succeed, and the edge says that this job is then not wanted
+    DOOMED = 23  # a predecessor did not succeed, and the edge says that this job then fails too
+    REPLACED = 24  # another with the same unique key was submitted in its place
 
 
 # How a unique key starts that stands for the payload itself, written as a dash.  No protocol lets a client send a NUL
@@ -119,11 +134,43 @@ class Delivery(IntEnum):
     THROW_AWAY = 2
 
 
+class EdgePolicy(IntEnum):
+    """What becomes of a job when one it waits for ends without success.  The numbers are stored."""
+
+    WAIT = 0  # it waits on: the other may be retried
+    SKIP = 1  # it is cancelled
+    FAIL = 2  # it fails
+    RUN = 3  # it runs anyway, as if the other were done
+
+
+class UniqueScope(IntEnum):
+    """How long a job's unique key is its own.  The numbers are stored."""
+
+    UNFINISHED = 0  # until its end
+    QUEUED = 1  # until it is started
+
+
+class UniquePolicy(IntEnum):
+    """What becomes of a submission whose unique key is taken."""
+
+    JOIN = 0  # it is the job that has the key
+    REJECT = 1  # it is refused
+    REPLACE = 2  # the job that has the key is cancelled, and this one comes in its place
+
+
+class CatchUp(IntEnum):
+    """What becomes of the ticks of a schedule that were missed.  The numbers are stored."""
+
+    NONE = 0  # nothing
+    LATEST = 1  # the last of them is made up for
+    ALL = 2  # all of them are, up to a bound
+
+
 class Peer:
     """Somebody the engine may have news for: a protocol session, or a recorder in a test.
 
     The engine calls these while it handles a command; an implementation notes what to send and returns.  It must not
-    call the engine back, except to suspend the lease of a worker that it is told of.
+    call the engine back, except to suspend the lease of a worker that it is told of, or to take back its credit.
     """
 
     collects_data: bool = False  # wants the parts of a result put together, having no way to pass them on singly
@@ -140,8 +187,11 @@ class Peer:
     def assign(self, worker: Worker, job: Job) -> None:
         """Here is a job for this worker, which has granted credit for it."""
 
-    def revoke(self, worker: Worker, job: Job) -> None:
-        """The worker's job was cancelled, timed out or done by another: no result is expected any more."""
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
+        """The worker's job was cancelled, timed out, done by another or held back: no result is expected any more.
+
+        The cause is the move that the job is about to make.
+        """
 
     def expired(self, worker: Worker) -> None:
         """The worker gave no sign of life within its lease, and is a worker no more."""
@@ -190,19 +240,33 @@ class Worker:
         return f"Worker({self.id}, {self.protocol})"
 
 
-class Function:
+class Line:
+    """Ready jobs that stand in line: those of a function, or of one key of it."""
+
+    __slots__ = ("ghosts", "queues")
+
+    def __init__(self) -> None:
+        self.queues: list[deque[Job]] = [deque(), deque(), deque(), deque()]  # by priority
+        self.ghosts = [0, 0, 0, 0]  # entries in each queue whose job has left it; see engine.queues
+
+    def ready_of(self, priority: int) -> int:
+        """Jobs of this priority that wait for a worker."""
+        return len(self.queues[priority]) - self.ghosts[priority]
+
+
+class Function(Line):
     """A named queue: the ready jobs of one name, and the workers that can do them."""
 
     released_first: bool = False  # jobs that had to wait, or were lost, go ahead of all others; see engine.queues
 
     def __init__(self, name: bytes) -> None:
+        super().__init__()
         self.name = name
+        self.gate: Gate | None = None  # limits, and lines for each key
         self.paused = False
         self.dropped = False  # nobody uses it, and its settings are to be forgotten
         # Most unfinished jobs at which a submission of each priority is still taken; 0: any number.
         self.limits = [0, 0, 0]
-        self.queues: list[deque[Job]] = [deque(), deque(), deque(), deque()]  # by priority
-        self.ghosts = [0, 0, 0, 0]  # entries in each queue whose job has left it; see engine.queues
         self.uniques: dict[bytes, Job] = {}
         self.workers: dict[Worker, None] = {}
         self.sleepers: OrderedDict[Worker, None] = OrderedDict()
@@ -225,7 +289,73 @@ class Function:
 
     def ready_of(self, priority: int) -> int:
         """Jobs of this priority that wait for a worker."""
+        if self.gate is not None and self.gate.lanes is not None:
+            return self.gate.ready[priority]
         return len(self.queues[priority]) - self.ghosts[priority]
+
+    def lines(self) -> Iterable[Line]:
+        """Where its ready jobs stand."""
+        if self.gate is not None and self.gate.lanes is not None:
+            return self.gate.lanes.values()
+        return (self,)
+
+    def next_entries(self, priority: int) -> Iterator[Job]:
+        """Jobs of this priority, ghosts among them, about in the order in which they will be handed out."""
+        if self.gate is None or self.gate.lanes is None:
+            yield from self.queues[priority]
+            return
+        depth = -1
+        is_deeper = True
+        while is_deeper:
+            is_deeper = False
+            depth += 1
+            for lane in self.gate.turns[priority]:
+                if len(lane.queues[priority]) > depth:
+                    is_deeper = True
+                    yield lane.queues[priority][depth]
+
+
+# Stands for each queue of a lane that has nobody in it: an empty deque takes as much memory as sixty jobs' entries.
+NOBODY: Final[deque[Job]] = deque(maxlen=0)
+
+
+class Lane(Line):
+    """The jobs of one key of a function whose keys are told apart; see engine.gates."""
+
+    __slots__ = ("check_us", "full_at", "function", "is_open", "key", "ready", "running")
+
+    def __init__(self, function: Function, key: bytes) -> None:
+        self.queues = [NOBODY, NOBODY, NOBODY, NOBODY]
+        self.ghosts = [0, 0, 0, 0]
+        self.function = function
+        self.key = key
+        self.ready = 0
+        self.running = 0
+        self.is_open = True  # the limits of the key let one more run
+        self.full_at = 0  # as in Gate
+        self.check_us = 0
+
+    def __repr__(self) -> str:
+        return f"Lane({self.function.name!r}, {self.key!r})"
+
+
+class Gate:
+    """What stands between the ready jobs of a function and its workers.  The engine keeps account: see engine.gates."""
+
+    def __init__(self, function: Function, policy: Policy) -> None:
+        self.function = function
+        self.policy = policy
+        self.full_at = 0  # when its bucket is full again, in microseconds times the count of its rate
+        self.check_us = 0  # when the engine looks at it; 0: never
+        self.has_room = False  # a job has left it, and nobody was told yet
+        self.lanes: dict[bytes, Lane] | None = {} if policy.tells_keys_apart else None
+        self.ready = [0, 0, 0, 0]  # jobs in the lanes, by priority
+        self.keys_waiting = 0  # how many keys have a ready job
+        # By priority, the open lanes that have jobs of it, with the place of the first if that decides.
+        self.turns: list[OrderedDict[Lane, int]] = [OrderedDict() for _ in BEST_FIRST]
+        # The same by those places: a heap, with a serial number, and entries that are stale.
+        self.heads: list[list[tuple[int, int, Lane]]] = [[] for _ in BEST_FIRST]
+        self.serial = 0
 
 
 class Job:
@@ -259,6 +389,15 @@ class Job:
     kept: bool = False  # the store has it, in some state
     resident: bool = False  # its payload counts towards the memory set aside for payloads
     withdrawn: bool = False  # undone because the store could not keep it
+    key: bytes = b""  # whose it is: limits may be set for each key, and keys be served in turn; see engine.gates
+    losses: int = 0  # * how often its worker, or the server, was lost while it ran
+    losses_limit: int = -1  # * dead at so many losses; 0: no limit; -1: a loss is an attempt like any other
+    edges: bytes = b""  # * an EdgePolicy for each predecessor; empty: WAIT for all
+    unique_scope: int = 0  # * UniqueScope
+    unique_until_us: int = 0  # * its unique key stays its own until then, even if it ends before
+    retention_us: int = -1  # how long it is remembered after its end; -1: the server's setting
+    schedule: bytes = b""  # the schedule that made it
+    message: bytes = b""  # what its worker says it is doing, for people
     rank: int = 0  # its place among those that wait for the same, if not that of its submission; see engine.queues
     revision: int = 0  # grows with every change that is kept; a store never goes back
 
@@ -322,6 +461,55 @@ class Job:
         return self.state is FAILED and bool(self.moves) and self.log[-1][0] is Cause.EXHAUSTED
 
 
+class Timetable(Protocol):
+    """When something is to happen again and again; `switchgear.timetable` has some."""
+
+    spec: str  # as it was written
+    timezone: str
+
+    def next_after_us(self, us: int) -> int | None:
+        """The first moment after this one, or None."""
+
+    def last_between_us(self, after_us: int, until_us: int, most: int) -> list[int]:
+        """The last so many moments that are after the one and not after the other, in order."""
+
+
+@dataclass(slots=True, eq=False)
+class Schedule:
+    """A job that is made anew at each tick of a timetable."""
+
+    name: bytes
+    timetable: Timetable
+    function_name: bytes
+    payload: bytes = b""
+    priority: int = NORMAL
+    catch_up: int = CatchUp.LATEST
+    overlap: bool = False  # a job is made even while the last one is unfinished
+    # What each job is given; see Job.
+    expires_after_us: int = 0  # counted from the tick
+    timeout_us: int = 0
+    attempts_limit: int = -1
+    losses_limit: int = -1
+    retention_us: int = -1
+    key: bytes = b""
+    # How it fares.
+    paused: bool = False
+    removed: bool = False
+    reached_us: int = 0  # ticks up to this moment have been met: a job was made, or it is settled that there is none
+    next_us: int = 0  # the first tick after that; 0: there is none
+    wake_us: int = 0  # when the engine looks at it; 0: never
+    last_us: int = 0  # when a job was last made
+    last_job_id: int = 0
+    refusal: str = ""  # why the tick that has come could not be met yet
+    fired: int = 0
+    skipped: int = 0  # ticks without a job because the last one was unfinished
+    missed: int = 0  # ticks without a job because they were over before they could be met
+    refused: int = 0  # ticks that had to wait because their job was refused, whatever became of them
+
+    def __repr__(self) -> str:
+        return f"Schedule({self.name!r}, {self.timetable.spec!r})"
+
+
 def lay_out_jobs() -> None:
     """Make room in every job for what many may be given after they were made.
 
@@ -335,7 +523,7 @@ def lay_out_jobs() -> None:
     job.predecessors = ()
     job.blockers = job.rank = 0
     job.run_at_us = job.expires_us = job.timeout_us = 0
-    job.attempts_limit = -1
+    job.attempts_limit = job.losses_limit = -1  # and that is all there is room for: CPython stops at 29
 
 
 lay_out_jobs()

@@ -10,7 +10,7 @@ from typing import Final
 
 from switchgear.engine.core import Observer
 from switchgear.engine.graph import label
-from switchgear.model import Cause, Function, Job, Worker
+from switchgear.model import Cause, Function, Job, Schedule, Worker
 from switchgear.text import harmless
 
 __all__ = ["EVENTS", "JsonFormatter", "Telemetry"]
@@ -45,6 +45,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "worker_expired": (logging.WARNING, "worker {worker} gave no sign of life and is considered gone"),
     "wake_policy_failed": (logging.WARNING, "the wake policy failed for {function}: {error}"),
     "function_created": (logging.DEBUG, "function {function} created"),
+    "schedule_fired": (logging.DEBUG, "schedule {schedule} made {job} of {function}"),
+    "schedule_skipped": (logging.INFO, "schedule {schedule}: no job, because the last one is unfinished"),
+    "schedule_missed": (logging.WARNING, "schedule {schedule}: {count} ticks were missed and are not made up for"),
+    "schedule_refused": (logging.WARNING, "schedule {schedule}: no job yet: {reason}"),
     "clock_stepped": (logging.WARNING, "the clock was set by {seconds} s"),
     "storage_failed": (logging.ERROR, "storage: {error}; submissions are refused until it works again"),
     "storage_recovered": (logging.WARNING, "storage works again after {seconds} s"),
@@ -121,6 +125,19 @@ class Telemetry(Observer):
 
     def function_created(self, function: Function) -> None:
         self.emit("function_created", function=text_of(function.name))
+
+    def schedule_fired(self, schedule: Schedule, job: Job) -> None:
+        function = text_of(job.function.name)
+        self.emit("schedule_fired", schedule=text_of(schedule.name), job=label(job), function=function)
+
+    def schedule_skipped(self, schedule: Schedule) -> None:
+        self.emit("schedule_skipped", schedule=text_of(schedule.name))
+
+    def schedule_missed(self, schedule: Schedule, count: int) -> None:
+        self.emit("schedule_missed", schedule=text_of(schedule.name), count=count)
+
+    def schedule_refused(self, schedule: Schedule, reason: str) -> None:
+        self.emit("schedule_refused", schedule=text_of(schedule.name), reason=reason)
 
 
 def text_of(data: bytes) -> str:

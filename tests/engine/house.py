@@ -7,7 +7,7 @@ from typing import Any
 
 from switchgear.engine.core import Observer
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
-from switchgear.model import NORMAL, SECOND_US, Cause, Delivery, Function, Job, JobState, Worker
+from switchgear.model import NORMAL, SECOND_US, Cause, Delivery, Function, Job, JobState, Schedule, Worker
 from switchgear.testing import FakeClock, RecordingPeer
 
 
@@ -34,6 +34,18 @@ class RecordingObserver(Observer):
 
     def function_created(self, function: Function) -> None:
         self.heard.append(("function", function.name))
+
+    def schedule_fired(self, schedule: Schedule, job: Job) -> None:
+        self.heard.append(("schedule fired", schedule.name, job.id))
+
+    def schedule_skipped(self, schedule: Schedule) -> None:
+        self.heard.append(("schedule skipped", schedule.name))
+
+    def schedule_missed(self, schedule: Schedule, count: int) -> None:
+        self.heard.append(("schedule missed", schedule.name, count))
+
+    def schedule_refused(self, schedule: Schedule, reason: str) -> None:
+        self.heard.append(("schedule refused", schedule.name, reason))
 
 
 class House:

@@ -21,10 +21,12 @@ from switchgear.model import (
     SCHEDULED,
     WAITING,
     Cause,
+    EdgePolicy,
     JobState,
+    UniquePolicy,
 )
 from tests.engine.reference_dispatch import ModelDispatch
-from tests.engine.reference_words import ModelJob, ModelWorker, News, RefusedByModel
+from tests.engine.reference_words import ModelFunction, ModelJob, ModelWorker, News, RefusedByModel
 
 
 class Model(ModelDispatch):
@@ -64,9 +66,70 @@ class Model(ModelDispatch):
             for successor in sorted(waiting, key=lambda successor: successor.since):
                 if not any(other is successor for _, other in self.edges):
                     self.release(successor)
+        job.has_key = job.has_key and job.held_until_us > 0
         watchers, job.watchers = job.watchers, []
         for heard in watchers:
             heard.append(("finished", job.id, state))
+        if state is not DONE:
+            self.let_down(job)
+
+    def let_down(self, job: ModelJob) -> None:
+        """Those that wait for a job which was not done meet what their edges say, one after the other."""
+        self.disappointing.append(job)
+        if len(self.disappointing) > 1:
+            return
+        for ended in self.disappointing:
+            waiting = [successor for job_id, successor in self.edges if job_id == ended.id]
+            going_on = [successor for successor in waiting if successor.policy(ended.id) == EdgePolicy.RUN]
+            self.edges = [edge for edge in self.edges if edge[0] != ended.id or edge[1] not in going_on]
+            for successor in waiting:
+                self.end_by_edge(successor, ended)
+            for successor in sorted(going_on, key=lambda successor: successor.since):
+                if not any(other is successor for _, other in self.edges):
+                    self.release(successor)
+        self.disappointing = []
+
+    def end_by_edge(self, job: ModelJob, predecessor: ModelJob) -> None:
+        policy = job.policy(predecessor.id)
+        if policy == EdgePolicy.SKIP:
+            self.finish(job, Cause.SKIPPED, CANCELLED)
+        elif policy == EdgePolicy.FAIL:
+            self.finish(job, Cause.DOOMED, FAILED)
+
+    def doom_of(self, job: ModelJob) -> ModelJob | None:
+        """The job for whose end this one must not go on."""
+        for job_id in job.predecessors:
+            for other in self.jobs:
+                ended_badly = other.id == job_id and other.state in (FAILED, CANCELLED, EXPIRED)
+                if ended_badly and job.policy(job_id) in (EdgePolicy.SKIP, EdgePolicy.FAIL):
+                    return other
+        return None
+
+    def meet_doom(self, job: ModelJob) -> None:
+        predecessor = self.doom_of(job)
+        assert predecessor is not None
+        self.end_by_edge(job, predecessor)
+
+    # --- unique keys ---
+
+    def holder(self, function: ModelFunction, unique: bytes) -> ModelJob | None:
+        if not unique:
+            return None
+        return next(
+            (job for job in self.jobs if job.has_key and (job.function, job.unique) == (function, unique)), None
+        )
+
+    def take_key_again(self, job: ModelJob) -> None:
+        if job.queued_only and job.unique:
+            if self.holder(job.function, job.unique) in (None, job):
+                job.has_key = True
+            else:
+                job.unique = b""
+
+    def end_hold(self, job: ModelJob) -> None:
+        job.held_until_us = 0
+        if job.state in FINAL_STATES or (job.state is RUNNING and job.queued_only):
+            job.has_key = False
 
     def release(self, job: ModelJob) -> None:
         if job.run_at_us > self.now_us:
@@ -79,16 +142,25 @@ class Model(ModelDispatch):
 
     def is_last_attempt(self, job: ModelJob) -> bool:
         limit = job.attempts_limit if job.attempts_limit >= 0 else self.attempts
-        return 0 < limit <= job.attempts
+        return 0 < limit <= job.attempts - job.losses
+
+    def dies_of(self, job: ModelJob, cause: Cause) -> bool:
+        if cause is Cause.GIVEN_BACK:
+            return False
+        if job.losses_limit < 0 or (cause is Cause.TIMED_OUT and job.timeout_us):
+            return self.is_last_attempt(job)
+        job.losses += 1
+        return 0 < job.losses_limit <= job.losses
 
     def requeue(self, job: ModelJob, cause: Cause, *, ahead: bool) -> None:
         """A running job that its worker does not hold any more."""
         if not job.durable and not job.watchers:
             self.finish(job, Cause.ABANDONED, CANCELLED)
-        elif cause is not Cause.GIVEN_BACK and self.is_last_attempt(job):
+        elif self.dies_of(job, cause):
             self.finish(job, Cause.EXHAUSTED, FAILED)
         else:
             self.leave(job)
+            self.take_key_again(job)
             job.attempts -= cause is Cause.GIVEN_BACK
             if self.is_too_late(job):
                 self.move(job, cause, READY)
@@ -113,6 +185,11 @@ class Model(ModelDispatch):
                 yield job.expires_us, job.id, self.expire, job
             if job.limit_us:
                 yield job.limit_us, job.limit_since, self.time_out, job
+            if job.state is WAITING and self.doom_of(job) is not None:
+                yield 0, job.doomed_since, self.meet_doom, job
+        for job in self.jobs:
+            if job.held_until_us:
+                yield job.held_until_us, job.id, self.end_hold, job
         for worker in self.workers:
             if worker.lease_until_us:
                 yield worker.lease_until_us, worker.id, self.lose_worker, worker
@@ -184,25 +261,40 @@ class Model(ModelDispatch):
         timeout_us: int = 0,
         attempts_limit: int = -1,
         predecessors: tuple[int, ...] = (),
+        edges: bytes = b"",
+        losses_limit: int = -1,
+        unique_scope: int = 0,
+        unique_policy: int = 0,
+        unique_hold_us: int = 0,
     ) -> ModelJob:
         if self.refusal:
             raise RefusedByModel(self.refusal)
         function = self.function(name)
-        for twin in self.unfinished():
-            if unique and twin.function is function and twin.unique == unique:
+        twin = self.holder(function, unique)
+        if twin is not None and unique_policy == UniquePolicy.REJECT:
+            raise RefusedByModel("conflict")
+        if twin is not None and unique_policy == UniquePolicy.JOIN:
+            if twin.state not in FINAL_STATES:
                 if heard is not None:
                     twin.watchers.append(heard)
                 if durable:
                     self.rely_on(twin)
-                return twin
-        if own_name and any(job.name == own_name for job in self.unfinished()):
+            return twin
+        if own_name and any(job.name == own_name and job is not twin for job in self.unfinished()):
             raise RefusedByModel("conflict")
-        known = list(dict.fromkeys(predecessors))
+        if twin is not None:
+            self.replace(twin)
+        policies: dict[int, int] = {}
+        for job_id, policy in zip(predecessors, edges or bytes(len(predecessors))):
+            policies.setdefault(job_id, policy)
+        known = list(policies)
         job = ModelJob(
             len(self.jobs) + 1, function, unique, own_name, priority, durable,
-            run_at_us, expires_us, timeout_us, attempts_limit, known,
+            run_at_us, expires_us, timeout_us, attempts_limit, known, list(policies.values()), losses_limit,
+            bool(unique and unique_scope), self.now_us + unique_hold_us if unique and unique_hold_us else 0,
+            bool(unique),
         )  # fmt: skip
-        blockers = self.not_done(known)
+        blockers = self.not_done(job, known)
         self.jobs.append(job)
         if heard is not None:
             job.watchers.append(heard)
@@ -215,11 +307,28 @@ class Model(ModelDispatch):
             self.make_ready(job, Cause.SUBMITTED)
         return job
 
-    def not_done(self, job_ids: list[int]) -> list[int]:
-        return [job.id for job_id in job_ids for job in self.jobs if job.id == job_id and job.state is not DONE]
+    def replace(self, job: ModelJob) -> None:
+        """Another comes in its place."""
+        job.held_until_us = 0
+        if job.state in FINAL_STATES:
+            job.has_key = False
+        else:
+            self.cut_off(job, Cause.REPLACED, CANCELLED)
+
+    def not_done(self, job: ModelJob, job_ids: list[int]) -> list[int]:
+        """Those of its predecessors that the job must wait for."""
+        blockers = []
+        for job_id in job_ids:
+            for other in self.jobs:
+                is_let_go = other.state in FINAL_STATES and job.policy(job_id) == EdgePolicy.RUN
+                if other.id == job_id and other.state is not DONE and not is_let_go:
+                    blockers.append(job_id)
+        return blockers
 
     def wait_for(self, job: ModelJob, blockers: list[int]) -> None:
         self.edges += [(job_id, job) for job_id in blockers]
+        self.serial += 1
+        job.doomed_since = self.serial
         if job.durable:
             for job_id in blockers:
                 self.rely_on(self.job(job_id))
@@ -253,7 +362,9 @@ class Model(ModelDispatch):
 
     # --- reports: the job's id, or None if the worker does not have it ---
 
-    def report(self, worker: ModelWorker, job_id: int, verb: str, delay_us: int = 0) -> int | None:
+    def report(
+        self, worker: ModelWorker, job_id: int, verb: str, delay_us: int = 0, attempts_limit: int = -1
+    ) -> int | None:
         job = next((job for job in worker.holds if job.id == job_id), None)
         if job is None:
             return None
@@ -267,17 +378,24 @@ class Model(ModelDispatch):
                 job.renewed_us = self.now_us + worker.timeouts_us.get(job.function.name, 0)
         elif verb == "hand back":
             self.requeue(job, Cause.GIVEN_BACK, ahead=False)
-        elif verb == "fail" or self.is_last_attempt(job):
+        elif verb == "fail" or self.is_last_attempt_by(job, attempts_limit):
             self.finish(job, Cause.ENDED_BADLY, FAILED)
         elif not job.durable and not job.watchers:
             self.finish(job, Cause.ABANDONED, CANCELLED)
         else:
             self.leave(job)
+            self.take_key_again(job)
             job.run_at_us = self.now_us + delay_us
             self.move(job, Cause.RETRY_LATER, SCHEDULED)
             if self.is_too_late(job):
                 self.expire(job)
         return job_id
+
+    def is_last_attempt_by(self, job: ModelJob, attempts_limit: int) -> bool:
+        """If the worker says how many there are, unless the submitter did."""
+        if job.attempts_limit < 0:
+            job.attempts_limit = attempts_limit
+        return self.is_last_attempt(job)
 
     # --- operators ---
 
@@ -297,52 +415,66 @@ class Model(ModelDispatch):
             worker.holds.append(job)
 
     def cancel(self, job: ModelJob, cascade: bool) -> list[int]:
-        ended = []
+        found: list[ModelJob] = []
         pending = [job]
         while pending:
             current = pending.pop()
-            if cascade:
-                pending += [waiting for job_id, waiting in self.edges if job_id == current.id]
-            if current.state in FINAL_STATES:
-                continue
-            self.cut_off(current, Cause.CANCELLED, CANCELLED)
-            ended.append(current.id)
-        return ended
+            if current not in found:
+                found.append(current)
+                if cascade:
+                    pending += [waiting for job_id, waiting in self.edges if job_id == current.id]
+        ended = [each for each in found if each.state not in FINAL_STATES]
+        self.edges = [(job_id, waiting) for job_id, waiting in self.edges if waiting not in ended]
+        for each in ended:
+            self.cut_off(each, Cause.CANCELLED, CANCELLED)
+        return [each.id for each in ended]
 
     def retry(self, job: ModelJob) -> None:
         if self.refusal:
             raise RefusedByModel(self.refusal)
         if job.state not in (FAILED, CANCELLED, EXPIRED):
             raise RefusedByModel("conflict")
-        for other in self.unfinished():
-            if job.unique and other.function is job.function and other.unique == job.unique:
-                raise RefusedByModel("conflict")
-            if job.name and other.name == job.name:
-                raise RefusedByModel("conflict")
-        blockers = self.not_done(job.predecessors)
+        if self.holder(job.function, job.unique) not in (None, job):
+            raise RefusedByModel("conflict")
+        if job.name and any(other.name == job.name for other in self.unfinished()):
+            raise RefusedByModel("conflict")
+        if self.doom_of(job) is not None:
+            raise RefusedByModel("conflict")
+        blockers = self.not_done(job, job.predecessors)
         self.refuse_cycle(job, blockers)
-        job.attempts = job.run_at_us = job.expires_us = 0
+        job.attempts = job.losses = job.run_at_us = job.expires_us = 0
         job.durable = True
+        job.has_key = bool(job.unique)
         if blockers:
             self.move(job, Cause.RETRIED_WAITING, WAITING)
             self.wait_for(job, blockers)
         else:
             self.make_ready(job, Cause.RETRIED)
 
-    def add_predecessors(self, job: ModelJob, job_ids: tuple[int, ...]) -> None:
+    def add_predecessors(self, job: ModelJob, job_ids: tuple[int, ...], edges: bytes) -> None:
         if job.state in FINAL_STATES:
             raise RefusedByModel("conflict")
-        new = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in job.predecessors]
-        blockers = self.not_done(new)
-        self.refuse_cycle(job, blockers)
-        job.predecessors += new
+        before = list(job.predecessors), list(job.edges)
+        for job_id, policy in zip(job_ids, edges):
+            if job_id not in job.predecessors:
+                job.predecessors.append(job_id)
+                job.edges.append(policy)
+        blockers = self.not_done(job, job.predecessors[len(before[0]) :])
+        try:
+            self.refuse_cycle(job, blockers)
+        except RefusedByModel:
+            job.predecessors, job.edges = before
+            raise
         if not blockers:
             return
         if job.state is not WAITING:
+            was_running = job.worker is not None
             if job.worker is not None:
                 job.worker.heard.append(("revoke", job.worker.id, job.id))
                 job.attempts -= 1
             self.leave(job)
+            if was_running:
+                self.take_key_again(job)
             self.move(job, Cause.HELD_BACK, WAITING)
         if self.is_too_late(job):
             self.expire(job)

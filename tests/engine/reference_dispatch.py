@@ -20,6 +20,7 @@ class ModelDispatch:
         self.jobs: list[ModelJob] = []
         self.workers: list[ModelWorker] = []
         self.functions: list[ModelFunction] = []
+        self.disappointing: list[ModelJob] = []  # ended without success; those that waited for them are to meet that
         self.edges: list[tuple[int, ModelJob]] = []  # who waits for whose id, in the order in which they began to
         self.refusal = ""
         self.handing_out = True
@@ -91,6 +92,8 @@ class ModelDispatch:
         job.function.queue.remove(job)
         self.move(job, Cause.TAKEN, RUNNING)
         job.attempts += 1
+        if job.queued_only and not job.held_until_us:
+            job.has_key = False
         job.worker = worker
         if job not in worker.holds:  # or else cancelled, not reported, retried, and here again
             worker.holds.append(job)

@@ -28,6 +28,13 @@ class ModelJob:
     timeout_us: int
     attempts_limit: int
     predecessors: list[int]
+    edges: list[int]  # a policy for each of them
+    losses_limit: int
+    queued_only: bool  # the unique key is its own only until it is started
+    held_until_us: int  # or for so long, whatever becomes of it; 0: no longer than that
+    has_key: bool = False
+    losses: int = 0
+    doomed_since: int = 0  # tells which of two jobs was told first that it must not go on
     state: JobState = READY
     attempts: int = 0
     causes: list[Cause] = field(default_factory=list)
@@ -37,6 +44,9 @@ class ModelJob:
     limit_since: int = 0
     renewed_us: int = 0  # when it has taken too long if it was
     since: int = 0  # tells which of two things with the same time was set first
+
+    def policy(self, job_id: int) -> int:
+        return self.edges[self.predecessors.index(job_id)]
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ for job in jobs:
     job.result = job.name = b"x"
     job.predecessors = ()
     job.blockers = job.rank = 1
-    job.run_at_us = job.expires_us = job.timeout_us = job.attempts_limit = 1
+    job.run_at_us = job.expires_us = job.timeout_us = job.attempts_limit = job.losses_limit = 1
 print(tracemalloc.get_traced_memory()[0] // len(jobs))
 """
 

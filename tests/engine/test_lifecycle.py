@@ -25,9 +25,11 @@ from switchgear.model import (
     WAITING,
     Cause,
     Delivery,
+    EdgePolicy,
     Function,
     Job,
     JobState,
+    UniquePolicy,
 )
 from switchgear.testing import RecordingPeer
 from switchgear.testing.diagram import drawn, main, redraw
@@ -160,6 +162,22 @@ def server_lost(house: House, origin: JobState | None) -> Job:
     return job
 
 
+def let_down(policy: EdgePolicy) -> Callable[[House, JobState | None], Job]:
+    def way(house: House, origin: JobState | None) -> Job:
+        other = house.submit(b"other")
+        job = house.submit(after=(other,), edges=bytes([policy]))
+        house.engine.cancel(other)
+        return job
+
+    return way
+
+
+def replaced(house: House, origin: JobState | None) -> Job:
+    job = in_state(origin, house, unique=b"k")
+    house.submit(unique=b"k", unique_policy=UniquePolicy.REPLACE)
+    return job
+
+
 def cancelled(house: House, origin: JobState | None) -> Job:
     job = in_state(origin, house)
     house.engine.cancel(job)
@@ -219,6 +237,9 @@ WAYS: dict[Cause, Callable[[House, JobState | None], Job]] = {
     Cause.CANCELLED: cancelled,
     Cause.ABANDONED: abandoned,
     Cause.EXPIRED: expired,
+    Cause.SKIPPED: let_down(EdgePolicy.SKIP),
+    Cause.DOOMED: let_down(EdgePolicy.FAIL),
+    Cause.REPLACED: replaced,
     Cause.RETRIED: retried,
     Cause.RETRIED_WAITING: retried_waiting,
 }

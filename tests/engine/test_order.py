@@ -266,7 +266,9 @@ class Kept:
     def job_of(self, row: JobRow) -> Job:
         plain = tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
         error = None if plain[16] == 0 else plain[16]  # as the statement that stores it has it
-        return job_from_row((*plain[:16], error, plain[17]), self.house.function(b"graph" if row[1] == 1 else b"plain"))
+        return job_from_row(
+            (*plain[:16], error, *plain[17:]), self.house.function(b"graph" if row[1] == 1 else b"plain")
+        )
 
     def order(self) -> list[int]:
         """Everything that will be handed out from now on, as it is handed out."""

@@ -16,7 +16,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from switchgear.engine.core import REFUSED_DRAINING
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import BEST_FIRST, READY, SECOND_US, WAITING, Delivery, Job, Worker
+from switchgear.model import (
+    BEST_FIRST,
+    READY,
+    SECOND_US,
+    WAITING,
+    Delivery,
+    EdgePolicy,
+    Job,
+    UniquePolicy,
+    UniqueScope,
+    Worker,
+)
 from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House, causes
 from tests.engine.reference import Model
@@ -26,11 +37,12 @@ EXAMPLES = int(os.environ.get("SWITCHGEAR_MODEL_EXAMPLES", "0"))
 NAMES = (b"mail", b"resize", b"index")
 
 # Times of different kinds differ in the fraction of a second, so that no two of them fall on one moment.
-EXPIRY_US, LIMIT_US, LEASE_US, NEGLECT_US, PATIENCE_US = 100_000, 200_000, 300_000, 400_000, 500_000
+EXPIRY_US, LIMIT_US, LEASE_US, NEGLECT_US, PATIENCE_US, HOLD_US = range(100_000, 700_000, 100_000)
 
 numbers = st.integers(0, 30)
 functions = st.sampled_from(NAMES)
 delays = st.sampled_from((1, 2, 5))
+policies = st.sampled_from((EdgePolicy.WAIT, *EdgePolicy))
 
 
 class EngineAndModel(RuleBasedStateMachine):
@@ -111,7 +123,8 @@ class EngineAndModel(RuleBasedStateMachine):
         expiry=st.sampled_from((0, 0, 1, 4)),
         timeout=st.sampled_from((0, 1, 3)),
         attempts_limit=st.integers(-1, 2),
-        after=st.lists(numbers, max_size=3),
+        losses_limit=st.sampled_from((-1, -1, 0, 1, 2)),
+        after=st.lists(st.tuples(numbers, policies), max_size=3),
     )
     def submit_with_options(
         self,
@@ -123,7 +136,8 @@ class EngineAndModel(RuleBasedStateMachine):
         expiry: int,
         timeout: int,
         attempts_limit: int,
-        after: list[int],
+        losses_limit: int,
+        after: list[tuple[int, EdgePolicy]],
     ) -> None:
         newest = self.engine.next_job_id
         options = {
@@ -131,9 +145,38 @@ class EngineAndModel(RuleBasedStateMachine):
             "expires_us": self.house.at(expiry) + EXPIRY_US + newest if expiry else 0,
             "timeout_us": timeout * SECOND_US + LIMIT_US if timeout else 0,
             "attempts_limit": attempts_limit,
-            "predecessors": tuple(max(0, newest - 1 - number // 3) for number in after),
+            "losses_limit": losses_limit,
+            "predecessors": tuple(max(0, newest - 1 - number // 3) for number, _ in after),
+            "edges": bytes(policy for _, policy in after),
         }
         self.do_submit(function, b"", 1, delivery, client, name=name, **options)
+
+    @rule(
+        unique=st.sampled_from((b"red", b"green")),
+        delivery=st.sampled_from(Delivery),
+        client=st.none() | st.integers(0, 2),
+        scope=st.sampled_from(UniqueScope),
+        policy=st.sampled_from(UniquePolicy),
+        hold=st.sampled_from((0, 0, 1, 5)),
+        delay=st.sampled_from((0, 0, 2)),
+    )
+    def submit_with_a_key(
+        self,
+        unique: bytes,
+        delivery: Delivery,
+        client: int | None,
+        scope: UniqueScope,
+        policy: UniquePolicy,
+        hold: int,
+        delay: int,
+    ) -> None:
+        options: dict[str, Any] = {
+            "run_at_us": self.house.at(delay) if delay else 0,
+            "unique_scope": scope,
+            "unique_policy": policy,
+            "unique_hold_us": hold * SECOND_US + HOLD_US + self.engine.next_job_id if hold else 0,
+        }
+        self.do_submit(NAMES[0], unique, 1, delivery, client, **options)
 
     def do_submit(
         self,
@@ -255,9 +298,10 @@ class EngineAndModel(RuleBasedStateMachine):
         held=numbers,
         verb=st.sampled_from(("complete", "complete", "fail", "hand back", "retry later", "renew")),
         delay=delays,
+        limit=st.sampled_from((-1, -1, 0, 2)),
         holds=st.sampled_from((True, True, True, False)),
     )
-    def worker_reports(self, number: int, held: int, verb: str, delay: int, holds: bool) -> None:
+    def worker_reports(self, number: int, held: int, verb: str, delay: int, limit: int, holds: bool) -> None:
         worker, model_worker = self.some_worker(number)
         mine = list(worker.running)
         job_id = mine[held % len(mine)] if mine and holds else held
@@ -266,10 +310,10 @@ class EngineAndModel(RuleBasedStateMachine):
             "complete": lambda: self.engine.complete(worker, job_id, b"result"),
             "fail": lambda: self.engine.fail(worker, job_id),
             "hand back": lambda: self.engine.hand_back(worker, job_id),
-            "retry later": lambda: self.engine.retry_later(worker, job_id, delay_us),
+            "retry later": lambda: self.engine.retry_later(worker, job_id, delay_us, None, limit),
             "renew": lambda: self.engine.renew_run(worker, job_id),
         }
-        self.ask(engine_side[verb], lambda: self.model.report(model_worker, job_id, verb, delay_us))
+        self.ask(engine_side[verb], lambda: self.model.report(model_worker, job_id, verb, delay_us, limit))
 
     # --- operators ---
 
@@ -289,13 +333,14 @@ class EngineAndModel(RuleBasedStateMachine):
         self.ask(lambda: self.engine.retry(job), lambda: self.model.retry(self.model.job(job.id)))
 
     @precondition(has_jobs)
-    @rule(number=numbers, others=st.lists(numbers, min_size=1, max_size=3))
-    def add_predecessors(self, number: int, others: list[int]) -> None:
+    @rule(number=numbers, others=st.lists(st.tuples(numbers, policies), min_size=1, max_size=3))
+    def add_predecessors(self, number: int, others: list[tuple[int, EdgePolicy]]) -> None:
         job = self.some_job(number)
-        job_ids = tuple(self.some_job(other).id for other in others)
+        job_ids = tuple(self.some_job(other).id for other, _ in others)
+        edges = bytes(policy for _, policy in others)
         self.ask(
-            lambda: self.engine.add_predecessors(job, job_ids),
-            lambda: self.model.add_predecessors(self.model.job(job.id), job_ids),
+            lambda: self.engine.add_predecessors(job, job_ids, edges),
+            lambda: self.model.add_predecessors(self.model.job(job.id), job_ids, edges),
         )
 
     @precondition(has_jobs)
@@ -356,6 +401,9 @@ class EngineAndModel(RuleBasedStateMachine):
             assert causes(job) == expected.causes
             assert bool(job.delivery) == expected.durable
             assert list(job.predecessors) == expected.predecessors
+            assert list(job.edges or bytes(len(job.predecessors))) == expected.edges
+            assert (job.losses, job.attempts_limit) == (expected.losses, expected.attempts_limit)
+            assert (job.unique, job.unique_until_us) == (expected.unique, expected.held_until_us)
             assert (job.worker and job.worker.id) == (expected.worker and expected.worker.id)
 
     def compare_functions(self) -> None:
@@ -363,6 +411,8 @@ class EngineAndModel(RuleBasedStateMachine):
             function = self.engine.functions[expected.name]
             unfinished = [job for job in self.model.unfinished() if job.function is expected]
             assert function.total == len(unfinished)
+            keys = {job.unique: job.id for job in self.model.jobs if job.has_key and job.function is expected}
+            assert {key: job.id for key, job in function.uniques.items()} == keys
             assert function.running == sum(job.worker is not None for job in unfinished)
             assert function.waiting == sum(job.state is WAITING for job in unfinished)
             for priority in BEST_FIRST:

@@ -8,7 +8,7 @@ import pytest
 
 from switchgear import testing
 from switchgear.engine.deadlines import Kind
-from switchgear.model import DONE, READY, SECOND_US, Job
+from switchgear.model import DONE, READY, SECOND_US, EdgePolicy, Job
 from switchgear.net.clock import SystemClock
 from switchgear.testing import BrokenInvariant, FakeClock, RecordingPeer, check_engine
 from tests.engine.house import House
@@ -97,6 +97,8 @@ def crowded_house() -> tuple[House, Job]:
     house.submit(b"three", run_at_us=house.at(5))
     house.engine.cancel(house.submit(b"three"))
     house.engine.sleep(house.worker(b"two"))
+    house.submit(b"three", after=(job,), edges=bytes([EdgePolicy.FAIL]))
+    house.engine.settle(house.submit(b"three", unique=b"held", unique_hold_us=SECOND_US))
     house.submit(b"three")
     pushed = house.worker(b"four")
     house.engine.grant(pushed, 2)
@@ -204,6 +206,44 @@ def overspend(house: House, job: Job) -> None:
     job.attempts = 99
 
 
+def be_lost_too_often(house: House, job: Job) -> None:
+    job.attempts = job.losses = job.losses_limit = 3
+
+
+def hold_no_more(house: House, job: Job) -> None:
+    job.function.uniques[b"held"].unique_until_us = 0
+
+
+def hold_for_ever(house: House, job: Job) -> None:
+    house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not Kind.KEY_HELD]
+
+
+def hold_without_a_key(house: House, job: Job) -> None:
+    house.engine.graph.waiting_for(job.id)[0].unique_until_us = house.at(5)
+
+
+def take_anothers_key(house: House, job: Job) -> None:
+    job.function.uniques[b"another"] = job
+
+
+def mind_nothing(house: House, job: Job) -> None:
+    house.engine.graph.minded.clear()
+
+
+def mind_what_nobody_waits_for(house: House, job: Job) -> None:
+    house.engine.graph.minded.add(999)
+
+
+def have_too_few_edges(house: House, job: Job) -> None:
+    house.engine.graph.waiting_for(job.id)[1].edges = b"\1\1"
+
+
+def go_on_in_spite_of_doom(house: House, job: Job) -> None:
+    failed = next(iter(house.engine.graph.unsuccessful))
+    house.submit(b"three", predecessors=(failed,), edges=bytes([EdgePolicy.FAIL]))
+    house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not Kind.DOOM]
+
+
 def forget_job(house: House, job: Job) -> None:
     del house.engine.jobs[job.id]
 
@@ -233,6 +273,15 @@ FAULTS: list[Callable[[House, Job], None]] = [
     lose_pusher,
     lose_watcher,
     overspend,
+    be_lost_too_often,
+    hold_no_more,
+    hold_for_ever,
+    hold_without_a_key,
+    take_anothers_key,
+    mind_nothing,
+    mind_what_nobody_waits_for,
+    have_too_few_edges,
+    go_on_in_spite_of_doom,
     forget_job,
 ]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.model import READY, RUNNING, SECOND_US, Worker
+from switchgear.model import READY, RUNNING, SECOND_US, Job, Worker
 from switchgear.testing import RecordingPeer
 from tests.engine.house import House, ids, peer_of, state_of
 
@@ -324,6 +324,34 @@ def test_credit_that_was_taken_back_is_not_used(house: House) -> None:
     house.engine.withdraw_credit(worker)
     assert state_of(house.submit(b"one")) is READY
     assert state_of(house.submit(b"two")) is READY
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(0, 0), (2, 2), (3, 3), (5, 3), (-1, 0)])
+def test_some_credit_is_taken_back_but_never_more_than_there_is(house: House, asked: int, taken: int) -> None:
+    worker = house.worker(b"one", b"two")
+    house.engine.grant(worker, 3)
+    assert house.engine.take_back_credit(worker, asked) == taken
+    jobs = [house.submit(b"one") for _ in range(4)]
+    assert list(worker.running) == ids(*jobs[: 3 - taken])
+
+
+def test_credit_may_be_taken_back_by_a_peer_that_is_being_assigned_a_job(house: House) -> None:
+    worker = house.worker()
+    peer = peer_of(worker)
+
+    class Modest(RecordingPeer):
+        def assign(self, worker: Worker, job: Job) -> None:
+            house.engine.take_back_credit(worker, worker.credits)
+
+    worker.peer = Modest()
+    jobs = [house.submit() for _ in range(3)]
+    house.engine.grant(worker, 3)
+    assert list(worker.running) == ids(jobs[0])
+    house.engine.grant(worker, 0)
+    house.engine.complete(worker, jobs[0].id, b"")
+    house.engine.grant(worker, 5)
+    assert list(worker.running) == ids(jobs[1])
+    worker.peer = peer
 
 
 def test_one_with_credit_is_preferred_to_a_sleeper(house: House) -> None:

@@ -29,6 +29,8 @@ KEPT_FIELDS = (
     *("state", "run_at_us", "expires_us", "timeout_us", "attempts", "attempts_limit", "predecessors", "moves", "rank"),
     *("numerator", "denominator", "time_left_s", "progress_text", "warnings"),
     *("result_code", "whole_result", "error", "finished_us", "revision"),
+    *("key", "losses", "losses_limit", "edges", "unique_scope", "unique_until_us", "retention_us"),
+    *("schedule", "message"),
 )
 
 

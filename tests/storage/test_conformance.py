@@ -10,7 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.model import CANCELLED, DONE, EXPIRED, FAILED, READY, RUNNING, SCHEDULED, WAITING, Function, JobState
+from switchgear.model import (
+    CANCELLED,
+    DONE,
+    EXPIRED,
+    FAILED,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    WAITING,
+    Cause,
+    Function,
+    JobState,
+)
 from switchgear.storage.base import JobQuery, Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
@@ -126,6 +138,9 @@ class TestFinding:
             job.name = b"name %d" % job.id if job.id > 5 else b""
         jobs[2].state = jobs[5].state = FAILED
         jobs[8].state = CANCELLED
+        jobs[2].moves = [Cause.TAKEN, NOW_US, Cause.EXHAUSTED, NOW_US]
+        jobs[5].moves = [Cause.TAKEN, NOW_US, Cause.ENDED_BADLY, NOW_US]
+        jobs[2].error, jobs[5].error, jobs[8].error = b"worker lost\xff", b"OSError: disk\0full", None
         commit(store, jobs)
         return store
 
@@ -152,10 +167,30 @@ class TestFinding:
             (JobQuery(since_us=NOW_US + 3, until_us=NOW_US + 6), [5, 4, 3]),
             (JobQuery(function=b"mail", states=frozenset({FAILED}), before_id=9), [3]),
             (JobQuery(limit=0), []),
+            (JobQuery(dead=True), [3]),
+            (JobQuery(dead=True, states=frozenset({FAILED, CANCELLED})), [3]),
+            (JobQuery(dead=True, before_id=3), []),
+            (JobQuery(dead=True, function=b"resize"), []),
+            (JobQuery(dead=True, name=b""), [3]),
+            (JobQuery(error_contains=b"lost"), [3]),
+            (JobQuery(error_contains=b"\xff"), [3]),
+            (JobQuery(error_contains=b"k\0f"), [6]),
+            (JobQuery(error_contains=b"o", states=frozenset({FAILED})), [6, 3]),
+            (JobQuery(error_contains=b"OS", dead=True), []),
+            (JobQuery(error_contains=b"%"), []),
+            (JobQuery(from_id=9), [10, 9]),
+            (JobQuery(from_id=4, before_id=6), [5, 4]),
         ],
     )
     def test_by(self, log: Store, query: JobQuery, expected: list[int]) -> None:
         assert ids(log.find(query)) == expected
+
+    def test_how_far_a_search_gets(self, durable: Durable) -> None:
+        failed = [finished_job(number, state=FAILED if number % 2 else DONE) for number in range(1, 11)]
+        commit(durable.store, failed)
+        bounds = [durable.store.search_bound(before_id, 2) for before_id in (0, 8, 5, 4, 2)]
+        assert bounds == [7, 5, 1, 1, 0]
+        assert durable.store.search_bound(0, 100) == 0
 
     def test_page_by_page(self, log: Store) -> None:
         pages = []
@@ -208,6 +243,40 @@ class TestDropping:
         commit(store, [finished_job(number, state=FAILED) for number in range(1, 7)])
         assert run(store.drop_finished(NOW_US + 4 * HOUR_US, 1, lambda: frozenset({2, 3, 99}))) == 3
         assert self.left(store) == [2, 3, 6]
+
+    def test_a_job_with_a_time_of_its_own_goes_when_that_is_over(self, store: Store) -> None:
+        own = {2: HOUR_US, 3: 10 * HOUR_US, 5: 1}
+        jobs = [finished_job(number, retention_us=own.get(number, -1), special=number in own) for number in range(1, 7)]
+        commit(store, jobs)
+        now_us = NOW_US + 6 * HOUR_US
+        assert run(store.drop_finished(NOW_US + 5 * HOUR_US, 1000, now_us=now_us)) == 4
+        assert self.left(store) == [3, 6]
+        assert run(store.drop_finished(NOW_US + 5 * HOUR_US, 1000, now_us=NOW_US + 13 * HOUR_US - 1)) == 0
+        assert run(store.drop_finished(NOW_US + 5 * HOUR_US, 1000, now_us=NOW_US + 13 * HOUR_US)) == 1
+        assert self.left(store) == [6]
+
+    def test_it_is_not_counted_among_the_others(self, store: Store) -> None:
+        jobs = [finished_job(number, retention_us=99 * HOUR_US if number < 4 else -1) for number in range(1, 7)]
+        for job in jobs:
+            job.special = True
+        commit(store, jobs)
+        assert run(store.drop_finished(0, 2, now_us=NOW_US + 7 * HOUR_US)) == 1
+        assert self.left(store) == [1, 2, 3, 5, 6]
+
+    def test_others_wait_for_it_all_the_same(self, store: Store) -> None:
+        commit(store, [finished_job(1, state=FAILED, retention_us=1, special=True)])
+        assert run(store.drop_finished(0, 0, lambda: frozenset({1}), now_us=NOW_US * 2)) == 0
+        assert self.left(store) == [1]
+
+    def test_a_job_that_holds_its_key_stays(self, store: Store) -> None:
+        until_us = NOW_US + 50 * HOUR_US
+        for number, retention_us in ((1, -1), (2, 0), (3, HOUR_US)):
+            held = finished_job(number, unique=b"%d" % number, unique_until_us=until_us, retention_us=retention_us)
+            held.special = True
+            commit(store, [held])
+        assert run(store.drop_finished(until_us, 0, now_us=until_us - 1)) == 0
+        assert self.left(store) == [1, 2, 3]
+        assert run(store.drop_finished(until_us, 0, now_us=until_us)) == 3
 
     def test_one_that_fails_when_these_are_named_is_too_young(self, store: Store) -> None:
         commit(store, [finished_job(number, state=FAILED) for number in range(1, 7)])
@@ -297,6 +366,33 @@ class TestEveryDurableStore:
         unsuccessful = loaded(durable.reopen()).unsuccessful
         assert list(unsuccessful.items()) == [(1, CANCELLED), (3, FAILED), (8, EXPIRED)]
         assert all(isinstance(state, JobState) for state in unsuccessful.values())
+
+    def test_those_that_hold_their_key_are_loaded(self, durable: Durable) -> None:
+        of = function()
+        ended = [finished_job(number, of, unique=b"%d" % number, special=True) for number in range(1, 5)]
+        for job, seconds in zip(ended, (0, 1, 5, 9)):
+            job.unique_until_us = NOW_US + seconds * 1_000_000 if seconds else 0
+        unfinished = new_job(5, of, unique=b"5", unique_until_us=NOW_US + 9_000_000, special=True)
+        commit(durable.store, [*ended, unfinished])
+        functions: dict[bytes, Function] = {}
+        snapshot = durable.reopen().load(lambda name: functions.setdefault(name, Function(name)), NOW_US + 1_000_000)
+        assert ids(snapshot.held) == [3, 4]
+        assert [facts(job) | {"payload": None} for job in snapshot.held] == [
+            facts(job) | {"payload": None} for job in ended[2:]
+        ]
+        assert [job.payload for job in snapshot.held] == [None, None]
+        assert snapshot.held[0].function is functions[b"resize"]
+        assert ids(snapshot.jobs) == [5]
+        assert snapshot.jobs[0].unique_until_us == unfinished.unique_until_us
+
+    def test_a_key_that_is_held_no_more(self, durable: Durable) -> None:
+        job = finished_job(1, unique=b"k", unique_until_us=NOW_US + 9_000_000, special=True)
+        commit(durable.store, [job])
+        job.unique_until_us = 0
+        job.payload = None
+        commit(durable.store, [job])
+        assert loaded(durable.reopen()).held == []
+        assert durable.store.read_payloads([1]) == {1: b"payload"}
 
     def test_what_was_said_of_a_failure(self, durable: Durable) -> None:
         """Nothing, and not a word, are different answers."""

@@ -7,7 +7,7 @@ import pytest
 from switchgear.model import FAILED
 from switchgear.storage.base import JobQuery
 from switchgear.storage.memory import MemoryStore
-from tests.storage.support import commit, finished_job, function, ids, new_job, retry
+from tests.storage.support import NOW_US, commit, finished_job, function, ids, new_job, retry
 
 ALL = JobQuery(limit=100_000)
 
@@ -44,6 +44,20 @@ def test_a_flood_of_done_jobs_does_not_wash_away_the_failures() -> None:
     assert ids(store.find(JobQuery(states=frozenset({FAILED})))) == [1]
 
 
+def test_of_jobs_submitted_with_options_more_are_remembered() -> None:
+    store = MemoryStore()
+    of = function()
+    plain = [finished_job(number, of) for number in range(1, 3_001)]
+    special = [finished_job(number, of) for number in range(3_001, 23_001)]
+    named = [finished_job(number, of, name=b"task-%d" % number) for number in range(23_001, 26_001)]
+    for job in special + named:
+        job.special = True
+    commit(store, plain + special + named)
+    assert store.get(3_001) is special[0]
+    assert len(store.find(ALL)) == 20_000 + 1_000
+    assert store.get(1) is None
+
+
 @pytest.mark.parametrize("again", [1, 50])
 def test_a_job_retried_over_and_over_takes_no_more_room(again: int) -> None:
     store = MemoryStore(keep_count=10, keep_bytes=10_000)
@@ -72,3 +86,16 @@ def test_revisions_are_for_stores_that_last() -> None:
     job = finished_job(1)
     commit(MemoryStore(), [job])
     assert job.revision == 0
+
+
+def test_a_job_that_is_to_be_forgotten_at_once_is_never_found() -> None:
+    store = MemoryStore()
+    commit(store, [finished_job(1, retention_us=0, special=True), finished_job(2, retention_us=1, special=True)])
+    assert ids(store.find(ALL)) == [2]
+    assert store.get(1) is None
+
+
+def test_unless_it_holds_its_key() -> None:
+    store = MemoryStore()
+    commit(store, [finished_job(1, retention_us=0, unique=b"k", unique_until_us=NOW_US, special=True)])
+    assert ids(store.find(ALL)) == [1]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchgear.model import FINAL_STATES, Cause, Delivery, Job, JobState
+from switchgear.model import FINAL_STATES, Cause, Delivery, Job, JobState, UniqueScope
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
-from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, Extra, encode, job_from_row, job_row
+from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, OF_ANY_JOB, Extra, encode, job_from_row, job_row
 from tests.storage.support import close, commit, facts, finish, function, ids, loaded, new_job
 
 EXTRA, ERROR = 13, 16  # where they are in a row
@@ -60,15 +60,26 @@ FIELDS = st.fixed_dictionaries(
         "finished_us": TIMES,
         "predecessors": st.lists(st.integers(1, 2**62), max_size=5).map(tuple),
         "rank": INTEGERS,
+        "key": SOME_BYTES,
+        "losses": COUNTS,
+        "losses_limit": INTEGERS,
+        "edges": st.binary(max_size=5),
+        "unique_scope": st.sampled_from(UniqueScope),
+        "unique_until_us": TIMES,
+        "retention_us": st.integers(-1, 2**62),
+        "schedule": SOME_BYTES,
+        "message": SOME_BYTES,
         "moves": MOVES,
         "revision": COUNTS,
     },
 )
+# The engine gives these only to jobs that it marks as special.
+LATER_FIELDS = {"unique_until_us", *Extra.__struct_fields__[OF_ANY_JOB:]}
 JOBS = st.dictionaries(st.integers(1, 2**62), st.tuples(FIELDS, st.binary(max_size=5)), min_size=1, max_size=6)
 
 
 def job_of(job_id: int, fields: dict[str, Any], function_name: bytes) -> Job:
-    return new_job(job_id, function(function_name), **fields)
+    return new_job(job_id, function(function_name), special=bool(LATER_FIELDS & fields.keys()), **fields)
 
 
 @settings(max_examples=80, deadline=None)
@@ -107,6 +118,7 @@ def change(job: Job, fields: dict[str, Any]) -> None:
     for field, value in fields.items():
         if field not in ("payload", "created_us", "name", "revision"):
             setattr(job, field, value)
+    job.special = job.special or bool(LATER_FIELDS & fields.keys())
 
 
 @settings(max_examples=50, deadline=None)
@@ -140,7 +152,8 @@ def test_a_job_beyond_all_measure_does_not_keep_the_others_from_being_kept(
 @pytest.mark.parametrize("fields", range(len(Extra.__struct_fields__) + 1))
 def test_a_row_from_before_the_last_fields_were_added_is_read(fields: int) -> None:
     """An older version wrote fewer of the rarer fields; the others have their default."""
-    values = ("origin", 5, 6, 7, b"reducer", 8, 9, 10, b"text", b"warnings", (3, 4), -11)
+    values: tuple[Any, ...] = ("origin", 5, 6, 7, b"reducer", 8, 9, 10, b"text", b"warnings", (3, 4), -11)
+    values += (b"key", 12, 13, b"\1\3", 1, 14, b"schedule", b"message")
     written = dict(zip(Extra.__struct_fields__, values[:fields]))
     row = list(job_row(new_job(1), 1))
     row[EXTRA] = encode(values[:fields])

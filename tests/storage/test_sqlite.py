@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -18,8 +19,10 @@ from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.storage.sqlite_schema import MIGRATIONS, connect, migrate
 from tests.storage.support import (
+    NOW_US,
     close,
     commit,
+    finish,
     finished_job,
     function,
     ids,
@@ -30,6 +33,15 @@ from tests.storage.support import (
     pragma,
     run,
 )
+
+
+def with_numbers(statement: str) -> str:
+    """The statement with something in place of its parameters."""
+    return re.sub(r":\w+", "'[5]'", sqlite_schema.STATEMENTS[statement])
+
+
+OLD_IDS = with_numbers("old_ids")
+KEPT_LONG_ENOUGH = with_numbers("ids_kept_long_enough")
 
 
 class TestTheFile:
@@ -232,6 +244,29 @@ class TestLayout:
         finally:
             connection.close()
 
+    def test_jobs_of_the_first_version_are_kept_and_dropped_as_ever(self, path: Path) -> None:
+        connection = connect(path, "normal")
+        migrate(connection, path, {1: MIGRATIONS[1]})
+        connection.execute("INSERT INTO functions (id, name) VALUES (1, x'66')")
+        for job_id, state in ((1, DONE), (2, FAILED), (3, WAITING)):
+            finished_us = NOW_US + job_id if state is not WAITING else 0
+            numbers = (job_id, 1, int(state), 1, 1, NOW_US, 0, finished_us, 0, 0, 1)
+            connection.execute(
+                f"INSERT INTO jobs VALUES ({', '.join('?' * 11)}, x'', x'', x'', x'', x'', NULL, x'61')", numbers
+            )
+        connection.close()
+        store = opened(path)
+        try:
+            snapshot = loaded(store)
+            assert (ids(snapshot.jobs), snapshot.unsuccessful, snapshot.held) == ([3], {2: FAILED}, [])
+            assert snapshot.jobs[0].payload == b"a"
+            assert run(store.drop_finished(NOW_US + 2, 100, now_us=NOW_US + 5)) == 1
+            assert ids(store.find(JobQuery())) == [3, 2]
+            commit(store, [finish(snapshot.jobs[0])])
+            assert run(store.drop_finished(0, 0, now_us=NOW_US)) == 2
+        finally:
+            close(store)
+
     def test_a_step_that_fails_leaves_no_trace(self, path: Path) -> None:
         close(opened(path))
         newest = max(MIGRATIONS)
@@ -253,6 +288,8 @@ class TestLayout:
             ("SELECT id FROM jobs WHERE name = x'61' AND name <> x'' ORDER BY id DESC", "named"),
             (sqlite_schema.STATEMENTS["newest_to_drop"].replace("?", "5"), "finished"),
             (sqlite_schema.STATEMENTS["unsuccessful"].replace("?", "5"), "unsuccessful"),
+            (OLD_IDS, "finished"),
+            (KEPT_LONG_ENOUGH, "keep_until"),
         ],
     )
     def test_what_is_asked_often_has_an_index(self, store: SqliteStore, path: Path, query: str, index: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
-from switchgear.model import SECOND_US, Cause, Function, Job, JobState, Peer, Worker
+from switchgear.model import SECOND_US, Cause, Function, Job, JobState, Peer, Schedule, Worker
 
 __all__ = ["Core", "EngineSettings", "Observer"]
 
@@ -59,6 +59,18 @@ class Observer:
     def function_created(self, function: Function) -> None:
         """A name was used for the first time."""
 
+    def schedule_fired(self, schedule: Schedule, job: Job) -> None:
+        """A tick has come, and a job was made."""
+
+    def schedule_skipped(self, schedule: Schedule) -> None:
+        """A tick has come, and no job was made because the last one is unfinished."""
+
+    def schedule_missed(self, schedule: Schedule, count: int) -> None:
+        """So many ticks were over before they could be met, and are not made up for."""
+
+    def schedule_refused(self, schedule: Schedule, reason: str) -> None:
+        """A tick has come, and its job cannot be taken now; it is tried again."""
+
 
 class Core:
     """The tables of the engine."""
@@ -77,6 +89,8 @@ class Core:
         self.deadlines = Deadlines()
         self.changed: list[Job] = []  # since the owner last took them; without `keeps` only those that finished
         self.changed_functions: list[Function] = []
+        self.schedules: dict[bytes, Schedule] = {}
+        self.changed_schedules: dict[bytes, Schedule] = {}
         self.refusal: Refused | None = None  # set while no submission can be taken
         self.handing_out = True
         self.audience: list[Peer] = []  # hear of every job's start and end, as if they watched it
@@ -112,6 +126,12 @@ class Core:
         self.changed_functions = []
         return changes
 
+    def take_changed_schedules(self) -> list[Schedule]:
+        """Those that changed since the last call, to be kept together with the jobs of `take_changes`."""
+        schedules = list(self.changed_schedules.values())
+        self.changed_schedules = {}
+        return schedules
+
     def _move(self, job: Job, cause: Cause) -> JobState:
         """Change a job's state, for a cause that its life knows."""
         state = next_state(job, cause)
@@ -131,3 +151,6 @@ class Core:
     def _note_function(self, function: Function) -> None:
         if function not in self.changed_functions:
             self.changed_functions.append(function)
+
+    def _note_schedule(self, schedule: Schedule) -> None:
+        self.changed_schedules[schedule.name] = schedule

@@ -13,9 +13,11 @@ from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from switchgear.model import Function, Job, Worker
+from switchgear.model import Function, Gate, Job, Lane, Schedule, Worker
 
 __all__ = ["Deadline", "Deadlines", "Kind"]
+
+Subject = Job | Worker | Function | Gate | Lane | Schedule
 
 
 class Kind(IntEnum):
@@ -27,12 +29,16 @@ class Kind(IntEnum):
     LEASE = 3  # a worker should have given a sign of life
     NEGLECT = 4  # a woken worker should have come for its job
     PATIENCE = 5  # a worker has waited long enough to be given a job
+    GATE = 6  # a function, or one key of it, may hand out a job again; see engine.gates
+    KEY_HELD = 7  # a unique key that outlived its job is free again
+    DOOM = 8  # a new job waits for one that did not succeed, and its edge says what becomes of it
+    TICK = 9  # a schedule makes a job
 
 
 # Kinds that measure a span from some event; the others name a moment on the calendar.
-SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE})
+SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE, Kind.GATE})
 
-Deadline = tuple[int, int, Kind, Job | Worker | Function, int]
+Deadline = tuple[int, int, Kind, Subject, int]
 """Time, serial number (so that equal times keep their order), kind, subject, and a token that tells stale entries."""
 
 # Rebuilding a small heap is not worth the trouble.
@@ -54,7 +60,7 @@ class Deadlines:
         """Every entry, stale ones too, in no order."""
         return iter(self._heap)
 
-    def add(self, at_us: int, kind: Kind, subject: Job | Worker | Function, token: int = 0) -> None:
+    def add(self, at_us: int, kind: Kind, subject: Subject, token: int = 0) -> None:
         self._serial += 1
         heappush(self._heap, (at_us, self._serial, kind, subject, token))
 

@@ -6,7 +6,8 @@ Order of functions.  A worker that can do several is served by `function_order`:
   fair          the best priority over all its functions; among equals the function served longest ago
   registration  the function registered last, until it has nothing, then the one before it
   round-robin   like registration, but a function that was served goes to the end
-Which job of a function comes first is the matter of `engine.queues`.
+Which job of a function comes first is the matter of `engine.queues`, and whether it may be handed out that of
+`engine.gates`.
 
 Credit.  A worker may grant credit for a number of jobs and is then sent them without asking, in turn with others who
 have.  A credit may end at some time; it then has a ticket.  Each job that is assigned uses up the worker's oldest
@@ -24,7 +25,9 @@ from typing import Final
 from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
 from switchgear.engine.lifecycle import NEXT_STATE, next_state
-from switchgear.engine.waking import WakePolicy, Waking
+from switchgear.engine.operating import Operating
+from switchgear.engine.uniques import free_key, take_key_again
+from switchgear.engine.waking import WakePolicy
 from switchgear.model import BEST_FIRST, READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
 
 __all__ = ["Dispatch", "WakePolicy"]
@@ -39,7 +42,7 @@ LOSS_TEXTS: Final = {
 }
 
 
-class Dispatch(Waking):
+class Dispatch(Operating):
     """The part of the engine that brings jobs and workers together."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
@@ -216,34 +219,17 @@ class Dispatch(Waking):
             worker.tickets.clear()
         self._leave_pushers(worker)
 
-    # --- operators ---
+    def take_back_credit(self, worker: Worker, credit: int) -> int:
+        """The worker takes back so much of the credit it has not used, or all there is; returns how much that was.
 
-    def pause(self, function: Function) -> None:
-        """Hand out nothing of this function until it is resumed."""
-        if not function.paused:
-            function.paused = True
-            self._note_function(function)
-
-    def resume(self, function: Function) -> None:
-        """Hand out jobs of this function again."""
-        if function.paused:
-            function.paused = False
-            self._note_function(function)
-            self._offer(function)
-
-    def set_limits(self, function: Function, high: int, normal: int, low: int) -> None:
-        """Take submissions only while the function has fewer unfinished jobs than this; 0: always."""
-        function.limits = [high, normal, low]
-        self._note_function(function)
-
-    def stop_handing_out(self) -> None:
-        """Running jobs may finish, no other is started."""
-        self.handing_out = False
-
-    def start_handing_out(self) -> None:
-        self.handing_out = True
-        for function in self.functions.values():
-            self._offer(function)
+        For credits without tickets.  A peer may call this while it is told of a job that the worker was assigned.
+        """
+        credit = min(credit, worker.credits)
+        if credit > 0:
+            worker.credits -= credit
+            if not worker.credits:
+                self._leave_pushers(worker)
+        return max(0, credit)
 
     # --- inside ---
 
@@ -252,6 +238,9 @@ class Dispatch(Waking):
         if not self.handing_out:
             return None
         order = worker.order
+        if len(order) == 1:
+            function = order[0]
+            return self._pop(function) if function.ready and not function.paused else None
         if self.settings.function_order == "fair":
             job = self._choose_fairly(order)
         else:
@@ -262,7 +251,7 @@ class Dispatch(Waking):
 
     def _choose_in_order(self, order: list[Function]) -> Job | None:
         for function in reversed(order):
-            if function.ready and not function.paused:
+            if function.ready and not function.paused and (function.gate is None or self._is_open(function)):
                 if self.settings.function_order == "round-robin":
                     order.remove(function)
                     order.insert(0, function)
@@ -273,10 +262,10 @@ class Dispatch(Waking):
         best: Function | None = None
         best_place = len(BEST_FIRST)
         for function in order:
-            if not function.ready or function.paused:
+            if not function.ready or function.paused or (function.gate is not None and not self._is_open(function)):
                 continue
             for place in range(best_place):
-                if function.ready_of(BEST_FIRST[place]):
+                if self._offers(function, BEST_FIRST[place]):
                     best, best_place = function, place
                     break
             if best_place == 0:
@@ -303,10 +292,14 @@ class Dispatch(Waking):
         function = job.function
         function.running += 1
         function.taken_us = now_us
+        if function.gate is not None:
+            self._count_start(job)
         if job.special or worker.has_timeouts:
             timeout_us = job.timeout_us or worker.timeouts_us[function]
             if timeout_us:
                 self._limit_run(job, timeout_us)
+            if job.unique_scope and job.unique:
+                free_key(job)
         if self.keeps and (job.delivery or self.notes_starts):
             self._note(job)
         if self.audience:
@@ -328,34 +321,37 @@ class Dispatch(Waking):
         if worker is not None:
             worker.running.pop(job.id, None)
             job.worker = None
-        job.function.running -= 1
+        function = job.function
+        function.running -= 1
+        if function.gate is not None and worker is not None:  # after a restart there is none, and none was counted
+            self._count_end(job)
         if job.special and job.run_limit:
             job.run_limit = 0
             self.deadlines.stale += 1
 
-    def _cut_off(self, job: Job) -> None:
-        """Tell the worker of a job that ends without it.  It stays in the worker's list until it reports, so that the
-        report is not taken for a lie."""
+    def _cut_off(self, job: Job, cause: Cause = Cause.CANCELLED) -> None:
+        """Tell the worker of a job that ends without it, and why.  It stays in the worker's list until it reports, so
+        that the report is not taken for a lie."""
         worker = job.worker
         self._leave_worker(job)
         if worker is not None:
             worker.running[job.id] = job
-            worker.peer.revoke(worker, job)
+            worker.peer.revoke(worker, job, cause)
 
     def _requeue(self, job: Job, cause: Cause, enqueue: Callable[[Job], None]) -> None:
         """A running job that its worker no longer holds: back to the queue, unless that makes no sense."""
         if job.delivery == Delivery.WAIT and not job.watchers:
             self._finish(job, Cause.ABANDONED)
             return
-        if cause is not Cause.GIVEN_BACK and self.is_last_attempt(job):
-            job.result_code = 255
-            job.error = b"%s in attempt %d, the last one" % (LOSS_TEXTS[cause], job.attempts)
+        if cause is Cause.GIVEN_BACK:
+            job.attempts -= 1
+        elif self._dies_of(job, cause):
             self._finish(job, Cause.EXHAUSTED)
             self.observer.job_died(job)
             return
-        if cause is Cause.GIVEN_BACK:
-            job.attempts -= 1
         self._forget_run(job)
+        if job.unique_scope:
+            take_key_again(job)
         job.function.requeued += 1
         self._move(job, cause)
         if self._is_too_late(job):
@@ -364,10 +360,32 @@ class Dispatch(Waking):
         if self.keeps and job.delivery:
             self._note(job)
         enqueue(job)
+        self._offer_room(job.function)
         self.observer.job_requeued(job, cause)
+
+    def _dies_of(self, job: Job, cause: Cause) -> bool:
+        """A run came to nothing: count it, and say in the job if that was one too many."""
+        text = LOSS_TEXTS[cause]
+        # A limit that the submitter has set is about the job.  One that the worker gave itself, or that its protocol
+        # gives it, is how one notices that nothing more will be heard of it.
+        took_too_long = cause is Cause.TIMED_OUT and job.timeout_us
+        if job.losses_limit >= 0 and not took_too_long:
+            job.losses += 1
+            if not 0 < job.losses_limit <= job.losses:
+                return False
+            times = b"once" if job.losses == 1 else b"%d times" % job.losses
+            job.error = b"%s in attempt %d; lost %b, the most allowed" % (text, job.attempts, times)
+        elif self._attempts_are_spent(job):
+            job.error = b"%s in attempt %d, the last one" % (text, job.attempts)
+        else:
+            return False
+        job.result_code = 255
+        return True
 
     def _forget_run(self, job: Job) -> None:
         """What an attempt that came to nothing has said of itself."""
+        if job.message:
+            job.message = b""
         if job.numerator or job.denominator or job.time_left_s != -1 or job.progress_text:
             job.numerator = job.denominator = 0
             job.time_left_s = -1
@@ -388,16 +406,6 @@ class Dispatch(Waking):
     @abstractmethod
     def _finish(self, job: Job, cause: Cause) -> None:
         """The end of a job's life; the engine proper knows how."""
-
-    def _offer(self, function: Function) -> None:
-        """A function that was held up may be handed out again."""
-        while function.ready and function.pushers and not function.paused and self.handing_out:
-            self._push(function)
-        for _ in range(min(function.ready, len(function.sleepers))):
-            asleep = len(function.sleepers)
-            self._wake(function)
-            if len(function.sleepers) == asleep:
-                break
 
     def _push(self, function: Function) -> None:
         """Give the best ready job to the worker that has waited longest with credit."""
@@ -440,6 +448,12 @@ class Dispatch(Waking):
             function.pushers.pop(worker, None)
 
     def is_last_attempt(self, job: Job) -> bool:
-        """Whether the attempt that is being made spends the job's last one."""
+        """Whether the job is dead if the run that it is in is lost."""
+        if job.special and job.losses_limit >= 0:
+            return 0 < job.losses_limit <= job.losses + 1
+        return self._attempts_are_spent(job)
+
+    def _attempts_are_spent(self, job: Job) -> bool:
+        """Whether the job must not be started again, if the run that it is in counts as an attempt."""
         limit = job.attempts_limit if job.attempts_limit >= 0 else self.settings.attempts
-        return 0 < limit <= job.attempts
+        return 0 < limit <= job.attempts - (job.losses if job.special else 0)

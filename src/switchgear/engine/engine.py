@@ -13,7 +13,6 @@ cascading cancel, a restart).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from switchgear.engine.core import (
@@ -24,11 +23,13 @@ from switchgear.engine.core import (
     Observer,
 )
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadline, Kind
+from switchgear.engine.graph import check_edges, has_policies, without_repetitions
+from switchgear.engine.options import SubmitOptions
 from switchgear.engine.queues import place_of
-from switchgear.engine.reports import Reports
+from switchgear.engine.schedules import Schedules
+from switchgear.engine.wishes import QUEUE_IS_FULL
 from switchgear.errors import Refused
 from switchgear.model import (
-    DONE,
     FINAL_STATES,
     QUEUED_STATES,
     READY,
@@ -39,9 +40,13 @@ from switchgear.model import (
     Cause,
     Delivery,
     Function,
+    Gate,
     Job,
     JobState,
+    Lane,
     Peer,
+    Schedule,
+    UniquePolicy,
     Worker,
 )
 
@@ -50,22 +55,7 @@ __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
 
 
-@dataclass(slots=True)  # not frozen: that would make each one three times as expensive
-class SubmitOptions:
-    """What most submissions do without."""
-
-    run_at_us: int = 0  # not before this moment
-    expires_us: int = 0  # not started by this moment, or not again: not wanted any more
-    timeout_us: int = 0  # longest run of one attempt
-    attempts_limit: int = -1  # 0: no limit; -1: the server's setting
-    predecessors: tuple[int, ...] = ()  # wait until these are done
-    name: bytes = b""  # a name of its own among all unfinished jobs
-    job_id: int = 0  # an id that was reserved for it
-    reducer: bytes = b""
-    origin: str = ""
-
-
-class Engine(Reports):
+class Engine(Schedules):
     """All jobs of a server, and what may happen to them."""
 
     # --- time ---
@@ -108,9 +98,13 @@ class Engine(Reports):
         for function in self.functions.values():
             if function.taken_us:
                 function.taken_us += delta_us
+            if function.gate is not None:
+                self._shift_gate(function.gate, delta_us)
         self.deadlines.shift_spans(delta_us)
+        self._reset_schedules()
 
     def _meet_deadlines(self) -> None:
+        self._is_meeting = True
         while (deadline := self.deadlines.pop_due(self.now_us)) is not None:
             if not self._is_live(deadline):
                 self.deadlines.stale = max(0, self.deadlines.stale - 1)
@@ -123,8 +117,15 @@ class Engine(Reports):
                     self._meet_lease(subject)
                 else:
                     self._end_patience(subject, token)
+            elif isinstance(subject, Schedule):
+                self._meet_tick(subject)
+            elif isinstance(subject, Gate | Lane):
+                self._meet_gate(subject)
             else:
                 self._look_after(subject)
+        self._is_meeting = False
+        if self._to_offer:
+            self._offer_all()
         self.deadlines.forget_stale(self._is_live)
 
     def _is_live(self, deadline: Deadline) -> bool:
@@ -133,6 +134,10 @@ class Engine(Reports):
         if isinstance(subject, Job):
             if kind is Kind.RUN_LIMIT:
                 return subject.run_limit == token
+            if kind is Kind.KEY_HELD:
+                return self._is_held(subject, at_us)
+            if kind is Kind.DOOM:
+                return True  # it is due, and looks for itself
             if subject.withdrawn:
                 return False
             if kind is Kind.DUE:
@@ -142,6 +147,10 @@ class Engine(Reports):
             if kind is Kind.LEASE:
                 return subject.lease_check_us == at_us
             return token in (subject.tickets or ()) or token in (subject.alarms or ())
+        if isinstance(subject, Schedule):
+            return subject.wake_us == at_us
+        if isinstance(subject, Gate | Lane):
+            return subject.check_us == at_us
         return subject.watched
 
     def _meet_job_deadline(self, job: Job, kind: Kind, at_us: int) -> None:
@@ -154,6 +163,10 @@ class Engine(Reports):
             if job.state is not RUNNING:  # one that runs may finish
                 self._leave_queue(job)
                 self._expire(job)
+        elif kind is Kind.KEY_HELD:
+            self._meet_end_of_hold(job)
+        elif kind is Kind.DOOM:
+            self._meet_doom(job)
         elif job.run_until_us > at_us:  # renewed meanwhile; should that end have passed too, it is next
             self.deadlines.add(job.run_until_us, Kind.RUN_LIMIT, job, job.run_limit)
         else:
@@ -161,7 +174,7 @@ class Engine(Reports):
             job.run_limit = 0  # this entry is used up, not stale
             self._leave_worker(job)
             if worker is not None:
-                worker.peer.revoke(worker, job)
+                worker.peer.revoke(worker, job, Cause.TIMED_OUT)
             self._requeue(job, Cause.TIMED_OUT, self._enqueue_again)
 
     def _meet_lease(self, worker: Worker) -> None:
@@ -186,7 +199,12 @@ class Engine(Reports):
         watcher: Peer | None = None,
         options: SubmitOptions | None = None,
     ) -> Job:
-        """Take a job, or join the unfinished one with the same unique key; raises Refused."""
+        """Take a job, or join the one that has the same unique key; raises Refused.
+
+        What happens if a job has the key is the submission's own choice (`UniquePolicy`).  If that job has ended and
+        holds its key, it is returned as it is, in a final state, and nobody is told of its end once more: the caller
+        has to look.
+        """
         if self.refusal is not None:
             raise Refused(self.refusal.reason, str(self.refusal))
         function = self.functions.get(function_name)
@@ -195,11 +213,13 @@ class Engine(Reports):
         if unique:
             twin = function.uniques.get(unique)
             if twin is not None:
-                self._join(twin, delivery, watcher)
-                return twin
+                if options is None or options.unique_policy != UniquePolicy.REPLACE:
+                    self._join(twin, delivery, watcher, options)
+                    return twin
+                self._replace(twin, priority, options)
         limit = function.limits[priority % URGENT]  # an urgent job counts as one of high priority
         if (limit and function.total >= limit) or (self.settings.jobs and len(self.jobs) >= self.settings.jobs):
-            raise Refused(REFUSED_FULL, "Job queue is full")
+            raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
         job_id = self.next_job_id
         job = Job(job_id, function, unique, payload, priority, delivery, self.now_us)
         if options is not None:
@@ -228,8 +248,7 @@ class Engine(Reports):
         return self.next_job_id - 1
 
     def _use_reserved_id(self, job: Job, job_id: int) -> int:
-        if not 0 < job_id < self.next_job_id or job_id in self.jobs:
-            raise Refused(REFUSED_CONFLICT, f"the id {job_id} is not reserved")
+        self._refuse_unreserved(job_id)
         job.id = job_id
         self._rank_last(job)  # others may have been submitted since
         return job_id
@@ -238,6 +257,8 @@ class Engine(Reports):
         """Set the rarer properties of a new job, and its first state.  Raises before anything is changed."""
         if options.name and options.name in self.names:
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
+        if options.edges:
+            check_edges(options.edges, options.predecessors)
         job.special = True
         if options.name:
             job.name = options.name
@@ -255,28 +276,51 @@ class Engine(Reports):
             job.reducer = options.reducer
         if options.origin:
             job.origin = options.origin
-        blockers = self._await_predecessors(job, options.predecessors) if options.predecessors else None
+        if options.schedule:
+            job.schedule = options.schedule
+        if options.key:
+            job.key = options.key
+        if options.losses_limit != -1:
+            job.losses_limit = options.losses_limit
+        if options.retention_us != -1:
+            job.retention_us = options.retention_us
+        if job.unique and (options.unique_scope or options.unique_hold_us):
+            self._settle_key(job, options)
+        blockers = None
+        if options.predecessors:
+            blockers = self._await_predecessors(job, options.predecessors, options.edges)
         if not blockers and options.run_at_us > self.now_us:
             job.state = SCHEDULED
             job.moves = [Cause.SUBMITTED_EARLY, self.now_us]
             self._await_time(job)
 
-    def _await_predecessors(self, job: Job, predecessors: tuple[int, ...]) -> list[int]:
+    def _await_predecessors(self, job: Job, predecessors: tuple[int, ...], edges: bytes) -> list[int]:
         """Let a new job wait for those of its predecessors that are not done, and return them."""
         if len(predecessors) > 1 and len(set(predecessors)) < len(predecessors):
-            predecessors = tuple(dict.fromkeys(predecessors))
+            predecessors, edges = without_repetitions(predecessors, edges)
         job.predecessors = predecessors
-        blockers = self.graph.blockers_among(predecessors, self.jobs)
+        if edges and has_policies(edges):
+            job.edges = edges
+        else:
+            edges = b""
+        blockers = self.graph.blockers_among(predecessors, self.jobs, edges)
         if blockers:
             job.state = WAITING
             job.moves = [SUBMITTED_WAITING, self.now_us]
             self.graph.add(job, blockers)
+            if edges:
+                self._foresee_doom(job)
             if job.delivery:
                 self._rely_on(blockers)
         return blockers
 
-    def _join(self, job: Job, delivery: int, watcher: Peer | None) -> None:
-        """A second submission of an unfinished job."""
+    def _join(self, job: Job, delivery: int, watcher: Peer | None, options: SubmitOptions | None) -> None:
+        """A second submission of a job that has its key."""
+        if options is not None and options.unique_policy == UniquePolicy.REJECT:
+            text = f"job {job.id}, which is {job.state.name.lower()}, has the unique key {job.shown_unique!r}"
+            raise Refused(REFUSED_CONFLICT, text)
+        if job.state in FINAL_STATES:
+            return
         if watcher is not None:
             self.watch(job, watcher)
         if delivery and not job.delivery:
@@ -286,38 +330,31 @@ class Engine(Reports):
                 self._note(job)
             self._rely_on(job.predecessors)
 
-    def _rely_on(self, job_ids: Sequence[int]) -> None:
-        """A job that is worth keeping waits for these, so they are worth keeping too.
-
-        Were they lost in a crash, it would be taken for granted that they were done.
-        """
-        jobs = self.jobs
-        pending = list(job_ids)
-        for job_id in pending:  # it grows
-            job = jobs.get(job_id)
-            if job is not None and not job.delivery:
-                job.delivery = Delivery.HANDLE
-                if self.keeps:
-                    self._note(job)
-                pending.extend(job.predecessors)
-
-    def withdraw(self, job: Job) -> bool:
+    def withdraw(self, job: Job, told: set[Peer] | frozenset[Peer] = frozenset()) -> bool:
         """Undo a submission that the store could not keep, as if it had never been made.
 
-        Not possible once a worker has the job, while somebody watches it (who has perhaps submitted it too, and was not
-        promised that it is kept), or while another job waits for it; so of several the newest should be undone first.
+        Not possible once a worker has the job, while somebody watches it who will not be `told` (and has perhaps
+        submitted it too, but was not promised that it is kept), or while another job waits for it; so of several the
+        newest should be undone first.
         """
-        if job.state not in QUEUED_STATES or job.kept or job.watchers or self.jobs.get(job.id) is not job:
+        if job.state not in QUEUED_STATES or job.kept or self.jobs.get(job.id) is not job:
             return False
-        if job.id in self.graph.successors:
+        watchers = job.watchers or []
+        if job.id in self.graph.successors or len(watchers) > len(told) or not told.issuperset(watchers):
             return False
+        for watcher in watchers:
+            watcher.watching.pop(job.id, None)
+        job.watchers = None
         self._leave_queue(job)
+        self._end_hold(job)
         self._unlist(job)
         job.function.submitted -= 1
         job.withdrawn = True
         if job.changed:
             job.changed = False
             self.changed.remove(job)
+        if job.schedule:
+            self._take_back_tick(job)
         return True
 
     # --- watching ---
@@ -340,100 +377,7 @@ class Engine(Reports):
                 self._leave_queue(job)
                 self._finish(job, Cause.ABANDONED)
 
-    # --- what submitters and operators ask for ---
-
-    def cancel(self, job: Job, *, cascade: bool = False) -> list[Job]:
-        """End an unfinished job, and with `cascade` all that wait for it; returns those that were ended."""
-        ended: list[Job] = []
-        pending = [job]
-        while pending:
-            current = pending.pop()
-            if cascade:
-                pending.extend(self.graph.waiting_for(current.id))
-            if current.state in FINAL_STATES or current.id not in self.jobs:
-                continue
-            if current.state is RUNNING:
-                self._cut_off(current)
-            else:
-                self._leave_queue(current)
-            self._finish(current, Cause.CANCELLED)
-            ended.append(current)
-        return ended
-
-    def add_predecessors(self, job: Job, job_ids: tuple[int, ...]) -> None:
-        """Let an unfinished job wait for more; raises CycleRefused if it would wait for itself."""
-        if self.jobs.get(job.id) is not job:
-            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {job.state.name.lower()}")
-        new = tuple(job_id for job_id in dict.fromkeys(job_ids) if job_id not in job.predecessors)
-        blockers = self.graph.blockers_among(new, self.jobs)
-        self.graph.refuse_cycle(job, blockers)
-        job.predecessors += new
-        if self.keeps and job.delivery:
-            self._note(job)
-        if blockers:
-            if job.state is not WAITING:
-                self._hold_back(job)
-            if self._is_too_late(job):
-                self._leave_queue(job)
-                self._expire(job)
-                return
-            self.graph.add(job, blockers)
-            if job.delivery:
-                self._rely_on(blockers)
-
-    def _hold_back(self, job: Job) -> None:
-        if job.state is RUNNING:
-            worker = job.worker
-            self._leave_worker(job)
-            if worker is not None:
-                worker.peer.revoke(worker, job)
-            job.attempts -= 1  # it was not the job's fault
-            self._forget_run(job)
-        elif job.state is READY:
-            self._dequeue(job)
-        else:
-            self.deadlines.stale += 1
-        self._rank_last(job)
-        self._move(job, Cause.HELD_BACK)
-
-    def retry(self, job: Job, more_predecessors: tuple[int, ...] = ()) -> None:
-        """Run a job again that ended without success, with all its attempts; raises Refused.
-
-        If it waits for jobs that are still not done, it waits again; it may be told to wait for more than before.
-        """
-        if self.refusal is not None:
-            raise Refused(self.refusal.reason, str(self.refusal))
-        unfinished = self.jobs.get(job.id, job)  # if there is one, the caller's may be an old copy of it
-        if unfinished.state not in FINAL_STATES or job.state is DONE:
-            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {unfinished.state.name.lower()}")
-        function = job.function = self.function_named(job.function.name)
-        if (job.unique and job.unique in function.uniques) or (job.name and job.name in self.names):
-            raise Refused(REFUSED_CONFLICT, f"another unfinished job has the unique key or name of job {job.id}")
-        predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()
-        blockers = self.graph.blockers_among(predecessors or job.predecessors, self.jobs)
-        self.graph.refuse_cycle(job, blockers)
-        if predecessors:
-            job.predecessors = predecessors
-        self.graph.unsuccessful.pop(job.id, None)
-        job.attempts = 0
-        job.result_code = 0
-        job.result = job.warnings = b""
-        job.error = None
-        job.finished_us = job.expires_us = job.run_at_us = 0
-        self._forget_run(job)
-        job.delivery = job.delivery or Delivery.HANDLE  # whoever waited is gone
-        self._list(job)
-        function.submitted += 1
-        if self.keeps:
-            self._note(job)
-        if blockers:
-            self._rank_last(job)
-            self._move(job, Cause.RETRIED_WAITING)
-            self.graph.add(job, blockers)
-            self._rely_on(blockers)
-        else:
-            self._move(job, Cause.RETRIED)
-            self._enqueue_last(job)
+    # --- operators ---
 
     def drain(self) -> None:
         """Finish what runs; start and take nothing more."""
@@ -441,17 +385,20 @@ class Engine(Reports):
         self.stop_handing_out()
 
     def drop_function(self, function: Function) -> bool:
-        """Forget a function that nobody uses.  One with an order of its own is somebody's, who may come back to it."""
-        if function.total or function.workers or function.released_first:
+        """Forget a function that nobody uses.  One with an order of its own is somebody's, who may come back to it, and
+        in one a job that ended may still hold its unique key."""
+        if function.total or function.workers or function.released_first or function.uniques:
             return False
         if self.functions.get(function.name) is not function:
             return False
         del self.functions[function.name]
         function.dropped = True
         self._note_function(function)
-        for queue in function.queues:
-            for job in queue:
-                job.ghosts = 0  # it may be retried, in a new function of this name
+        for line in function.lines():
+            for queue in line.queues:
+                for job in queue:
+                    job.ghosts = 0  # it may be retried, in a new function of this name
+        self._forget_gate(function)
         if function.watched:
             function.watched = False
             self.deadlines.stale += 1
@@ -462,12 +409,28 @@ class Engine(Reports):
 
     # --- after a restart ---
 
-    def restore(self, jobs: list[Job], unsuccessful: dict[int, JobState], next_job_id: int) -> None:
-        """Go on with what a store has kept; `jobs` are the unfinished ones by id.  The engine must know the time."""
+    def restore(
+        self,
+        jobs: list[Job],
+        unsuccessful: dict[int, JobState],
+        next_job_id: int,
+        schedules: Sequence[Schedule] = (),
+        held: Sequence[Job] = (),
+    ) -> None:
+        """Go on with what a store has kept; the engine must know the time.
+
+        `jobs` are the unfinished ones by id, `held` those that ended and perhaps still hold their unique key.
+        """
         self.next_job_id = max(self.next_job_id, next_job_id)
         self.graph.unsuccessful.update(unsuccessful)
         for job in jobs:
+            if 0 < job.unique_until_us <= self.now_us:
+                job.unique_until_us = 0
             self._list(job)
+            if job.unique_until_us:
+                self._hold_key_again(job)
+        for job in sorted(held, key=lambda job: job.id, reverse=True):
+            self._hold_key_again(job)
         self._remember_ranks(jobs)
         released: list[Job] = []
         for job in sorted(jobs, key=place_of):
@@ -482,10 +445,12 @@ class Engine(Reports):
             elif job.state is SCHEDULED:
                 self._await_time(job)
             else:
-                blockers = self.graph.blockers_among(job.predecessors, self.jobs)
+                blockers = self.graph.blockers_among(job.predecessors, self.jobs, job.edges)
                 if blockers:
                     self.graph.add(job, blockers)
+                    self._foresee_doom(job)
                 else:
                     released.append(job)
         self._release(released)
+        self._restore_schedules(schedules)
         self.advance(self.now_us)  # what came due while the server was down

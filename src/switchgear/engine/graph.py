@@ -3,6 +3,10 @@
 Edges are kept by the id of the predecessor, not on its job, so that they outlive it: a predecessor that failed is no
 longer in the engine's table, but its successors still wait, and go on if it is retried and done.
 
+What becomes of a job when one that it waits for ends without success is the edge's own matter (`model.EdgePolicy`).  An
+edge that says WAIT stays; any other is used up by that end.  So of the edges from jobs that were not done only those
+that say WAIT are left, and, for a moment, those of jobs that are about to end for it.
+
 Most jobs have few successors, and a tuple is the smallest home for them.  Some have very many, and each of those must
 still be able to come and leave at once; so a long tuple becomes a table.
 """
@@ -13,9 +17,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from switchgear.errors import CycleRefused
-from switchgear.model import Job, JobState
+from switchgear.model import EdgePolicy, Job, JobState
 
-__all__ = ["Graph"]
+__all__ = ["Graph", "check_edges", "has_policies", "policy_of", "without_repetitions"]
+
+WAIT: Final = int(EdgePolicy.WAIT)
+RUN: Final = int(EdgePolicy.RUN)
 
 # Looking through this many costs no more than a table.
 MOST_IN_TUPLE: Final = 16
@@ -32,12 +39,21 @@ class Graph:
     def __init__(self) -> None:
         self.successors: dict[int, tuple[Job, ...] | dict[int, Job]] = {}
         self.unsuccessful: dict[int, JobState] = {}  # finished jobs that were not done, as long as it may matter
+        self.minded: set[int] = set()  # those whose end without success is more to somebody than a longer wait
         self._prune_above = MOST_UNSUCCESSFUL
 
-    def blockers_among(self, job_ids: Iterable[int], unfinished: dict[int, Job]) -> list[int]:
-        """Those that are not done.  An id that nobody knows is taken for done: it was once, and is forgotten."""
+    def blockers_among(self, job_ids: Iterable[int], unfinished: dict[int, Job], edges: bytes = b"") -> list[int]:
+        """Those that are not done, or do not count as done.  An id that nobody knows was done once, and is forgotten.
+
+        `edges` has the policy for each; without it, all are waited for.
+        """
         unsuccessful = self.unsuccessful
         blockers = []
+        if edges:
+            for job_id, policy in zip(job_ids, edges):
+                if job_id in unfinished or (job_id in unsuccessful and policy != RUN):
+                    blockers.append(job_id)
+            return blockers
         for job_id in job_ids:
             if job_id in unfinished or job_id in unsuccessful:
                 blockers.append(job_id)
@@ -64,6 +80,9 @@ class Graph:
                 successors[job_id] = (*waiting, job)
             else:
                 successors[job_id] = {other.id: other for other in (*waiting, job)}
+        if job.edges:
+            policies = dict(zip(job.predecessors, job.edges))
+            self.minded.update(job_id for job_id in blockers if policies[job_id] != WAIT)
 
     def release(self, job_id: int) -> list[Job]:
         """This job is done: those that now wait for nothing more."""
@@ -71,6 +90,8 @@ class Graph:
         waiting = self.successors.pop(job_id, None)
         if waiting is None:
             return released
+        if self.minded:
+            self.minded.discard(job_id)
         for job in waiting.values() if isinstance(waiting, dict) else waiting:
             job.blockers -= 1
             if not job.blockers:
@@ -81,16 +102,44 @@ class Graph:
     def remove(self, job: Job) -> None:
         """The job waits for nothing any more, because it ended itself."""
         for job_id in job.predecessors:
-            waiting = self.successors.get(job_id)
-            if isinstance(waiting, dict):
-                waiting.pop(job.id, None)
-            elif waiting is not None:
-                self.successors[job_id] = waiting = tuple([other for other in waiting if other is not job])
-            if waiting is not None and not waiting:
-                del self.successors[job_id]
+            self._remove_edge(job_id, job)
         if job.blockers:
             job.blockers = 0
             job.function.waiting -= 1
+
+    def _remove_edge(self, job_id: int, job: Job) -> None:
+        waiting = self.successors.get(job_id)
+        if isinstance(waiting, dict):
+            waiting.pop(job.id, None)
+        elif waiting is not None:
+            self.successors[job_id] = waiting = tuple([other for other in waiting if other is not job])
+        if waiting is not None and not waiting:
+            del self.successors[job_id]
+            self.minded.discard(job_id)
+
+    def disappoint(self, job_id: int) -> tuple[list[Job], list[Job]]:
+        """This job ended and was not done: those that now wait for nothing more, and those that must not go on."""
+        self.minded.discard(job_id)
+        released: list[Job] = []
+        doomed: list[Job] = []
+        for job in self.waiting_for(job_id):
+            policy = policy_of(job, job_id)
+            if policy == RUN:
+                self._remove_edge(job_id, job)
+                job.blockers -= 1
+                if not job.blockers:
+                    job.function.waiting -= 1
+                    released.append(job)
+            elif policy != WAIT:
+                doomed.append(job)
+        return released, doomed
+
+    def doom_of(self, job: Job) -> int:
+        """The first job for whose end without success this one must not go on, or 0."""
+        for job_id, policy in zip(job.predecessors, job.edges):
+            if policy != WAIT and policy != RUN and job_id in self.unsuccessful:
+                return job_id
+        return 0
 
     def remember_unsuccessful(self, job_id: int, state: JobState) -> None:
         """This job ended and was not done: whoever waits for it waits on."""
@@ -134,6 +183,39 @@ class Graph:
                 if successor.id in targets:
                     raise CycleRefused(trace(successor, job, came_from))
                 pending.append(successor)
+
+
+def check_edges(edges: bytes, predecessors: tuple[int, ...]) -> None:
+    """Raise ValueError unless there is a policy for each of the predecessors."""
+    if len(edges) != len(predecessors):
+        raise ValueError(f"{len(edges)} edges for {len(predecessors)} predecessors")
+    if max(edges) > RUN:
+        raise ValueError(f"there is no edge policy {max(edges)}")
+
+
+def has_policies(edges: bytes) -> bool:
+    """Whether some of the edges say anything but WAIT."""
+    return edges.count(WAIT) < len(edges)
+
+
+def without_repetitions(predecessors: tuple[int, ...], edges: bytes) -> tuple[tuple[int, ...], bytes]:
+    """Each predecessor once, with the policy that it was first named with."""
+    if not edges:
+        return tuple(dict.fromkeys(predecessors)), b""
+    policies: dict[int, int] = {}
+    for job_id, policy in zip(predecessors, edges):
+        policies.setdefault(job_id, policy)
+    return tuple(policies), bytes(policies.values())
+
+
+def policy_of(job: Job, predecessor_id: int) -> int:
+    """What becomes of the job if this one, which it waits for, ends without success."""
+    edges = job.edges
+    if not edges:
+        return WAIT
+    if edges.count(edges[0]) == len(edges):  # most often they are all alike
+        return edges[0]
+    return edges[job.predecessors.index(predecessor_id)]
 
 
 def label(job: Job) -> str:

@@ -48,6 +48,9 @@ MOVES: Final[tuple[tuple[Cause, tuple[JobState, ...], JobState], ...]] = (
     (Cause.CANCELLED,          (WAITING, SCHEDULED, READY, RUNNING),   CANCELLED),
     (Cause.ABANDONED,          (WAITING, SCHEDULED, READY, RUNNING),   CANCELLED),
     (Cause.EXPIRED,            (WAITING, SCHEDULED, READY),            EXPIRED),
+    (Cause.SKIPPED,            (WAITING,),                             CANCELLED),
+    (Cause.DOOMED,             (WAITING,),                             FAILED),
+    (Cause.REPLACED,           (WAITING, SCHEDULED, READY, RUNNING),   CANCELLED),
     (Cause.RETRIED,            (FAILED, CANCELLED, EXPIRED),           READY),
     (Cause.RETRIED_WAITING,    (FAILED, CANCELLED, EXPIRED),           WAITING),
 )

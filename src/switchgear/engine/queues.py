@@ -14,28 +14,23 @@ the end, or began to wait once more, a number between those of two submissions. 
 whatever happens to several jobs at once happens in the order of their places, so that a restart finds the same order.
 It also tells a job that is back in its queue from its ghosts there: one that went ahead stands before them all, any
 other behind them all.
+
+A function whose keys are told apart has such queues for each key (`engine.gates`), and all this is true of each.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
-from typing import Final
 
-from switchgear.engine.core import Core, EngineSettings, Observer
-from switchgear.model import BEST_FIRST, READY, Function, Job
+from switchgear.engine.core import EngineSettings, Observer
+from switchgear.engine.gates import Gates, lane_of
+from switchgear.engine.lines import LEAST_GHOSTS_FOR_SWEEP, RANKS_BETWEEN, first_of, is_ahead, leave_ghost, place_of
+from switchgear.model import BEST_FIRST, Function, Gate, Job
 
-__all__ = ["Queues", "place_of"]
-
-# So many jobs may go to the end between two submissions without a restart confusing their order with those of jobs
-# submitted later.
-RANKS_BETWEEN: Final = 1 << 20
-
-# Sweeping a short queue is not worth the trouble.
-LEAST_GHOSTS_FOR_SWEEP: Final = 256
+__all__ = ["LEAST_GHOSTS_FOR_SWEEP", "RANKS_BETWEEN", "Queues", "place_of"]
 
 
-class Queues(Core):
+class Queues(Gates):
     """The part of the engine in which ready jobs stand in line."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
@@ -51,11 +46,18 @@ class Queues(Core):
     def _wake(self, function: Function) -> None:
         """A job is ready, and somebody sleeps who can do it."""
 
+    @abstractmethod
+    def _offer_one(self, function: Function) -> None:
+        """A job is ready, or may be handed out that was held up."""
+
     # --- standing in line ---
 
     def _enqueue(self, job: Job) -> None:
         """A job has become ready, and all others of its queue have a lower place."""
         function = job.function
+        if function.gate is not None:
+            self._enqueue_at_gate(function.gate, job, ahead=False)
+            return
         function.queues[job.priority].append(job)
         function.ready += 1
         if function.pushers:
@@ -73,12 +75,29 @@ class Queues(Core):
         job.special = True
         job.rank = self._first_rank = self._first_rank - 1
         function = job.function
+        if function.gate is not None:
+            self._enqueue_at_gate(function.gate, job, ahead=True)
+            return
         function.queues[job.priority].appendleft(job)
         function.ready += 1
         if function.pushers:
             self._push(function)
         elif function.sleepers:
             self._wake(function)
+
+    def _enqueue_at_gate(self, gate: Gate, job: Job, *, ahead: bool) -> None:
+        function = job.function
+        function.ready += 1
+        if gate.lanes is not None:
+            lane = lane_of(function, gate.lanes, job.key)
+            self._join_lane(gate, lane, job, ahead=ahead)
+            is_worth_a_call = lane.is_open
+        else:
+            queue = function.queues[job.priority]
+            (queue.appendleft if ahead else queue.append)(job)
+            is_worth_a_call = self._room(function) == function.ready  # otherwise enough were called for those before it
+        if is_worth_a_call or function.pushers:
+            self._offer_one(function)
 
     def _enqueue_again(self, job: Job) -> None:
         """A job that has waited, or was begun in vain, has its turn."""
@@ -100,11 +119,13 @@ class Queues(Core):
     # --- leaving ---
 
     def _pop(self, function: Function) -> Job | None:
-        """Take the first job of the best priority off its queue."""
+        """Take the first job of the best priority off its queue, if there is one that may be handed out."""
+        if function.gate is not None:
+            return self._pop_at_gate(function.gate, BEST_FIRST)
         queues = function.queues
         for priority in BEST_FIRST:
             queue = queues[priority]
-            while queue:  # `_first_of`, written out, because every job passes here
+            while queue:  # `first_of`, written out, because every job passes here
                 job = queue.popleft()
                 if not job.special or not job.ghosts or is_ahead(job):
                     function.ready -= 1
@@ -114,8 +135,27 @@ class Queues(Core):
         return None
 
     def _pop_of(self, function: Function, priority: int) -> Job | None:
-        """Take the first job of this priority off its queue."""
-        job = self._first_of(function, priority)
+        """Take the first job of this priority off its queue, if it may be handed out."""
+        if function.gate is not None:
+            return self._pop_at_gate(function.gate, (priority,))
+        return self._pop_first(function, priority)
+
+    def _pop_at_gate(self, gate: Gate, priorities: tuple[int, ...]) -> Job | None:
+        function = gate.function
+        if not self._is_open(function):
+            return None
+        if gate.lanes is not None:
+            job = self._pop_from_lanes(gate, priorities)
+            function.ready -= job is not None
+            return job
+        for priority in priorities:
+            job = self._pop_first(function, priority)
+            if job is not None:
+                return job
+        return None
+
+    def _pop_first(self, function: Function, priority: int) -> Job | None:
+        job = first_of(function, priority)
         if job is not None:
             function.queues[priority].popleft()
             function.ready -= 1
@@ -123,58 +163,28 @@ class Queues(Core):
 
     def _first(self, function: Function) -> Job | None:
         """The job that `_pop` would give."""
+        gate = function.gate
+        if gate is not None:
+            if not self._is_open(function):
+                return None
+            if gate.lanes is not None:
+                return self._first_in_lanes(gate, BEST_FIRST)
         for priority in BEST_FIRST:
-            job = self._first_of(function, priority)
+            job = first_of(function, priority)
             if job is not None:
                 return job
-        return None
-
-    def _first_of(self, function: Function, priority: int) -> Job | None:
-        """The job at the head of this queue, when the ghosts before it are gone."""
-        queue = function.queues[priority]
-        while queue:
-            job = queue[0]
-            if not job.ghosts or is_ahead(job):
-                return job
-            queue.popleft()
-            job.ghosts -= 1
-            function.ghosts[priority] -= 1
         return None
 
     def _dequeue(self, job: Job) -> None:
         """A ready job leaves its queue from wherever it is."""
         function = job.function
-        priority = job.priority
         function.ready -= 1
-        job.special = True
-        job.ghosts += 1
-        if job.rank:
-            job.rank = 0
-        function.ghosts[priority] += 1
-        queue = function.queues[priority]
-        if function.ghosts[priority] > LEAST_GHOSTS_FOR_SWEEP and function.ghosts[priority] * 2 > len(queue):
-            self._sweep(function, priority)
-
-    def _sweep(self, function: Function, priority: int) -> None:
-        """Rebuild a queue without its ghosts."""
-        kept: deque[Job] = deque()
-        ahead: set[Job] = set()
-        for job in function.queues[priority]:
-            if job.ghosts and (job in ahead or not is_ahead(job)):
-                job.ghosts -= 1
-                continue
-            if job.ghosts:
-                ahead.add(job)  # the entries of it that follow are its ghosts
-            kept.append(job)
-        function.queues[priority] = kept
-        function.ghosts[priority] = 0
-
-
-def is_ahead(job: Job) -> bool:
-    """Whether the job stands in its queue before all its ghosts there."""
-    return job.rank < 0 and job.state is READY
-
-
-def place_of(job: Job) -> int:
-    """Where a job stands among those that wait for the same."""
-    return job.rank or job.id * RANKS_BETWEEN
+        gate = function.gate
+        if gate is None or gate.lanes is None:
+            leave_ghost(function, job)
+            return
+        lane = gate.lanes[job.key]
+        leave_ghost(lane, job)
+        self._left_lane(gate, lane, job.priority)
+        if not lane.ready:
+            self._review(gate, lane)

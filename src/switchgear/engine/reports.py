@@ -6,13 +6,15 @@ worker's until it reports; the report then frees the worker and changes nothing.
 
 from __future__ import annotations
 
-from switchgear.engine.tables import SUCCEEDED, Tables
+from switchgear.engine.tables import SUCCEEDED
+from switchgear.engine.uniques import take_key_again
+from switchgear.engine.wishes import Wishes
 from switchgear.model import READY, RUNNING, Cause, Delivery, Job, Worker
 
 __all__ = ["Reports"]
 
 
-class Reports(Tables):
+class Reports(Wishes):
     """The part of the engine that workers report to."""
 
     def complete(self, worker: Worker, job_id: int, result: bytes) -> Job | None:
@@ -22,7 +24,10 @@ class Reports(Tables):
             return job
         job.result = result
         job.worker = None
-        job.function.running -= 1
+        function = job.function
+        function.running -= 1
+        if function.gate is not None:
+            self._count_end(job)
         if job.special and job.run_limit:
             job.run_limit = 0
             self.deadlines.stale += 1
@@ -46,20 +51,29 @@ class Reports(Tables):
         self._finish(job, Cause.ENDED_BADLY)
         return job
 
-    def retry_later(self, worker: Worker, job_id: int, delay_us: int, error: bytes | None = None) -> Job | None:
-        """The job failed, but should be tried again after a pause, if it has attempts left."""
+    def retry_later(
+        self, worker: Worker, job_id: int, delay_us: int, error: bytes | None = None, attempts_limit: int = -1
+    ) -> Job | None:
+        """The job failed, but should be tried again after a pause, if it has attempts left.
+
+        The worker may say how many attempts it has, if whoever submitted it did not.
+        """
         job = worker.running.get(job_id)
         if job is None or job.worker is not worker:
             return self.fail(worker, job_id)
-        if self.is_last_attempt(job):
+        job.special = True
+        if attempts_limit >= 0 > job.attempts_limit:
+            job.attempts_limit = attempts_limit
+        if self._attempts_are_spent(job):
             return self.fail(worker, job_id, 1, error)
         job.error = error
-        job.special = True
         self._leave_worker(job)
         if job.delivery == Delivery.WAIT and not job.watchers:
             self._finish(job, Cause.ABANDONED)
             return job
         self._forget_run(job)
+        if job.unique_scope:
+            take_key_again(job)
         job.run_at_us = self.now_us + max(1, delay_us)
         self._rank_last(job)
         self._move(job, Cause.RETRY_LATER)
@@ -69,6 +83,7 @@ class Reports(Tables):
         self._await_time(job)
         if self.keeps and job.delivery:
             self._note(job)
+        self._offer_room(job.function)
         return job
 
     def hand_back(self, worker: Worker, job_id: int) -> Job | None:
@@ -98,8 +113,9 @@ class Reports(Tables):
         denominator: int,
         time_left_s: int = -1,
         text: bytes = b"",
+        message: bytes = b"",
     ) -> Job | None:
-        """The job is so far along."""
+        """The job is so far along; `message` says for people what its worker is doing."""
         job = worker.running.get(job_id)
         if job is None or job.worker is not worker:
             return job
@@ -107,6 +123,9 @@ class Reports(Tables):
         job.denominator = denominator
         job.time_left_s = time_left_s
         job.progress_text = text
+        if message or job.message:
+            job.special = True
+            job.message = message
         for watcher in job.watchers or ():
             watcher.job_progress(job)
         return job
@@ -159,7 +178,7 @@ class Reports(Tables):
         if self.jobs.get(job.id) is not job or job.state not in (READY, RUNNING):
             return False
         if job.state is RUNNING:
-            self._cut_off(job)
+            self._cut_off(job, Cause.SETTLED)
             self._forget_run(job)  # the parts of a result that will not come to its end
         else:
             self._leave_queue(job)

@@ -1,4 +1,4 @@
-"""How jobs enter and leave the engine's tables: becoming ready, being released by others, and ending."""
+"""How jobs enter and leave the engine's tables: becoming ready, being released by others or let down, and ending."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ from typing import Final
 from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
 from switchgear.engine.dispatch import Dispatch
-from switchgear.engine.graph import Graph
+from switchgear.engine.graph import Graph, policy_of
 from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.engine.queues import place_of
-from switchgear.model import DONE, READY, RUNNING, WAITING, Cause, Job, JobState
+from switchgear.engine.uniques import free_key, owns_key, take_key_again
+from switchgear.model import (
+    CANCELLED,
+    DONE,
+    EXPIRED,
+    FAILED,
+    READY,
+    RUNNING,
+    WAITING,
+    Cause,
+    EdgePolicy,
+    Job,
+    JobState,
+    UniqueScope,
+)
 
 __all__ = ["Tables"]
 
 SUCCEEDED: Final = Cause.SUCCEEDED  # a global is cheaper to look up than a member of an enumeration
 RELEASED: Final = Cause.RELEASED
 assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `_finish` relies on
+
+# How a job that others wait for has ended, as they are told.
+ENDED_WORDS: Final = {FAILED: "failed", CANCELLED: "was cancelled", EXPIRED: "expired"}
 
 
 class Tables(Dispatch):
@@ -25,14 +42,15 @@ class Tables(Dispatch):
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
         super().__init__(settings, observer)
         self.graph = Graph()
+        self._disappointing: list[Job] = []  # ended without success, and those that waited for them are to meet that
 
     def _list(self, job: Job) -> None:
         """Enter a job that is not new into the tables."""
         job.special = True
         self.jobs[job.id] = job
         job.function.total += 1
-        if job.unique:
-            job.function.uniques[job.unique] = job
+        if job.unique and (job.unique_until_us or not self._gave_up_key(job)):
+            take_key_again(job)
         if job.name:
             self.names[job.name] = job
 
@@ -42,12 +60,44 @@ class Tables(Dispatch):
         function = job.function
         function.total -= 1
         if job.unique:
-            del function.uniques[job.unique]
+            if job.special:
+                free_key(job)
+            else:
+                del function.uniques[job.unique]
         if job.special:
             if job.name:
                 del self.names[job.name]
             if job.expires_us:
                 self.deadlines.stale += 1
+
+    def _end_hold(self, job: Job) -> None:
+        """The job holds its key no longer than its scope says; the deadline of the hold means nothing any more."""
+        if job.unique_until_us:
+            job.unique_until_us = 0
+            self.deadlines.stale += 1
+
+    def _meet_end_of_hold(self, job: Job) -> None:
+        """The time has come until which a job holds its key."""
+        job.unique_until_us = 0
+        if job.id not in self.jobs or self._gave_up_key(job):
+            free_key(job)
+
+    def _gave_up_key(self, job: Job) -> bool:
+        """Whether the job was started, and its key is its own only until then."""
+        return job.state is RUNNING and job.unique_scope == UniqueScope.QUEUED
+
+    def _hold_key_again(self, job: Job) -> None:
+        """A job that may hold its key comes from the store: an unfinished one, or one that ended."""
+        is_held = job.unique_until_us > self.now_us and job.unique
+        if is_held and job.function.uniques.setdefault(job.unique, job) is job:
+            job.special = True
+            self.deadlines.add(job.unique_until_us, Kind.KEY_HELD, job)
+        else:
+            job.unique_until_us = 0
+
+    def _is_held(self, job: Job, until_us: int) -> bool:
+        """Whether the job holds its key until then."""
+        return job.unique_until_us == until_us and owns_key(job)
 
     def _leave_queue(self, job: Job) -> None:
         """A job that is not running stops waiting for whatever it waits for."""
@@ -95,12 +145,14 @@ class Tables(Dispatch):
         else:
             self._move(job, cause)
         self._unlist(job)
+        minded = False
         if job.state is DONE:
             function.done += 1
             if self.graph.successors:
                 self._release(self.graph.release(job.id))
         else:
             self._count_unsuccessful(job)
+            minded = job.id in self.graph.minded
         if job.watchers is not None:
             for watcher in job.watchers:
                 watcher.watching.pop(job.id, None)
@@ -115,6 +167,55 @@ class Tables(Dispatch):
             self._note(job)
         else:
             self.changed.append(job)
+        if minded:
+            self._disappoint(job)
+        if function.gate is not None:
+            self._offer_room(function)
+
+    # --- one that others wait for was not done ---
+
+    def _disappoint(self, job: Job) -> None:
+        """Let those that wait for this job meet what their edges say, and then those that wait for them.
+
+        It may be a chain of a million, so each end only adds to a list that is worked through here.
+        """
+        pending = self._disappointing
+        pending.append(job)
+        if len(pending) > 1:
+            return
+        try:
+            for ended in pending:  # it grows
+                released, doomed = self.graph.disappoint(ended.id)
+                for successor in doomed:
+                    self._end_by_edge(successor, ended.id)
+                if released:
+                    self._release(released)
+        finally:
+            pending.clear()
+
+    def _end_by_edge(self, job: Job, predecessor_id: int) -> None:
+        """The end of a waiting job because one that it waited for was not done."""
+        is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
+        state = self.graph.unsuccessful[predecessor_id]
+        job.error = f"job {predecessor_id}, which it waited for, {ENDED_WORDS[state]}".encode()
+        self.graph.remove(job)
+        if is_skipped:
+            self._finish(job, Cause.SKIPPED)
+        else:
+            job.result_code = 1
+            self._finish(job, Cause.DOOMED)
+
+    def _foresee_doom(self, job: Job) -> None:
+        """A job has begun to wait, perhaps for one that was not done: if it must not go on for that, it ends in the
+        next turn, when whoever asked for it has been told that it is there."""
+        if job.edges and self.graph.doom_of(job):
+            self.deadlines.add(self.now_us, Kind.DOOM, job)
+
+    def _meet_doom(self, job: Job) -> None:
+        if job.state is WAITING and self.jobs.get(job.id) is job:
+            predecessor_id = self.graph.doom_of(job)
+            if predecessor_id:  # it may have been retried meanwhile
+                self._end_by_edge(job, predecessor_id)
 
     def _tidy(self, job: Job) -> None:
         """Put the parts of the result together, and forget what an earlier attempt complained of."""

@@ -38,14 +38,20 @@ class Waking(Queues):
         is_full = len(worker.running) >= self.settings.jobs_per_worker > 0
         if self.handing_out and not is_full:
             for function in worker.order:
-                if function.ready and not function.paused and self._suits(worker, function):
+                if (
+                    function.ready
+                    and not function.paused
+                    and (function.gate is None or self._is_open(function))
+                    and self._suits(worker, function)
+                ):
                     if worker.asleep:
                         self._rouse(worker)
                     return False
         worker.asleep = True
         for function in worker.order:
             function.sleepers[worker] = None
-            if function.ready and not function.watched and (is_full or self.wake_policy is not None):
+            is_ready = function.ready and (function.gate is None or self._is_open(function))
+            if is_ready and not function.watched and (is_full or self.wake_policy is not None):
                 self._watch(function)  # it will have room again, or suit another job, and nobody will say so
         return True
 
@@ -55,8 +61,8 @@ class Waking(Queues):
             function.sleepers.pop(worker, None)
 
     def _wake(self, function: Function) -> None:
-        """Wake as many sleepers as one job is worth."""
-        if function.paused or not self.handing_out:
+        """Wake as many sleepers as one job is worth, if one may be handed out."""
+        if function.paused or not self.handing_out or (function.gate is not None and not self._is_open(function)):
             return
         if not function.watched:
             self._watch(function)
@@ -107,6 +113,8 @@ class Waking(Queues):
         function.watched = False
         if not (function.ready and function.sleepers) or function.paused or not self.handing_out:
             return
+        if function.gate is not None and not self._is_open(function):
+            return  # when it opens somebody is woken, and that is watched
         was_taken_from = function.taken_us + self.settings.neglect_us > self.now_us
         if was_taken_from or self.wake_policy is not None:
             self._wake(function)  # those who come may be too few, and those whom the policy did not choose stay asleep

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from switchgear.model import Function, Job, JobState
+from switchgear.model import Function, Job, JobState, Schedule
 
 __all__ = ["JobQuery", "Snapshot", "Spare", "Store"]
 
@@ -32,9 +32,12 @@ class JobQuery:
     states: frozenset[JobState] = frozenset()  # empty: any
     unique: bytes | None = None
     name: bytes | None = None
+    dead: bool = False  # only those that failed because their attempts are spent
+    error_contains: bytes = b""  # only those of whose failure this was said, among other things
     since_us: int = 0  # created at or after
     until_us: int = 0  # created before; 0: no bound
     before_id: int = 0  # 0: from the newest
+    from_id: int = 0  # down to this one
     limit: int = 100
 
 
@@ -45,6 +48,8 @@ class Snapshot:
     next_job_id: int = 1
     jobs: list[Job] = field(default_factory=list)  # unfinished, by id
     unsuccessful: dict[int, JobState] = field(default_factory=dict)  # finished but not done, by id, oldest first
+    held: list[Job] = field(default_factory=list)  # finished, and their unique key is still held; without payloads
+    schedules: list[Schedule] = field(default_factory=list)
 
 
 class Store(ABC):
@@ -58,13 +63,20 @@ class Store(ABC):
         """Get ready, migrating an older layout; raises StorageError (SchemaTooNew) if that cannot be."""
 
     @abstractmethod
-    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
-        """Everything unfinished; sets paused and limits of the functions it knows through `function_named`."""
+    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+        """Everything unfinished, and what still holds its unique key now; sets what operators decided
+        (paused, limits, gate) for the functions it knows through `function_named`."""
 
     @abstractmethod
-    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
         """Note these as they are now, for the next commit.  `next_job_id` (if not 0) promises that ids below it may
-        be in use, so that a restart never hands one out twice."""
+        be in use, so that a restart never hands one out twice.  A schedule that is `removed` is forgotten."""
 
     @abstractmethod
     def unstage(self, jobs: Iterable[Job]) -> None:
@@ -89,10 +101,19 @@ class Store(ABC):
     def find(self, query: JobQuery) -> list[Job]:
         """Kept jobs that match, newest first, without their payloads."""
 
+    def search_bound(self, before_id: int, count: int) -> int:
+        """The id from which on, and below `before_id` if that is not 0, about so many jobs ended without success.
+
+        For a search of which nobody knows how much it will find.  0 if they are fewer, or to be had for nothing.
+        """
+        return 0
+
     @abstractmethod
-    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`; returns how many.
 
+        A job with a retention of its own is forgotten when that is over by `now_us`, and is not counted among the
+        others.  One that still holds its unique key stays.
         Those in `spare` stay: other jobs wait for them, and a restart must still know that they were not done.  It is
         asked when it is settled which jobs are old enough, so that one that fails meanwhile is in it or too young.
         """

@@ -6,6 +6,7 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from switchgear.errors import StorageError
 
@@ -16,7 +17,8 @@ class FileLock:
     """Exclusive ownership of `path`, by way of a lock on the file `path`.lock beside it.
 
     The system lets go of the lock when the holder dies, however it dies, so a leftover file means nothing.  It is never
-    removed: between another's opening it and locking it, it would be a different file.
+    removed: between another's opening it and locking it, it would be a different file.  A process that the holder forks
+    does not hold it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,9 +43,30 @@ class FileLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
+        _held.add(self)
+
+    def is_on(self, file: os.stat_result) -> bool:
+        """Whether this is the file that is locked: the path may lead to another one by now."""
+        if self._descriptor < 0:
+            return False
+        ours = os.fstat(self._descriptor)
+        return (ours.st_dev, ours.st_ino) == (file.st_dev, file.st_ino)
 
     def release(self) -> None:
         """Let go; nothing happens if it is not held."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+            _held.discard(self)
+
+
+_held: WeakSet[FileLock] = WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """A lock lasts until every copy of its descriptor is closed, and a forked child must not prolong it."""
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

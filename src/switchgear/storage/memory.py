@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
 from itertools import chain
 from typing import Final
 
-from switchgear.model import DONE, FINAL_STATES, Function, Job
+from switchgear.model import DONE, FINAL_STATES, Delivery, Function, Job, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 
 __all__ = ["DEFAULT_KEEP_COUNT", "MemoryStore"]
@@ -17,6 +17,10 @@ __all__ = ["DEFAULT_KEEP_COUNT", "MemoryStore"]
 DEFAULT_KEEP_COUNT: Final = 10_000
 # Those that are done.  Few, because every job passes here: the sooner its memory is used again, the cheaper it is.
 DONE_COUNT: Final = 1_000
+# Those that are done and were submitted with wishes of their own, as the Python library does: somebody may well come
+# for the result, perhaps for those of a whole group.  Named ones are not among them, since whoever names jobs asks
+# whether they are done, and knows that from their successors.
+WANTED_COUNT: Final = 100_000
 
 # Some thousand jobs are nothing to hold, unless each came with megabytes.
 DEFAULT_KEEP_BYTES: Final = 256 * 1024 * 1024
@@ -34,32 +38,47 @@ class MemoryStore(Store):
 
     def __init__(self, keep_count: int = DEFAULT_KEEP_COUNT, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
         self._done = _Ring(min(keep_count, DONE_COUNT), keep_bytes)
+        self._wanted = _Ring(WANTED_COUNT if keep_count else 0, keep_bytes)
         self._unsuccessful = _Ring(keep_count, keep_bytes)
+        self._rings = (self._wanted, self._done, self._unsuccessful)
 
     def open(self) -> None:
         """Nothing to do."""
 
-    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
+    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         """Nothing survived."""
         return Snapshot()
 
-    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
-        """Put the finished ones of these into their rings."""
-        done = self._done
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
+        """Put the finished ones of these into their rings.  The rest is the engine's, and ends with it."""
         for job in jobs:
-            if job.state is DONE:
-                done.jobs.append(job)
-                done.bytes += len(job.result) + len(job.payload or b"")
-            elif job.state in FINAL_STATES:
-                self._unsuccessful.jobs.append(job)
-                self._unsuccessful.bytes += len(job.result) + len(job.payload or b"")
-        done.trim()
-        self._unsuccessful.trim()
+            ring = self._done
+            if job.special:
+                if job.retention_us == 0 and not job.unique_until_us:
+                    continue  # nobody is to find it once it has ended
+                if job.delivery == Delivery.HANDLE and not job.name:
+                    ring = self._wanted
+            if job.state is not DONE:
+                if job.state not in FINAL_STATES:
+                    continue
+                ring = self._unsuccessful
+                if ring.jobs.pop(job.id, None) is not None:  # it was retried, to no avail
+                    ring.bytes -= len(job.result) + len(job.payload or b"")
+            ring.jobs[job.id] = job
+            ring.bytes += len(job.result) + len(job.payload or b"")
+        for ring in self._rings:
+            ring.trim()
 
     def unstage(self, jobs: Iterable[Job]) -> None:
         """Take these out of the rings."""
         unwanted = {job.id for job in jobs}
-        for ring in (self._done, self._unsuccessful):
+        for ring in self._rings:
             ring.remove(unwanted)
 
     async def commit(self) -> Sequence[int]:
@@ -74,43 +93,42 @@ class MemoryStore(Store):
 
     def get(self, job_id: int) -> Job | None:
         """One finished job."""
-        rings = chain(reversed(self._done.jobs), reversed(self._unsuccessful.jobs))
-        return next((job for job in rings if job.id == job_id and job.state in FINAL_STATES), None)
+        found = (ring.jobs.get(job_id) for ring in self._rings)
+        return next((job for job in found if job is not None and job.state in FINAL_STATES), None)
 
     def find(self, query: JobQuery) -> list[Job]:
         """Finished jobs that match, newest first; being the engine's own objects, they have their payloads."""
         matching = (job for job in self._finished().values() if _matches(job, query))
         return nlargest(query.limit, matching, key=lambda job: job.id)
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`; returns how many."""
         finished = sorted(self._finished().values(), key=lambda job: job.finished_us)
-        excess = max(0, len(finished) - keep_count)
+        usual = [job for job in finished if job.retention_us < 0]
+        excess = max(0, len(usual) - keep_count)
+        old = [job for place, job in enumerate(usual) if place < excess or job.finished_us < before_us]
+        old += [job for job in finished if 0 <= job.retention_us <= now_us - job.finished_us]
         spared = spare()
-        dropped = [
-            job
-            for place, job in enumerate(finished)
-            if (place < excess or job.finished_us < before_us) and job.id not in spared
-        ]
+        dropped = [job for job in old if job.id not in spared and job.unique_until_us <= now_us]
         self.unstage(dropped)
         return len(dropped)
 
     async def close(self) -> None:
         """Forget everything."""
-        self._done.jobs.clear()
-        self._unsuccessful.jobs.clear()
+        for ring in self._rings:
+            ring.jobs.clear()
 
     def _finished(self) -> dict[int, Job]:
         """By id; a job that was retried and finished again is in the rings twice, as the same object."""
-        rings = (*self._done.jobs, *self._unsuccessful.jobs)
-        return {job.id: job for job in rings if job.state in FINAL_STATES}
+        jobs = chain.from_iterable(ring.jobs.values() for ring in self._rings)
+        return {job.id: job for job in jobs if job.state in FINAL_STATES}
 
 
 class _Ring:
     """The last so many jobs, of at most so many bytes."""
 
     def __init__(self, most_jobs: int, most_bytes: int) -> None:
-        self.jobs: deque[Job] = deque()
+        self.jobs: OrderedDict[int, Job] = OrderedDict()
         self.bytes = 0
         self._most_jobs = most_jobs
         self._most_bytes = most_bytes
@@ -121,12 +139,13 @@ class _Ring:
             if not jobs:
                 self.bytes = 0  # sizes that changed meanwhile, by a retry, have been made up for
                 return
-            job = jobs.popleft()
+            _, job = jobs.popitem(last=False)
             self.bytes -= len(job.result) + len(job.payload or b"")
 
     def remove(self, job_ids: set[int]) -> None:
-        self.jobs = deque(job for job in self.jobs if job.id not in job_ids)
-        self.bytes = sum(len(job.result) + len(job.payload or b"") for job in self.jobs)
+        for job_id in self.jobs.keys() & job_ids:
+            del self.jobs[job_id]
+        self.bytes = sum(len(job.result) + len(job.payload or b"") for job in self.jobs.values())
 
 
 def _matches(job: Job, query: JobQuery) -> bool:
@@ -138,4 +157,7 @@ def _matches(job: Job, query: JobQuery) -> bool:
         and (not query.since_us or job.created_us >= query.since_us)
         and (not query.until_us or job.created_us < query.until_us)
         and (not query.before_id or job.id < query.before_id)
+        and job.id >= query.from_id
+        and (not query.dead or job.is_dead)
+        and (not query.error_contains or query.error_contains in (job.error or b""))
     )

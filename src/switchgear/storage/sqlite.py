@@ -12,16 +12,18 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, TypeVar
 
 from switchgear.errors import StorageError
-from switchgear.model import WAITING, Function, Job, JobState
+from switchgear.model import WAITING, Function, Gate, Job, JobState, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.storage.lockfile import FileLock
+from switchgear.storage.lone_thread import LoneThread
 from switchgear.storage.sqlite_reader import Reader
-from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, job_row
+from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, encode, job_row
+from switchgear.storage.sqlite_schedules import ScheduleRow, schedule_row
 from switchgear.storage.sqlite_schema import Sync
 from switchgear.storage.sqlite_writer import FunctionRow, Work, Writer
 
@@ -54,11 +56,12 @@ class Staged:
         self.jobs: dict[int, JobRow] = {}  # by job id: a later change replaces an earlier one
         self.payloads: dict[int, bytes] = {}  # those too long for their row
         self.functions: dict[int, FunctionRow] = {}
+        self.schedules: dict[bytes, ScheduleRow | None] = {}  # by name; None: it is to be forgotten
         self.next_job_id = 0
 
     def is_empty(self) -> bool:
         """Whether there is nothing to keep."""
-        return not (self.jobs or self.functions or self.next_job_id)
+        return not (self.jobs or self.functions or self.schedules or self.next_job_id)
 
     def work(self) -> Work:
         """A copy for the writer thread."""
@@ -67,6 +70,7 @@ class Staged:
             list(self.payloads.items()),
             list(self.functions.values()),
             self.next_job_id,
+            list(self.schedules.items()),
         )
 
     def forget(self, job_id: int) -> None:
@@ -84,6 +88,7 @@ class Staged:
         self.jobs = older.jobs
         self.payloads = older.payloads | self.payloads
         self.functions = older.functions | self.functions
+        self.schedules = older.schedules | self.schedules
         self.next_job_id = max(older.next_job_id, self.next_job_id)
 
 
@@ -109,7 +114,7 @@ class SqliteStore(Store):
         self._writer = Writer(self.path, sync)
         self._reader = Reader(self.path)
         self._searcher = Reader(self.path)  # apart, so that a long search keeps nobody waiting
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: LoneThread | None = None
         self._committing = asyncio.Lock()
         self._staged = Staged()
         self._in_flight = Staged()
@@ -124,7 +129,7 @@ class SqliteStore(Store):
             self._lock.acquire()
         except OSError as error:
             raise StorageError(f"{self.path} cannot be opened: {error}") from error
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite-writer")
+        self._thread = LoneThread("sqlite-writer")
         try:
             # SQLite gives its log the mode of the file, so this is enough to keep payloads from other users.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -138,17 +143,26 @@ class SqliteStore(Store):
                 raise StorageError(f"{self.path} cannot be opened: {error}") from error
             raise
 
-    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
-        """Everything unfinished; sets paused and limits of the functions it knows through `function_named`."""
+    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+        """Everything unfinished; sets what was decided for the functions it knows through `function_named`."""
         rows = self._reader.functions()
         functions = _Loaded({row[0]: row[1] for row in rows}, function_named)
-        for function_id, _, paused, high, normal, low in rows:
+        for row in rows:
+            function_id, _, paused, high, normal, low, _ = row
             if paused is not None:  # somebody has set something
                 function = functions[function_id]
                 function.paused = bool(paused)
                 function.limits = [high or 0, normal or 0, low or 0]
+                policy = self._reader.policy(row)
+                function.gate = Gate(function, policy) if policy else None
         jobs = self._reader.unfinished(functions, self._payload_memory_bytes)
-        return Snapshot(self._reader.next_job_id(), jobs, self._unsuccessful(jobs))
+        return Snapshot(
+            next_job_id=self._reader.next_job_id(),
+            jobs=jobs,
+            unsuccessful=self._unsuccessful(jobs),
+            schedules=self._reader.schedules(),
+            held=self._reader.holding_their_key(functions, now_us),
+        )
 
     def _unsuccessful(self, unfinished: list[Job]) -> dict[int, JobState]:
         """The newest failures, and older ones if some job still waits for them."""
@@ -161,7 +175,13 @@ class SqliteStore(Store):
         }
         return self._reader.unsuccessful_among(waited_for) | newest
 
-    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
         """Note these as they are now, for the next commit."""
         staged = self._staged
         rows = staged.jobs
@@ -183,6 +203,8 @@ class SqliteStore(Store):
             rows[job.id] = row
         if next_job_id > staged.next_job_id:
             staged.next_job_id = next_job_id
+        for schedule in schedules:
+            staged.schedules[schedule.name] = None if schedule.removed else schedule_row(schedule)
 
     def unstage(self, jobs: Iterable[Job]) -> None:
         """Forget these staged jobs: they were never kept and nobody was told of them.
@@ -227,13 +249,17 @@ class SqliteStore(Store):
                 return []
         return self._searcher.find(query, function_id, self._functions)
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
+    def search_bound(self, before_id: int, count: int) -> int:
+        """The id from which on about so many jobs ended without success."""
+        return self._searcher.search_bound(before_id, count)
+
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`, with commits in between."""
         bound = await asyncio.to_thread(self._searcher.drop_bound, before_us, keep_count)
         spare_ids = json.dumps(sorted(spare()))
         dropped = 0
         while True:
-            count = await _end_of(self._in_writer_thread(self._writer.drop, bound, spare_ids, DROP_COUNT))
+            count = await _end_of(self._in_writer_thread(self._writer.drop, bound, now_us, spare_ids, DROP_COUNT))
             dropped += count
             if count < DROP_COUNT:
                 return dropped
@@ -262,10 +288,12 @@ class SqliteStore(Store):
         if function_id is None:
             function_id = self._new_function_id(function.name)
         if function.dropped:
-            self._staged.functions[function_id] = (function_id, function.name, None, None, None, None)
+            self._staged.functions[function_id] = (function_id, function.name, None, None, None, None, None)
             return
         high, normal, low = function.limits
-        self._staged.functions[function_id] = (function_id, function.name, int(function.paused), high, normal, low)
+        policy = encode(function.gate.policy) if function.gate is not None else None
+        paused = int(function.paused)
+        self._staged.functions[function_id] = (function_id, function.name, paused, high, normal, low, policy)
 
     def _new_function_id(self, name: bytes) -> int:
         """Stage a function without settings; its jobs need its id."""
@@ -273,7 +301,7 @@ class SqliteStore(Store):
             raise StorageError(f"{self.path} is not open")
         function_id = self._next_function_id
         self._learn_function(function_id, name)
-        self._staged.functions[function_id] = (function_id, name, None, None, None, None)
+        self._staged.functions[function_id] = (function_id, name, None, None, None, None, None)
         return function_id
 
     def _learn_function(self, function_id: int, name: bytes) -> None:

@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from switchgear.errors import StorageError
-from switchgear.model import DONE, FINAL_STATES, Function, Job, JobState
+from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, Schedule
+from switchgear.policy import Policy
 from switchgear.storage.base import JobQuery
-from switchgear.storage.sqlite_rows import PAYLOAD, job_from_row
+from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, is_exhausted, job_from_row
+from switchgear.storage.sqlite_schedules import schedule_from_row
 from switchgear.storage.sqlite_schema import STATEMENTS, connect
 from switchgear.storage.sqlite_writer import FunctionRow
 
@@ -25,6 +27,7 @@ __all__ = ["Reader"]
 Functions: TypeAlias = Mapping[int, Function]  # by the id that rows have for it
 
 UNSUCCESSFUL_STATES = FINAL_STATES - {DONE}
+LARGEST_ID = 2**63 - 1
 
 
 class Reader:
@@ -47,6 +50,16 @@ class Reader:
         with self._reading() as connection:
             return connection.execute(STATEMENTS["functions"]).fetchall()
 
+    def policy(self, row: FunctionRow) -> Policy:
+        """The limits of one of them."""
+        with self._reading():  # which knows what to do about a row that means nothing
+            return decode_policy(row[-1]) if row[-1] is not None else Policy()
+
+    def schedules(self) -> list[Schedule]:
+        """All schedules, by name."""
+        with self._reading() as connection:
+            return [schedule_from_row(row) for row in connection.execute(STATEMENTS["schedules"])]
+
     def next_job_id(self) -> int:
         """An id that no job has had."""
         with self._reading() as connection:
@@ -67,6 +80,12 @@ class Reader:
                 rest = connection.execute(STATEMENTS["unfinished_after"], (last_id,))
                 jobs.extend(job_from_row(row, functions[row[1]]) for row in rest)
         return jobs
+
+    def holding_their_key(self, functions: Functions, now_us: int) -> list[Job]:
+        """Jobs that ended and hold their unique key beyond this moment, without payloads."""
+        with self._reading() as connection:
+            rows = connection.execute(STATEMENTS["holding_their_key"], (now_us,))
+            return [job_from_row(row, functions[row[1]]) for row in rows]
 
     def unsuccessful(self, limit: int) -> dict[int, JobState]:
         """The newest jobs that finished but are not done, the oldest of them first."""
@@ -99,6 +118,13 @@ class Reader:
             rows = connection.execute(statement, (*parameters, max(0, query.limit)))
             return [job_from_row(row, functions[row[1]]) for row in rows]
 
+    def search_bound(self, before_id: int, count: int) -> int:
+        """The id from which on, and below the other, so many jobs ended without success; 0 if they are fewer."""
+        values = (before_id or LARGEST_ID, max(0, count - 1))
+        with self._reading() as connection:
+            row = connection.execute(STATEMENTS["search_bound"], values).fetchone()
+            return 0 if row is None else int(row[0])
+
     def drop_bound(self, before_us: int, keep_count: int) -> tuple[int, int]:
         """The finishing time and id below which a finished job is to be dropped, by its age or for its number."""
         with self._reading() as connection:
@@ -115,6 +141,7 @@ class Reader:
                 if self._connection is None:
                     self._connection = connect(self._path, "normal", any_thread=True)
                     self._connection.execute("PRAGMA query_only = ON")
+                    self._connection.create_function("is_exhausted", 1, is_exhausted, deterministic=True)
                 yield self._connection
             except (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
                 # The latter four come of a row that means nothing.
@@ -142,13 +169,14 @@ def _conditions(query: JobQuery, function_id: int | None) -> tuple[str, list[Any
         require("name = ?", query.name)
         if query.name:
             require("name <> x''")  # says that the index of named jobs will do
-    if query.states:
+    states = frozenset({FAILED}) if query.dead and not query.states else query.states
+    if states:
         # The states go into the text: an index of some states is only used where the statement shows it may be.
-        require(f"state IN ({', '.join(str(int(state)) for state in sorted(query.states))})")
-        if not query.name and query.states <= UNSUCCESSFUL_STATES:
+        require(f"state IN ({', '.join(str(int(state)) for state in sorted(states))})")
+        if not query.name and states <= UNSUCCESSFUL_STATES:
             index = "INDEXED BY jobs_unsuccessful"
             require("state > 4")
-        elif not query.name and not query.states & FINAL_STATES:
+        elif not query.name and not states & FINAL_STATES:
             index = "INDEXED BY jobs_unfinished"
             require("state < 4")
     if function_id is not None:
@@ -161,6 +189,13 @@ def _conditions(query: JobQuery, function_id: int | None) -> tuple[str, list[Any
         require("created_us < ?", query.until_us)
     if query.before_id:
         require("id < ?", query.before_id)
+    if query.from_id:
+        require("id >= ?", query.from_id)
+    # What takes a look into the row comes last.
+    if query.error_contains:
+        require("instr(error, ?) > 0", query.error_contains)
+    if query.dead:
+        require("is_exhausted(moves)")
     return f"{index} WHERE {' AND '.join(terms)}" if terms else "", parameters
 
 

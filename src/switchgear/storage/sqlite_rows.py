@@ -7,7 +7,7 @@ nanoseconds.  What was measured (Python 3.11, per value):
   its adaption protocol first: 200 ns and more.  So blobs are bytearrays, and what is often missing is 0 or empty; the
   copy that makes a bytearray costs less than half of what it saves.
 - Encoding nine fields with msgspec takes 80 ns, asking each whether it has its default value 400.  So `extra` is always
-  encoded, and compared with what a job without any gives.
+  encoded, and compared with what a job without any gives.  Only a job that is `special` can have any of the later ones.
 """
 
 from __future__ import annotations
@@ -18,15 +18,28 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from switchgear.model import RUNNING, Delivery, Function, Job, JobState
+from switchgear.model import RUNNING, Cause, Delivery, Function, Job, JobState
+from switchgear.policy import Policy
 
-__all__ = ["ID", "INLINE_PAYLOAD_BYTES", "PAYLOAD", "REVISION", "JobRow", "clamped", "job_from_row", "job_row"]
+__all__ = [
+    "ID",
+    "INLINE_PAYLOAD_BYTES",
+    "PAYLOAD",
+    "REVISION",
+    "JobRow",
+    "clamped",
+    "decode_policy",
+    "encode",
+    "is_exhausted",
+    "job_from_row",
+    "job_row",
+]
 
 JobRow: TypeAlias = tuple[Any, ...]  # in the order of sqlite_schema.COLUMNS, then the payload
 
 ID: Final = 0
 REVISION: Final = 10
-PAYLOAD: Final = 17
+PAYLOAD: Final = 19
 
 # Longer payloads go to a table of their own.  A page (4096 bytes) is the least that SQLite writes, so while a few rows
 # fit in one, writing the payload again with its row costs nothing.
@@ -54,13 +67,28 @@ class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
     warnings: bytes = b""
     predecessors: tuple[int, ...] = ()
     rank: int = 0
+    key: bytes = b""
+    losses: int = 0
+    losses_limit: int = -1
+    edges: bytes = b""
+    unique_scope: int = 0
+    retention_us: int = -1
+    schedule: bytes = b""
+    message: bytes = b""
 
 
 encode = msgspec.msgpack.Encoder().encode
+decode_policy = msgspec.msgpack.Decoder(Policy).decode
 decode_extra = lru_cache(maxsize=256)(msgspec.msgpack.Decoder(Extra).decode)  # most jobs of a queue have the same
 decode_moves = msgspec.msgpack.Decoder(list[int]).decode
 
-NO_EXTRA: Final = encode(Extra())
+OF_ANY_JOB: Final = 12  # so many of the fields may be set in any job, the others only in a special one
+NOTHING: Final = (encode(msgspec.structs.astuple(Extra())[:OF_ANY_JOB]), encode(Extra()))
+
+
+def is_exhausted(moves: bytes) -> bool:
+    """Whether the last of a row's moves says that no attempt was left."""
+    return bool(moves) and decode_moves(moves)[-2] == Cause.EXHAUSTED
 
 
 def job_row(job: Job, function_id: int) -> JobRow:
@@ -75,25 +103,30 @@ def job_row(job: Job, function_id: int) -> JobRow:
     result = job.whole_result if state > RUNNING else job.result  # parts of it, so far, die with the attempt
     error = job.error
     payload = job.payload
+    fields: tuple[Any, ...] = (
+        job.origin,
+        job.attempts_limit,
+        job.timeout_us,
+        job.expires_us,
+        job.reducer,
+        job.numerator,
+        job.denominator,
+        job.time_left_s,
+        job.progress_text,
+        job.warnings,
+        job.predecessors,
+        job.rank,
+    )
+    keep_until_us = unique_until_us = 0
+    if job.special:
+        fields += _later_fields(job)
+        unique_until_us = job.unique_until_us
+        if state > RUNNING and job.retention_us >= 0:
+            keep_until_us = job.finished_us + job.retention_us
     try:
-        extra = encode(
-            (
-                job.origin,
-                job.attempts_limit,
-                job.timeout_us,
-                job.expires_us,
-                job.reducer,
-                job.numerator,
-                job.denominator,
-                job.time_left_s,
-                job.progress_text,
-                job.warnings,
-                job.predecessors,
-                job.rank,
-            )
-        )
+        extra = encode(fields)
     except (OverflowError, UnicodeEncodeError):
-        extra = _tamed_extra(job)
+        extra = encode([_tamed(value) for value in fields])
     return (
         job.id,
         function_id,
@@ -108,33 +141,35 @@ def job_row(job: Job, function_id: int) -> JobRow:
         job.revision,
         bytearray(unique) if unique else EMPTY,
         bytearray(name) if name else EMPTY,
-        EMPTY if extra == NO_EXTRA else bytearray(extra),
+        EMPTY if extra in NOTHING else bytearray(extra),
         bytearray(encode(moves)) if moves else EMPTY,
         bytearray(result) if result else EMPTY,
         0 if error is None else bytearray(error),  # the statement makes NULL of the 0
+        keep_until_us,
+        unique_until_us,
         # Only the store has the payload of a job without one: the row exists, and the update leaves it alone.
         EMPTY if not payload else bytearray(payload) if len(payload) <= INLINE_PAYLOAD_BYTES else None,
     )
 
 
-def _tamed_extra(job: Job) -> bytes:
-    """For a job with a number or a text that cannot be encoded: progress figures, say, come from strangers."""
-    return encode(
-        (
-            job.origin.encode("utf-8", "replace").decode("utf-8"),
-            _clamped(job.attempts_limit),
-            _clamped(job.timeout_us),
-            _clamped(job.expires_us),
-            job.reducer,
-            _clamped(job.numerator),
-            _clamped(job.denominator),
-            _clamped(job.time_left_s),
-            job.progress_text,
-            job.warnings,
-            job.predecessors,
-            _clamped(job.rank),
-        )
+def _later_fields(job: Job) -> tuple[Any, ...]:
+    return (
+        job.key,
+        job.losses,
+        job.losses_limit,
+        job.edges,
+        job.unique_scope,
+        job.retention_us,
+        job.schedule,
+        job.message,
     )
+
+
+def _tamed(value: object) -> object:
+    """A number or a text that can be encoded: progress figures, say, come from strangers."""
+    if isinstance(value, int):
+        return _clamped(value)
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _clamped(value: int) -> int:
@@ -166,6 +201,8 @@ def job_from_row(row: JobRow, function: Function) -> Job:
         moves,
         result,
         error,
+        _,
+        unique_until_us,
         payload,
     ) = row
     job = Job(job_id, function, unique, payload, priority, DELIVERIES[delivery], created_us)
@@ -180,7 +217,11 @@ def job_from_row(row: JobRow, function: Function) -> Job:
         job.name = name
     if moves:
         job.moves = decode_moves(moves)
+    if unique_until_us:
+        job.unique_until_us = unique_until_us
+        job.special = True
     if extra:
+        job.special = True
         _set_extra(job, decode_extra(extra))
     if finished_us:
         job.finished_us = finished_us
@@ -218,3 +259,19 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.predecessors = extra.predecessors
     if extra.rank:
         job.rank = extra.rank
+    if extra.key:
+        job.key = extra.key
+    if extra.losses:
+        job.losses = extra.losses
+    if extra.losses_limit != -1:
+        job.losses_limit = extra.losses_limit
+    if extra.edges:
+        job.edges = extra.edges
+    if extra.unique_scope:
+        job.unique_scope = extra.unique_scope
+    if extra.retention_us != -1:
+        job.retention_us = extra.retention_us
+    if extra.schedule:
+        job.schedule = extra.schedule
+    if extra.message:
+        job.message = extra.message

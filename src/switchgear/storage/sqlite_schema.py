@@ -48,6 +48,8 @@ COLUMNS: Final = (
     "moves",
     "result",
     "error",
+    "keep_until_us",
+    "unique_until_us",
 )
 
 

@@ -20,12 +20,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from switchgear.errors import StorageError
 from switchgear.storage.sqlite_rows import ID, PAYLOAD, REVISION, JobRow, clamped
+from switchgear.storage.sqlite_schedules import ScheduleRow
 from switchgear.storage.sqlite_schema import STATEMENTS, Sync, connect, migrate, put_jobs_sql
 
 __all__ = ["FunctionRow", "Work", "Writer"]
 
-# Id, name, paused, and the limits for high, normal and low.  The settings are None where nobody has set any.
-FunctionRow: TypeAlias = tuple[int, bytes, int | None, int | None, int | None, int | None]
+# Id, name, paused, the limits for high, normal and low, and the policy.  A setting is None where nobody has set any.
+FunctionRow: TypeAlias = tuple[int, bytes, int | None, int | None, int | None, int | None, bytes | None]
 
 # A statement is prepared once for each of these numbers of rows, and a batch filled up to the next of them.  The steps
 # are small, so little is wasted, and the last is as many as the engine's thread should wait for, 1 ms, while values are
@@ -43,6 +44,7 @@ class Work(NamedTuple):
     payloads: Sequence[tuple[int, bytes]]  # those too long for their row
     functions: Sequence[FunctionRow]
     next_job_id: int  # 0: as it was
+    schedules: Sequence[tuple[bytes, ScheduleRow | None]] = ()  # by name; None: it is to be forgotten
 
 
 class Writer:
@@ -82,12 +84,19 @@ class Writer:
         self._in_doubt = False
         return refused
 
-    def drop(self, before: tuple[int, int], spare: str, limit: int) -> int:
-        """Forget up to `limit` finished jobs whose time and id are below `before`, the oldest first, and none whose id
-        is in the JSON array `spare`."""
+    def drop(self, before: tuple[int, int], now_us: int, spare: str, limit: int) -> int:
+        """Forget up to `limit` finished jobs whose time and id are below `before`, the oldest first, and as many of
+        those that were to be remembered until `now_us`.  None whose id is in the JSON array `spare`, or whose unique
+        key is still held."""
+        parameters = {"finished_us": before[0], "id": before[1], "now_us": now_us, "spare": spare, "limit": limit}
+        dropped = 0
         with self._transaction() as connection:
-            connection.execute(STATEMENTS["drop_payloads"], (*before, spare, limit))
-            return connection.execute(STATEMENTS["drop_jobs"], (*before, spare, limit)).rowcount
+            for which in ("old_ids", "ids_kept_long_enough"):
+                connection.execute(STATEMENTS["drop_payloads"].replace("$ids", STATEMENTS[which]), parameters)
+                dropped += connection.execute(
+                    STATEMENTS["drop_jobs"].replace("$ids", STATEMENTS[which]), parameters
+                ).rowcount
+        return dropped
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -126,6 +135,11 @@ class Writer:
             connection.executemany(STATEMENTS["put_payload"], work.payloads)
         if work.next_job_id:
             connection.execute(STATEMENTS["put_next_job_id"], (work.next_job_id,))
+        for name, row in work.schedules:
+            if row is None:
+                connection.execute(STATEMENTS["drop_schedule"], (name,))
+            else:
+                connection.execute(STATEMENTS["put_schedule"], row)
 
     def _put_jobs(self, connection: sqlite3.Connection, rows: Sequence[JobRow]) -> int:
         """How many of the rows were newer than what is there, and are now there."""

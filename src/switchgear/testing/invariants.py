@@ -7,13 +7,30 @@ promises that are kept) is the simulation's to watch.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import NoReturn
 
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Kind
 from switchgear.engine.engine import Engine
+from switchgear.engine.gates import tokens
+from switchgear.engine.graph import policy_of
 from switchgear.engine.queues import place_of
-from switchgear.model import FINAL_STATES, READY, RUNNING, SCHEDULED, WAITING, Function, Job, Worker
+from switchgear.model import (
+    FINAL_STATES,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    WAITING,
+    EdgePolicy,
+    Function,
+    Gate,
+    Job,
+    Lane,
+    Line,
+    Schedule,
+    UniqueScope,
+    Worker,
+)
 
 __all__ = ["BrokenInvariant", "check_engine"]
 
@@ -44,7 +61,7 @@ def check_tables(engine: Engine) -> None:
     total: Counter[Function] = Counter()
     running: Counter[Function] = Counter()
     waiting: Counter[Function] = Counter()
-    uniques = names = 0
+    names = 0
     for job_id, job in engine.jobs.items():
         function = job.function
         total[function] += 1
@@ -56,17 +73,20 @@ def check_tables(engine: Engine) -> None:
             running[function] += 1
         if job.state is WAITING:
             waiting[function] += 1
-        if job.unique:
-            uniques += 1
-            if function.uniques.get(job.unique) is not job:
-                broken(f"the unique key of {job} is not listed")
         if job.name:
             names += 1
             if engine.names.get(job.name) is not job:
                 broken(f"the name of {job} is not listed")
         check_attempts(engine, job)
-    if names != len(engine.names) or uniques != sum(len(f.uniques) for f in engine.functions.values()):
-        broken("a name or unique key is listed that no unfinished job has")
+        check_key(job)
+    if names != len(engine.names):
+        broken("a name is listed that no unfinished job has")
+    for function in engine.functions.values():
+        for key, job in function.uniques.items():
+            if job.unique != key or job.function is not function:
+                broken(f"{job} is listed under the unique key {key!r}")
+            if engine.jobs.get(job.id) is not job and (job.state not in FINAL_STATES or not job.unique_until_us):
+                broken(f"{job} has ended, and does not hold its unique key {key!r}")
     for name, function in engine.functions.items():
         counted = (name, function.total, function.running, function.waiting)
         if counted != (function.name, total[function], running[function], waiting[function]):
@@ -84,17 +104,41 @@ def check_tables(engine: Engine) -> None:
 
 def check_attempts(engine: Engine, job: Job) -> None:
     limit = job.attempts_limit if job.attempts_limit >= 0 else engine.settings.attempts
-    if limit and job.attempts > limit:
-        broken(f"{job} was started {job.attempts} times, {limit} are allowed")
+    if limit and job.attempts - job.losses > limit:
+        broken(f"{job} was started {job.attempts} times and lost {job.losses} times, {limit} attempts are allowed")
+    if job.losses and not (job.losses_limit == 0 or job.losses < job.losses_limit):
+        broken(f"{job} was lost {job.losses} times, the limit is {job.losses_limit}")
     if job.attempts < (1 if job.state is RUNNING else 0):
         broken(f"{job} counts {job.attempts} attempts")
+
+
+def check_key(job: Job) -> None:
+    """An unfinished job has its key, unless it was started and its key's scope ends there."""
+    gave_it_up = job.state is RUNNING and job.unique_scope == UniqueScope.QUEUED and not job.unique_until_us
+    has_it = bool(job.unique) and job.function.uniques.get(job.unique) is job
+    if has_it != (bool(job.unique) and not gave_it_up):
+        broken(f"the unique key of {job} is {'' if has_it else 'not '}listed")
+    if job.unique_until_us and not has_it:
+        broken(f"{job} has no unique key, and holds it")
 
 
 def check_queues(function: Function, engine: Engine) -> None:
     """Each ready job has exactly one live entry, before or behind all its ghosts, and they stand in order."""
     live: set[int] = set()
-    for priority, queue in enumerate(function.queues):
-        if not queue and not function.ghosts[priority]:
+    for line in function.lines():
+        live |= check_line(line, function, engine)
+    ready = {job.id for job in engine.jobs.values() if job.state is READY and job.function is function}
+    if live != ready or function.ready != len(ready):
+        broken(f"{function} counts {function.ready} ready, has {sorted(live)} queued; ready are {sorted(ready)}")
+    if function.gate is not None:
+        check_gate(function.gate, engine)
+
+
+def check_line(line: Line, function: Function, engine: Engine) -> set[int]:
+    """The ids of the jobs in line."""
+    live: set[int] = set()
+    for priority, queue in enumerate(line.queues):
+        if not queue and not line.ghosts[priority]:
             continue
         entries = Counter(queue)
         ghosts = 0
@@ -102,15 +146,15 @@ def check_queues(function: Function, engine: Engine) -> None:
             is_ready = job.state is READY and engine.jobs.get(job.id) is job
             ghosts += job.ghosts
             if count != job.ghosts + is_ready or job.priority != priority or job.function is not function:
-                broken(f"{job} is {count} times in queue {priority} of {function}, with {job.ghosts} ghosts")
+                broken(f"{job} is {count} times in queue {priority} of {line}, with {job.ghosts} ghosts")
+            if isinstance(line, Lane) and job.key != line.key:
+                broken(f"{job} of {job.key!r} is in {line}")
             if is_ready:
                 live.add(job.id)
         check_places([job for job in queue if engine.jobs.get(job.id) is job and job.state is READY])
-        if function.ghosts[priority] != ghosts:
-            broken(f"queue {priority} of {function} counts {function.ghosts[priority]} ghosts; there are {ghosts}")
-    ready = {job.id for job in engine.jobs.values() if job.state is READY and job.function is function}
-    if live != ready or function.ready != len(ready):
-        broken(f"{function} counts {function.ready} ready, has {sorted(live)} queued; ready are {sorted(ready)}")
+        if line.ghosts[priority] != ghosts:
+            broken(f"queue {priority} of {line} counts {line.ghosts[priority]} ghosts; there are {ghosts}")
+    return live
 
 
 def check_places(entries: list[Job]) -> None:
@@ -120,6 +164,55 @@ def check_places(entries: list[Job]) -> None:
     standing = sorted(last, key=lambda job: first[job] if job.rank < 0 else last[job])
     if standing != sorted(standing, key=place_of):
         broken(f"{standing} stand in this order, and their places are {[place_of(job) for job in standing]}")
+
+
+# --- limits, and keys in turn ---
+
+
+def check_gate(gate: Gate, engine: Engine) -> None:
+    """Whoever may run has his turn, nobody else has, and nothing is remembered for nothing."""
+    function, policy, lanes = gate.function, gate.policy, gate.lanes
+    if function.gate is not gate or not policy or (lanes is not None) != policy.tells_keys_apart:
+        broken(f"{function} has a gate for {policy}")
+    if gate.has_room:
+        broken(f"a job of {function} has left, and its room was not offered")
+    if policy.rate is not None and not tokens(gate.full_at, policy.rate, engine.now_us) and not gate.check_us:
+        broken(f"the bucket of {function} is empty, and nobody will look again")
+    if lanes is None:
+        return
+    if any(any(queue) for queue in function.queues):
+        broken(f"{function} has lanes, and jobs beside them")
+    running = Counter(job.key for job in engine.jobs.values() if job.state is RUNNING and job.function is function)
+    if {key: lane.running for key, lane in lanes.items() if lane.running} != running:
+        broken(f"the lanes of {function} count others than {running} running")
+    for key, lane in lanes.items():
+        if lane.key != key or lane.function is not function:
+            broken(f"{lane} is listed under {key!r}")
+        check_lane(gate, lane, engine)
+    by_priority = [sum(lane.ready_of(priority) for lane in lanes.values()) for priority in range(4)]
+    waiting = sum(bool(key and lane.ready) for key, lane in lanes.items())
+    if by_priority != gate.ready or waiting != gate.keys_waiting:
+        broken(f"{function} counts {gate.ready} in lanes, of {gate.keys_waiting} keys; there are {by_priority}")
+    for priority, turns in enumerate(gate.turns):
+        seated = {lane for lane in lanes.values() if lane.is_open and lane.ready_of(priority)}
+        if set(turns) != seated:
+            broken(f"of {function} {set(turns)} have turns with priority {priority}; {seated} should")
+
+
+def check_lane(gate: Gate, lane: Lane, engine: Engine) -> None:
+    rate = gate.policy.key_rate if lane.key else None
+    available = tokens(lane.full_at, rate, engine.now_us) if rate is not None else 1
+    is_full = rate is None or available == rate[0]
+    is_busy = bool(lane.key) and 0 < gate.policy.key_concurrency <= lane.running
+    if lane.ready != sum(lane.ready_of(priority) for priority in range(4)):
+        broken(f"{lane} counts {lane.ready} ready")
+    if lane.is_open != (available > 0 and not is_busy):
+        broken(f"{lane} is {'open' if lane.is_open else 'closed'}, with {available} tokens and {lane.running} running")
+    is_idle = not (lane.ready or lane.running)
+    if is_idle and is_full:
+        broken(f"{lane} is remembered for nothing")
+    if (not available or is_idle) and not lane.check_us:
+        broken(f"{lane} has {available} tokens, and nobody will look again")
 
 
 # --- workers ---
@@ -156,7 +249,7 @@ def check_workers_of(function: Function, engine: Engine) -> None:
         broken(f"{function} lists sleepers {set(function.sleepers)}")
     if set(function.pushers) != {worker for worker in able if worker.credits}:
         broken(f"{function} lists pushers {set(function.pushers)}")
-    if function.ready and not function.paused and engine.handing_out:
+    if function.ready and not function.paused and engine.handing_out and engine._is_open(function):
         if function.pushers:
             broken(f"{function} has {function.ready} ready jobs and a worker with credit")
         if function.sleepers and not function.watched:
@@ -168,7 +261,7 @@ def check_workers_of(function: Function, engine: Engine) -> None:
 
 def check_graph(engine: Engine) -> None:
     graph = engine.graph
-    edges: Counter[int] = Counter()
+    edges: defaultdict[int, set[int]] = defaultdict(set)
     for job_id in graph.successors:
         waiting = graph.waiting_for(job_id)
         if job_id not in engine.jobs and job_id not in graph.unsuccessful:
@@ -176,17 +269,41 @@ def check_graph(engine: Engine) -> None:
         if not waiting or len({job.id for job in waiting}) != len(waiting):
             broken(f"for {job_id} wait {waiting}")
         for job in waiting:
-            edges[job.id] += 1
+            edges[job.id].add(job_id)
+            if job_id in engine.jobs and policy_of(job, job_id) != EdgePolicy.WAIT and job_id not in graph.minded:
+                broken(f"{job} minds how {job_id} ends, and nobody knows")
             if job.state is not WAITING or engine.jobs.get(job.id) is not job or job_id not in job.predecessors:
                 broken(f"{job} waits for {job_id}")
+    if not graph.minded <= graph.successors.keys():
+        broken(f"nobody waits for {graph.minded - graph.successors.keys()}, and somebody minds how they end")
     for job in engine.jobs.values():
-        not_done = sum(p in engine.jobs or p in graph.unsuccessful for p in job.predecessors)
-        if job.blockers != not_done or edges[job.id] != not_done or (job.state is WAITING) != bool(not_done):
-            broken(f"{job} counts {job.blockers} blockers and has {edges[job.id]} edges; {not_done} are not done")
+        actual = edges[job.id]
+        required, possible = waited_for(job, engine)
+        if not required <= actual <= possible:
+            broken(f"{job} waits for {actual}; it should for {required}, and may for {possible}")
+        if job.blockers != len(actual) or (job.state is WAITING) != bool(actual):
+            broken(f"{job} counts {job.blockers} blockers and has edges to {actual}")
         if job.delivery:
             for predecessor in job.predecessors:
                 if predecessor in engine.jobs and not engine.jobs[predecessor].delivery:
                     broken(f"{job} will be kept, and job {predecessor} that it waits for will not")
+
+
+def waited_for(job: Job, engine: Engine) -> tuple[set[int], set[int]]:
+    """What a job must wait for, and what it may wait for.
+
+    They differ by jobs that it would rather run without, that ended without success, and that were retried since.
+    """
+    if len(job.edges) not in (0, len(job.predecessors)):
+        broken(f"{job} has {len(job.edges)} edges to {job.predecessors}")
+    required, possible = set(), set()
+    for job_id in job.predecessors:
+        runs_anyway = policy_of(job, job_id) == EdgePolicy.RUN
+        if job_id in engine.jobs or (job_id in engine.graph.unsuccessful and not runs_anyway):
+            possible.add(job_id)
+            if not runs_anyway:
+                required.add(job_id)
+    return required, possible
 
 
 # --- time ---
@@ -204,7 +321,7 @@ def check_deadlines(engine: Engine) -> None:
     if len(engine.deadlines) > 2 * (len(engine.deadlines) - stale + LEAST_STALE_FOR_REBUILD):
         broken(f"of {len(engine.deadlines)} deadlines {stale} are stale")
 
-    def expect(kind: Kind, subject: Job | Worker, at_us: int) -> None:
+    def expect(kind: Kind, subject: Job | Worker | Schedule | Gate | Lane, at_us: int) -> None:
         if not entries[kind, id(subject), at_us]:
             broken(f"nothing will happen to {subject} for {kind.name} at {at_us}")
 
@@ -214,12 +331,20 @@ def check_deadlines(engine: Engine) -> None:
             expect(Kind.DUE, job, job.run_at_us)
         if job.expires_us and (job.state is not RUNNING or job.expires_us > engine.now_us):
             expect(Kind.EXPIRY, job, job.expires_us)
+        if engine.graph.doom_of(job) and not any(
+            kind is Kind.DOOM and subject is job for _, _, kind, subject, _ in engine.deadlines
+        ):
+            broken(f"{job} must not go on, and nobody will tell it")
         if job.run_limit:
             limited += 1
             if job.state is not RUNNING:
                 broken(f"{job} has a time limit")
     if limited != sum(kind is Kind.RUN_LIMIT and engine._is_live(d) for d in engine.deadlines for kind in [d[2]]):
         broken(f"{limited} jobs have a time limit that nobody watches")
+    for function in engine.functions.values():
+        for job in function.uniques.values():
+            if job.unique_until_us:
+                expect(Kind.KEY_HELD, job, job.unique_until_us)
     for worker in engine.workers.values():
         if worker.lease_until_us:
             expect(Kind.LEASE, worker, worker.lease_check_us)
@@ -227,6 +352,19 @@ def check_deadlines(engine: Engine) -> None:
                 broken(f"the lease of {worker} is looked at too late")
         for until_us in (*(worker.tickets or {}).values(), *(worker.alarms or {}).values()):
             expect(Kind.PATIENCE, worker, until_us)
+    for schedule in engine.schedules.values():
+        if schedule.next_us != (schedule.timetable.next_after_us(schedule.reached_us) or 0):
+            broken(f"{schedule} has met its ticks until {schedule.reached_us}, and its next is at {schedule.next_us}")
+        if schedule.wake_us:
+            expect(Kind.TICK, schedule, schedule.wake_us)
+        elif schedule.next_us and not schedule.paused:
+            broken(f"nobody will look at {schedule}")
+    for function in engine.functions.values():
+        if function.gate is not None:
+            looked_at: list[Gate | Lane] = [function.gate, *(function.gate.lanes or {}).values()]
+            for gate in looked_at:
+                if gate.check_us:
+                    expect(Kind.GATE, gate, gate.check_us)
     watched = sum(function.watched for function in engine.functions.values())
     if watched != sum(kind is Kind.NEGLECT and engine._is_live(d) for d in engine.deadlines for kind in [d[2]]):
         broken(f"{watched} functions are watched for neglect, by another number of deadlines")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from switchgear.model import Job, JobState, Peer, Worker
+from switchgear.model import Cause, Job, JobState, Peer, Worker
 
 __all__ = ["RecordingPeer"]
 
@@ -35,7 +35,7 @@ class RecordingPeer(Peer):
     def assign(self, worker: Worker, job: Job) -> None:
         self.heard.append(("assign", worker.id, job.id))
 
-    def revoke(self, worker: Worker, job: Job) -> None:
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         self.heard.append(("revoke", worker.id, job.id))
 
     def expired(self, worker: Worker) -> None:

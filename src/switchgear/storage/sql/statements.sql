@@ -8,7 +8,7 @@ WITH staged ($columns, payload) AS (VALUES $rows)
 INSERT INTO jobs ($columns, payload)
 SELECT
     id, function_id, state, priority, delivery, created_us, run_at_us, finished_us, attempts, result_code, revision,
-    unique_key, name, extra, moves, result, nullif(error, 0), payload
+    unique_key, name, extra, moves, result, nullif(error, 0), keep_until_us, unique_until_us, payload
 FROM staged WHERE id > 0
 ON CONFLICT (id) DO UPDATE SET
     state = excluded.state,
@@ -23,19 +23,22 @@ ON CONFLICT (id) DO UPDATE SET
     extra = excluded.extra,
     moves = excluded.moves,
     result = excluded.result,
-    error = excluded.error
+    error = excluded.error,
+    keep_until_us = excluded.keep_until_us,
+    unique_until_us = excluded.unique_until_us
 WHERE excluded.revision > jobs.revision
 
 -- name: put_payload
 INSERT OR IGNORE INTO payloads (id, payload) VALUES (?, ?)
 
 -- name: put_function
-INSERT INTO functions (id, name, paused, limit_high, limit_normal, limit_low) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO functions (id, name, paused, limit_high, limit_normal, limit_low, policy) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
     paused = excluded.paused,
     limit_high = excluded.limit_high,
     limit_normal = excluded.limit_normal,
-    limit_low = excluded.limit_low
+    limit_low = excluded.limit_low,
+    policy = excluded.policy
 
 -- name: put_next_job_id
 INSERT INTO meta (key, value) VALUES ('next_job_id', ?)
@@ -45,7 +48,7 @@ ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)
 SELECT id, revision FROM jobs WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: functions
-SELECT id, name, paused, limit_high, limit_normal, limit_low FROM functions
+SELECT id, name, paused, limit_high, limit_normal, limit_low, policy FROM functions
 
 -- name: next_job_id
 SELECT max(
@@ -63,6 +66,12 @@ ORDER BY id
 SELECT $columns, NULL
 FROM jobs INDEXED BY jobs_unfinished
 WHERE state < 4 AND id > ?
+ORDER BY id
+
+-- name: holding_their_key
+SELECT $columns, NULL
+FROM jobs INDEXED BY jobs_key_held
+WHERE state >= 4 AND unique_until_us > 0 AND unique_until_us > ?
 ORDER BY id
 
 -- name: unsuccessful
@@ -91,24 +100,51 @@ WHERE id = ?
 -- name: find
 SELECT $columns, NULL FROM jobs $where ORDER BY id DESC LIMIT ?
 
+-- name: search_bound
+SELECT id
+FROM jobs INDEXED BY jobs_unsuccessful
+WHERE state > 4 AND id < ?
+ORDER BY id DESC
+LIMIT 1 OFFSET ?
+
 -- name: newest_to_drop
 -- The history is to keep as many as the parameter says; this is the first one beyond.
 SELECT finished_us, id
 FROM jobs INDEXED BY jobs_finished
-WHERE state >= 4
+WHERE state >= 4 AND keep_until_us = 0
 ORDER BY finished_us DESC, id DESC
 LIMIT 1 OFFSET ?
 
+-- name: old_ids
+SELECT id FROM jobs INDEXED BY jobs_finished
+WHERE state >= 4 AND keep_until_us = 0 AND (finished_us, id) < (:finished_us, :id)
+    AND unique_until_us <= :now_us AND id NOT IN (SELECT value FROM json_each(:spare))
+ORDER BY finished_us, id LIMIT :limit
+
+-- name: ids_kept_long_enough
+SELECT id FROM jobs INDEXED BY jobs_keep_until
+WHERE state >= 4 AND keep_until_us > 0 AND keep_until_us <= :now_us
+    AND unique_until_us <= :now_us AND id NOT IN (SELECT value FROM json_each(:spare))
+ORDER BY keep_until_us LIMIT :limit
+
 -- name: drop_payloads
-DELETE FROM payloads WHERE id IN (
-    SELECT id FROM jobs INDEXED BY jobs_finished
-    WHERE state >= 4 AND (finished_us, id) < (?, ?) AND id NOT IN (SELECT value FROM json_each(?))
-    ORDER BY finished_us, id LIMIT ?
-)
+DELETE FROM payloads WHERE id IN ($ids)
 
 -- name: drop_jobs
-DELETE FROM jobs WHERE id IN (
-    SELECT id FROM jobs INDEXED BY jobs_finished
-    WHERE state >= 4 AND (finished_us, id) < (?, ?) AND id NOT IN (SELECT value FROM json_each(?))
-    ORDER BY finished_us, id LIMIT ?
-)
+DELETE FROM jobs WHERE id IN ($ids)
+
+-- name: put_schedule
+INSERT OR REPLACE INTO schedules (
+    name, function, spec, timezone, catch_up, overlap, paused, reached_us, last_us, last_job_id,
+    fired, skipped, missed, refused, options, payload
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_schedule
+DELETE FROM schedules WHERE name = ?
+
+-- name: schedules
+SELECT
+    name, function, spec, timezone, catch_up, overlap, paused, reached_us, last_us, last_job_id,
+    fired, skipped, missed, refused, options, payload
+FROM schedules
+ORDER BY name

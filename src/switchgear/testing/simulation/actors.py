@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from switchgear.model import FINAL_STATES, Function, Job, Peer, Worker
+from switchgear.model import FINAL_STATES, Cause, Function, Job, Peer, Worker
 from switchgear.testing.invariants import BrokenInvariant
 
 __all__ = ["Asks", "SimulatedClient", "SimulatedWorker"]
@@ -101,7 +101,7 @@ class SimulatedWorker(Peer):
         self.tickets.clear()
         self.alarms.clear()
 
-    def revoke(self, worker: Worker, job: Job) -> None:
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         if job.id not in self.holds:
             raise BrokenInvariant(f"{self} was told to stop {job}, which it does not have")
 

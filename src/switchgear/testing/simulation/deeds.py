@@ -8,11 +8,22 @@ from typing import Final, TypeVar
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_DRAINING, REFUSED_FULL, REFUSED_STORAGE
 from switchgear.engine.engine import SubmitOptions
-from switchgear.engine.queues import place_of
 from switchgear.errors import Refused
-from switchgear.model import READY, RUNNING, SECOND_US, Delivery, Job
+from switchgear.model import (
+    FINAL_STATES,
+    READY,
+    RUNNING,
+    SECOND_US,
+    Delivery,
+    EdgePolicy,
+    Job,
+    UniquePolicy,
+    UniqueScope,
+)
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.actors import Asks, SimulatedWorker
+from switchgear.testing.simulation.limits import KEYS, check_turn, set_policy
+from switchgear.testing.simulation.schedules import SCHEDULE_DEEDS
 from switchgear.testing.simulation.world import World
 
 __all__ = ["choose_deed", "temperament"]
@@ -49,6 +60,10 @@ def some_ids(world: World) -> tuple[int, ...]:
     return tuple(job_id for job_id in known if world.store.get(job_id, world.engine) or job_id in world.engine.jobs)
 
 
+def some_edges(world: World, job_ids: tuple[int, ...]) -> bytes:
+    return bytes(world.rng.choices(list(EdgePolicy), k=len(job_ids))) if world.rng.random() < 0.7 else b""
+
+
 def soon_us(world: World) -> int:
     """A moment in the near past, or in a nearer or farther future."""
     return world.now_us + round(world.rng.choice((-0.1, 0.05, 0.5, 3, 60)) * SECOND_US)
@@ -64,7 +79,7 @@ def submit(world: World) -> None:
     watcher = client if delivery is Delivery.WAIT or rng.random() < 0.2 else None
     unique = rng.choice((b"", b"", b"", b"", b"red", b"green"))
     function = rng.choice(world.function_names)
-    options = some_options(world) if rng.random() < 0.5 else None
+    options = some_options(world, unique) if rng.random() < 0.5 else None
     try:
         job = world.engine.submit(function, unique, b"payload", rng.randrange(4), delivery, watcher, options)
     except Refused as refused:
@@ -73,22 +88,34 @@ def submit(world: World) -> None:
             raise
         return
     world.tell(f"{client} has {job}, {delivery.name}, {options}")
+    if job.state in FINAL_STATES:
+        if not unique or job.unique_until_us <= world.now_us:
+            broken(f"{client} was given {job}, which does not hold its key")
+        return  # and nobody will be told of its end again
     if watcher is not None:
         client.expect(job)
     if delivery:
         world.pledges.append(job)
 
 
-def some_options(world: World) -> SubmitOptions:
+def some_options(world: World, unique: bytes) -> SubmitOptions:
     rng = world.rng
+    predecessors = some_ids(world) if rng.random() < 0.5 else ()
     return SubmitOptions(
         run_at_us=soon_us(world) if rng.random() < 0.4 else 0,
         expires_us=soon_us(world) if rng.random() < 0.3 else 0,
         timeout_us=rng.choice((0, 0, SECOND_US // 10, 5 * SECOND_US)),
         attempts_limit=rng.choice((-1, -1, -1, 0, 1, 2)),
-        predecessors=some_ids(world) if rng.random() < 0.5 else (),
+        predecessors=predecessors,
+        edges=some_edges(world, predecessors),
+        losses_limit=rng.choice((-1, -1, 0, 1, 2)),
+        unique_scope=rng.choice((UniqueScope.UNFINISHED, UniqueScope.QUEUED)) if unique else 0,
+        unique_policy=rng.choice((*UniquePolicy, UniquePolicy.JOIN)) if unique else 0,
+        unique_hold_us=rng.choice((0, 0, SECOND_US // 2, 60 * SECOND_US)) if unique else 0,
+        retention_us=rng.choice((-1, 0, SECOND_US)),
         name=rng.choice((b"", b"", b"", b"Anna", b"Bob")),
         job_id=world.reserved_ids.pop() if world.reserved_ids and rng.random() < 0.5 else 0,
+        key=rng.choice(KEYS),
     )
 
 
@@ -189,21 +216,19 @@ def worker_asks(world: World) -> None:
     if (worker.asks is Asks.PUSH) == (rng.random() < 0.95):  # now and then one asks in another way than usual
         worker_grants(world, worker)
         return
-    runnable = [f for f in worker.worker.order if f.ready and not f.paused and world.engine.handing_out]
+    runnable = [function for function in worker.worker.order if world.engine._has_work(function)]
     worker.asleep = False
     ready = [job for job in world.engine.jobs.values() if job.state is READY]
     if runnable and rng.random() < 0.1:
         function, priority = rng.choice(runnable), rng.randrange(4)
-        runnable = [function] if function.ready_of(priority) else []
+        runnable = [function] if world.engine._offers(function, priority) else []
         job = world.engine.take_of(worker.worker, function, priority)
     else:
         job = world.engine.take(worker.worker)
     world.tell(f"{worker} is given {job}")
     if job is not None:
         worker.receive(job)
-        equals = [other for other in ready if (other.function, other.priority) == (job.function, job.priority)]
-        if min(equals, key=place_of) is not job:
-            broken(f"{worker} was given {job} of {sorted(equals, key=place_of)}")
+        check_turn(job, ready)
     limit = world.settings.jobs_per_worker
     if (job is None) != (not runnable) and not (limit and len(worker.worker.running) >= limit):
         broken(f"{worker} was given {job}, and there were jobs of {runnable}")
@@ -263,7 +288,8 @@ def fails(world: World, worker: SimulatedWorker, job_id: int) -> Job | None:
 
 def wants_to_retry(world: World, worker: SimulatedWorker, job_id: int) -> Job | None:
     worker.put_down(job_id)
-    return world.engine.retry_later(worker.worker, job_id, world.rng.choice((0, SECOND_US)), b"not now")
+    delay_us = world.rng.choice((0, SECOND_US))
+    return world.engine.retry_later(worker.worker, job_id, delay_us, b"not now", world.rng.choice((-1, -1, 2)))
 
 
 def hands_back(world: World, worker: SimulatedWorker, job_id: int) -> Job | None:
@@ -272,7 +298,7 @@ def hands_back(world: World, worker: SimulatedWorker, job_id: int) -> Job | None
 
 
 def gives_figures(world: World, worker: SimulatedWorker, job_id: int) -> Job | None:
-    return world.engine.progress(worker.worker, job_id, 1, 2, 3)
+    return world.engine.progress(worker.worker, job_id, 1, 2, 3, message=b"halfway")
 
 
 def sends_data(world: World, worker: SimulatedWorker, job_id: int) -> Job | None:
@@ -332,9 +358,10 @@ def add_predecessors(world: World) -> None:
     if job is None:
         return
     job_ids = some_ids(world)
-    world.tell(f"{job} shall wait for {job_ids}")
+    edges = some_edges(world, job_ids)
+    world.tell(f"{job} shall wait for {job_ids}, {edges!r}")
     try:
-        world.engine.add_predecessors(job, job_ids)
+        world.engine.add_predecessors(job, job_ids, edges)
     except Refused as refused:
         world.tell(f"refused: {refused}")
         if refused.reason not in EXPECTED_REFUSALS:
@@ -425,7 +452,8 @@ def turn_ends(world: World) -> None:
 
 def log_is_pruned(world: World) -> None:
     spared = set(world.engine.graph.successors) | world.ended_jobs.keys()
-    old = [row.id for row in world.store.finished() if row.id not in spared and row.id not in world.engine.jobs]
+    rows = [row for row in world.store.finished() if not row.holds_key(world.now_us)]
+    old = [row.id for row in rows if row.id not in spared and row.id not in world.engine.jobs]
     dropped = [job_id for job_id in old if world.rng.random() < 0.5]
     world.store.forget(dropped)
     world.history.forget(dropped)
@@ -455,6 +483,8 @@ DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
     (pause, 0.7),
     (resume, 2),
     (set_limits, 0.2),
+    (set_policy, 1.5),
+    *SCHEDULE_DEEDS,
     (drop_function, 0.3),
     (drain, 0.2),
     (end_drain, 1),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from switchgear.engine.engine import Engine
+from switchgear.engine.graph import policy_of
 from switchgear.engine.lifecycle import NEXT_STATE
-from switchgear.model import DONE, FINAL_STATES, READY, SCHEDULED, WAITING, Cause, Job, JobState
+from switchgear.model import DONE, FINAL_STATES, READY, SCHEDULED, WAITING, Cause, EdgePolicy, Job, JobState
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.store import Row, SimulatedStore
 
@@ -55,6 +56,7 @@ class History:
     def __init__(self) -> None:
         self.followed: dict[int, Followed] = {}  # unfinished jobs of this life of the server
         self.done: set[int] = set()  # as the server knows it: a crash may undo what was not kept
+        self.over: set[int] = set()  # have ended at least once, in whatever way
         self.ended: dict[int, JobState] = {}  # final states that are kept
         self.promised: set[int] = set()  # jobs whose submitters were told that they are kept
         self.forgotten: set[int] = set()  # jobs that nobody needs to know any more
@@ -71,6 +73,7 @@ class History:
                 self._follow(job, known, engine)
         newly_done = {job_id for job_id, followed in self.followed.items() if followed.job.state is DONE}
         self.done |= newly_done  # first of all, since whoever waited for them may have been started at once
+        self.over.update(job_id for job_id, known in self.followed.items() if known.job.state in FINAL_STATES)
         for job_id, followed in list(self.followed.items()):
             job = followed.job
             for cause, at_us in followed.read_all():
@@ -111,7 +114,8 @@ class History:
     def _check_start(self, job: Job, engine: Engine) -> None:
         self.starts += 1
         for predecessor in job.predecessors:
-            if predecessor not in self.done and predecessor not in self.forgotten:
+            ended = self.over if policy_of(job, predecessor) == EdgePolicy.RUN else self.done
+            if predecessor not in ended and predecessor not in self.forgotten:
                 broken(f"{job} was started, and job {predecessor} that it waits for is not done")
         if (job.id in self.done and job.state is not DONE) or job.id in self.ended:
             broken(f"{job} was started again, and its end was kept")
@@ -145,6 +149,7 @@ class History:
         for job_id, state in self.ended.items():
             if committed[job_id].state is not state:
                 broken(f"job {job_id} ended {state.name}, and that was lost in a crash")
+        self.over.update(row.id for row in committed.values() if row.state in FINAL_STATES)
         for row in committed.values():
             missing = set(row.fields["predecessors"]) - committed.keys() - self.forgotten
             if row.state not in FINAL_STATES and missing:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from switchgear.engine.engine import Engine
-from switchgear.model import FINAL_STATES, Function, Job, JobState
+from switchgear.model import FINAL_STATES, Function, Gate, Job, JobState, Schedule
+from switchgear.policy import Policy
 from switchgear.testing.invariants import BrokenInvariant
 
 __all__ = ["SimulatedStore"]
@@ -26,9 +28,20 @@ KEPT_FIELDS: Final = (
     "error",
     "finished_us",
     "predecessors",
+    "key",
+    "losses",
+    "losses_limit",
+    "edges",
+    "unique_scope",
+    "unique_until_us",
+    "retention_us",
+    "schedule",
+    "message",
     "rank",
     "revision",
 )
+
+FunctionRow = tuple[bool, list[int], Policy]
 
 # A restart skips at most this many ids, as with a store that reserves them in blocks.
 RESERVED_IDS: Final = 1000
@@ -49,6 +62,10 @@ class Row:
         state: JobState = self.fields["state"]
         return state
 
+    def holds_key(self, now_us: int) -> bool:
+        """Whether this is a job that ended, and whose unique key is still its own."""
+        return self.state in FINAL_STATES and bool(self.fields["unique_until_us"] > now_us)
+
     def to_job(self, function: Function) -> Job:
         """A new job object, as after a restart."""
         job = Job(self.id, function, *self.born)
@@ -65,16 +82,18 @@ class Batch:
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.jobs: dict[int, Job] = {}
-        self.functions: dict[bytes, tuple[bool, list[int]]] = {}
+        self.functions: dict[bytes, FunctionRow] = {}
+        self.schedules: dict[bytes, Schedule | None] = {}  # None: it was removed
         self.next_job_id = 0
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.functions or self.next_job_id)
+        return bool(self.rows or self.functions or self.schedules or self.next_job_id)
 
     def update(self, newer: Batch) -> None:
         for job_id, row in newer.rows.items():
             self.put(row, newer.jobs[job_id])
         self.functions.update(newer.functions)
+        self.schedules.update(newer.schedules)
         self.next_job_id = max(self.next_job_id, newer.next_job_id)
 
     def put(self, row: Row, job: Job) -> None:
@@ -89,7 +108,9 @@ class SimulatedStore:
 
     def __init__(self) -> None:
         self.committed: dict[int, Row] = {}
-        self.functions: dict[bytes, tuple[bool, list[int]]] = {}
+        self.functions: dict[bytes, FunctionRow] = {}
+        self.schedules: dict[bytes, Schedule] = {}
+        self.made_by: dict[bytes, set[int]] = {}  # the jobs of each schedule that were ever kept
         self.next_job_id = 1
         self.staged = Batch()
         self.in_flight: Batch | None = None
@@ -102,8 +123,11 @@ class SimulatedStore:
         for job in jobs:
             job.revision += 1
             self.staged.put(Row(job), job)
+        for schedule in engine.take_changed_schedules():
+            self.staged.schedules[schedule.name] = None if schedule.removed else replace(schedule)
         for function in functions:
-            self.staged.functions[function.name] = (function.paused, list(function.limits))
+            policy = function.gate.policy if function.gate is not None else Policy()
+            self.staged.functions[function.name] = (function.paused, list(function.limits), policy)
         if engine.next_job_id + RESERVED_IDS // 2 > max(self.next_job_id, self.staged.next_job_id):
             self.staged.next_job_id = engine.next_job_id + RESERVED_IDS
         return jobs
@@ -161,16 +185,19 @@ class SimulatedStore:
 
     def load(self, engine: Engine) -> tuple[list[Job], dict[int, int]]:
         """Let a new engine go on where the last one was; returns its jobs, and how long their logs were."""
-        for name, (paused, limits) in self.functions.items():
+        for name, (paused, limits, policy) in self.functions.items():
             function = engine.function_named(name)
             function.paused = paused
             function.limits = list(limits)
+            function.gate = Gate(function, policy) if policy else None
         rows = sorted(self.committed.values(), key=lambda row: row.id)
         jobs = [row.to_job(engine.function_named(row.function_name)) for row in rows if row.state not in FINAL_STATES]
         ended = [row for row in rows if row.state in FINAL_STATES and row.state is not JobState.DONE]
         ended.sort(key=lambda row: int(row.fields["finished_us"]))
         lengths = {job.id: len(job.moves or ()) for job in jobs}
-        engine.restore(jobs, {row.id: row.state for row in ended}, self.next_job_id)
+        held = [row.to_job(engine.function_named(row.function_name)) for row in rows if row.holds_key(engine.now_us)]
+        schedules = [replace(kept, wake_us=0, next_us=0, refusal="") for kept in self.schedules.values()]
+        engine.restore(jobs, {row.id: row.state for row in ended}, self.next_job_id, schedules, held=held)
         return jobs, lengths
 
     def _apply(self, batch: Batch) -> None:
@@ -179,5 +206,14 @@ class SimulatedStore:
             if known is not None and known.fields["revision"] >= row.fields["revision"]:
                 raise BrokenInvariant(f"job {job_id} was kept with revision {row.fields['revision']} a second time")
             self.committed[job_id] = row
+            if row.fields["schedule"]:
+                self.made_by.setdefault(row.fields["schedule"], set()).add(job_id)
         self.functions.update(batch.functions)
         self.next_job_id = max(self.next_job_id, batch.next_job_id)
+        for name, schedule in batch.schedules.items():
+            self.schedules.pop(name, None)
+            if schedule is not None:
+                self.schedules[name] = schedule
+        for name, kept in self.schedules.items():
+            if kept.fired != len(self.made_by.get(name, ())):
+                raise BrokenInvariant(f"{kept} has fired {kept.fired} times, and made {self.made_by.get(name, ())}")

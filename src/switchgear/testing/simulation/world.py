@@ -8,12 +8,14 @@ from typing import Final
 
 from switchgear.engine.core import FUNCTION_ORDERS, REFUSED_STORAGE
 from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.engine.graph import policy_of
 from switchgear.errors import Refused
-from switchgear.model import READY, RUNNING, SECOND_US, WAITING, Cause, Function, Job, Worker
+from switchgear.model import READY, RUNNING, SECOND_US, WAITING, Cause, EdgePolicy, Function, Job, Worker
 from switchgear.testing.clock import START_US
 from switchgear.testing.invariants import BrokenInvariant, broken, check_engine
 from switchgear.testing.simulation.actors import Asks, SimulatedClient, SimulatedWorker
 from switchgear.testing.simulation.history import History
+from switchgear.testing.simulation.limits import LimitWatch
 from switchgear.testing.simulation.store import SimulatedStore
 
 __all__ = ["DEFAULT_STEPS", "SimulationFailed", "World", "simulate"]
@@ -82,6 +84,7 @@ class World:
         self.store = SimulatedStore()
         self.store_fails = False
         self.history = History()
+        self.limits = LimitWatch()
         self.clients: list[SimulatedClient] = []
         self.client_count = 0
         self.workers: list[SimulatedWorker] = []
@@ -92,6 +95,7 @@ class World:
         self.lonely_since_us: dict[Function, int] = {}  # see check_neglect
         self.restored: dict[Function, int] = {}
         self.crashes = 0
+        self.schedule_count = 0
         self.start_server()
 
     # --- telling ---
@@ -109,6 +113,7 @@ class World:
     def start_server(self) -> None:
         """A new engine, with what the store has."""
         self.engine = Engine(self.settings)
+        self.limits = LimitWatch()  # all buckets are full
         self.engine.keeps = True
         self.engine.advance(self.now_us)
         for name in sorted(self.released_first):
@@ -199,6 +204,7 @@ class World:
     def finish_step(self) -> None:
         """Look at what happened, and at everything that should be true."""
         moves = self.history.observe(self.engine)
+        self.limits.observe(moves, self)
         for job, cause in moves:
             if self.say is not None:
                 self.tell(f"{job} {cause.name}")
@@ -245,7 +251,7 @@ class World:
             stirred.update(worker.woken)
             worker.woken = []
         for function in self.engine.functions.values():
-            idle = function.ready and function.sleepers and not function.paused and self.engine.handing_out
+            idle = function.sleepers and self.engine._has_work(function)
             if not idle or function in stirred:
                 self.lonely_since_us.pop(function, None)
             if idle:
@@ -277,6 +283,8 @@ class World:
             self.begin_commit()
         self.end_commit()
         self.engine.refusal = None
+        for schedule in list(self.engine.schedules.values()):
+            self.engine.remove_schedule(schedule)  # or there would be no end
         self.settings.jobs_per_worker = 0
         for function in self.engine.functions.values():
             self.engine.resume(function)
@@ -301,7 +309,7 @@ class World:
                         helper.receive(job)
                     if helper.asks is Asks.SLEEP:
                         helper.asleep = self.engine.sleep(helper.worker)
-                self.history.observe(self.engine)
+                self.limits.observe(self.history.observe(self.engine), self)
                 for job_id in list(helper.holds):
                     if self.engine.complete(helper.worker, job_id, b"done") is None:
                         broken(f"{helper} could not complete job {job_id}")
@@ -310,17 +318,24 @@ class World:
 
     def next_event_us(self) -> int | None:
         """When a job that is not finished will do something by itself."""
-        timed = any(job.state is not WAITING or job.expires_us for job in self.engine.jobs.values())
+        doom_of = self.engine.graph.doom_of
+        timed = any(job.state is not WAITING or job.expires_us or doom_of(job) for job in self.engine.jobs.values())
         return self.engine.next_deadline_us if timed else None
 
     def check_what_is_left(self) -> None:
-        """Only jobs that wait for one that failed, or for such a job."""
+        """Only jobs that wait on for one that failed, as their edge says, or for such a job."""
         self.begin_commit()
         self.end_commit()
         self.history.still_known(self.store, self.engine)
-        stuck: set[int] = set(self.engine.graph.unsuccessful)
+        unsuccessful = self.engine.graph.unsuccessful
+        stuck: set[int] = set()
         left = dict(self.engine.jobs)
-        while newly := [job for job in left.values() if any(p in stuck for p in job.predecessors)]:
+
+        def is_stuck(job: Job) -> bool:
+            waits_on = [p for p in job.predecessors if policy_of(job, p) == EdgePolicy.WAIT]
+            return any(p in unsuccessful for p in waits_on) or any(p in stuck for p in job.predecessors)
+
+        while newly := [job for job in left.values() if is_stuck(job)]:
             for job in newly:
                 stuck.add(left.pop(job.id).id)
         if left:

@@ -1,0 +1,236 @@
+"""What submitters and operators ask for: cancel a job, run it again, let it wait for more, say why it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL
+from switchgear.engine.deadlines import Kind
+from switchgear.engine.explain import Reason, explain
+from switchgear.engine.graph import check_edges, has_policies, policy_of
+from switchgear.engine.options import SubmitOptions
+from switchgear.engine.tables import ENDED_WORDS, Tables
+from switchgear.engine.uniques import free_key, take_key, take_key_again
+from switchgear.errors import Refused
+from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, URGENT, WAITING, Cause, Delivery, EdgePolicy, Job
+
+__all__ = ["QUEUE_IS_FULL", "Wishes"]
+
+QUEUE_IS_FULL: Final = "Job queue is full"
+
+
+class Wishes(Tables):
+    """The part of the engine that changes what was asked for."""
+
+    def cancel(self, job: Job, *, cascade: bool = False) -> list[Job]:
+        """End an unfinished job, and with `cascade` all that wait for it; returns those that were ended."""
+        cancelled = self._with_successors(job) if cascade else [job]
+        ended = [each for each in cancelled if each.state not in FINAL_STATES and each.id in self.jobs]
+        for each in ended:
+            if each.state is RUNNING:
+                self._cut_off(each)
+            else:
+                self._leave_queue(each)  # all of them first: what their edges say of each other does not matter now
+        for each in ended:
+            self._finish(each, Cause.CANCELLED)
+        return ended
+
+    def _with_successors(self, job: Job) -> list[Job]:
+        """The job and all that wait for it, and so on."""
+        found: dict[int, Job] = {}
+        pending = [job]
+        while pending:
+            current = pending.pop()
+            if current.id not in found:
+                found[current.id] = current
+                pending.extend(self.graph.waiting_for(current.id))
+        return list(found.values())
+
+    def add_predecessors(self, job: Job, job_ids: tuple[int, ...], edges: bytes = b"") -> None:
+        """Let an unfinished job wait for more; raises CycleRefused if it would wait for itself.
+
+        `edges` has an EdgePolicy for each.  One that the job was told of before keeps the policy that it has.
+        """
+        if self.jobs.get(job.id) is not job:
+            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {job.state.name.lower()}")
+        if edges:
+            check_edges(edges, job_ids)
+        known = set(job.predecessors)
+        policies: dict[int, int] = {}
+        for job_id, policy in zip(job_ids, edges or bytes(len(job_ids))):
+            if job_id not in known:
+                policies.setdefault(job_id, policy)
+        new, new_edges = tuple(policies), bytes(policies.values())
+        blockers = self.graph.blockers_among(new, self.jobs, new_edges)
+        self.graph.refuse_cycle(job, blockers)
+        if job.edges or has_policies(new_edges):
+            job.special = True
+            job.edges = (job.edges or bytes(len(job.predecessors))) + new_edges
+        job.predecessors += new
+        if self.keeps and job.delivery:
+            self._note(job)
+        if blockers:
+            if job.state is not WAITING:
+                self._hold_back(job)
+            if self._is_too_late(job):
+                self._leave_queue(job)
+                self._expire(job)
+                return
+            self.graph.add(job, blockers)
+            self._foresee_doom(job)
+            if job.delivery:
+                self._rely_on(blockers)
+            self._offer_room(job.function)  # if it was running
+
+    def _hold_back(self, job: Job) -> None:
+        if job.state is RUNNING:
+            worker = job.worker
+            self._leave_worker(job)
+            if worker is not None:
+                worker.peer.revoke(worker, job, Cause.HELD_BACK)
+            job.attempts -= 1  # it was not the job's fault
+            self._forget_run(job)
+            if job.unique_scope:
+                take_key_again(job)
+        elif job.state is READY:
+            self._dequeue(job)
+        else:
+            self.deadlines.stale += 1
+        self._rank_last(job)
+        self._move(job, Cause.HELD_BACK)
+
+    def retry(self, job: Job, more_predecessors: tuple[int, ...] = ()) -> None:
+        """Run a job again that ended without success, with all its attempts; raises Refused.
+
+        If it waits for jobs that are still not done, it waits again; it may be told to wait for more than before.
+        """
+        if self.refusal is not None:
+            raise Refused(self.refusal.reason, str(self.refusal))
+        unfinished = self.jobs.get(job.id, job)  # if there is one, the caller's may be an old copy of it
+        if unfinished.state not in FINAL_STATES or job.state is DONE:
+            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {unfinished.state.name.lower()}")
+        function = job.function = self.function_named(job.function.name)
+        twin = function.uniques.get(job.unique) if job.unique else None
+        if (twin is not None and twin.id != job.id) or (job.name and job.name in self.names):
+            raise Refused(REFUSED_CONFLICT, f"another job has the unique key or name of job {job.id}")
+        self._refuse_doomed(job)
+        predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()
+        edges = job.edges
+        if edges and predecessors:
+            edges += bytes(len(predecessors) - len(edges))
+        blockers = self.graph.blockers_among(predecessors or job.predecessors, self.jobs, edges)
+        self.graph.refuse_cycle(job, blockers)
+        if predecessors:
+            job.predecessors = predecessors
+            if edges:
+                job.edges = edges
+        if twin is None:
+            job.unique_until_us = 0  # a copy from the store may not know that
+        elif twin is not job:
+            self._take_key_from(twin, job)
+        self.graph.unsuccessful.pop(job.id, None)
+        job.attempts = 0
+        if job.losses:
+            job.losses = 0
+        job.result_code = 0
+        job.result = job.warnings = b""
+        job.error = None
+        job.finished_us = job.expires_us = job.run_at_us = 0
+        self._forget_run(job)
+        job.delivery = job.delivery or Delivery.HANDLE  # whoever waited is gone
+        self._list(job)
+        function.submitted += 1
+        if self.keeps:
+            self._note(job)
+        if blockers:
+            self._rank_last(job)
+            self._move(job, Cause.RETRIED_WAITING)
+            self.graph.add(job, blockers)
+            self._rely_on(blockers)
+        else:
+            self._move(job, Cause.RETRIED)
+            self._enqueue_last(job)
+
+    # --- why ---
+
+    def explain(self, job: Job, name: Callable[[int], str] = "job {}".format) -> list[Reason]:
+        """Why the job is where it is; `name` says what to call the job of an id."""
+        return explain(self, job, name)
+
+    # --- inside ---
+
+    def _refuse_doomed(self, job: Job) -> None:
+        """Running a job again makes no sense if it would end at once for one that it waits for."""
+        predecessor_id = self.graph.doom_of(job) if job.edges else 0
+        if predecessor_id:
+            is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
+            end = ENDED_WORDS[self.graph.unsuccessful[predecessor_id]]
+            text = (
+                f"job {job.id} would {'be skipped' if is_skipped else 'fail'} at once, because job {predecessor_id}, "
+                f"which it waits for, {end}; retry job {predecessor_id} first"
+            )
+            raise Refused(REFUSED_CONFLICT, text)
+
+    def _take_key_from(self, held: Job, job: Job) -> None:
+        """A job that ended and holds its key is retried, in another copy that came from the store."""
+        job.unique_until_us = held.unique_until_us
+        self._end_hold(held)
+        free_key(held)
+        take_key(job)
+        self.deadlines.add(job.unique_until_us, Kind.KEY_HELD, job)
+
+    def _rely_on(self, job_ids: Sequence[int]) -> None:
+        """A job that is worth keeping waits for these, so they are worth keeping too.
+
+        Were they lost in a crash, it would be taken for granted that they were done.
+        """
+        jobs = self.jobs
+        pending = list(job_ids)
+        for job_id in pending:  # it grows
+            job = jobs.get(job_id)
+            if job is not None and not job.delivery:
+                job.delivery = Delivery.HANDLE
+                if self.keeps:
+                    self._note(job)
+                pending.extend(job.predecessors)
+
+    # --- submissions that change what another was promised ---
+
+    def _settle_key(self, job: Job, options: SubmitOptions) -> None:
+        """How long the key of a new job is its own."""
+        if options.unique_scope:
+            job.unique_scope = options.unique_scope
+        if options.unique_hold_us:
+            job.unique_until_us = self.now_us + options.unique_hold_us
+            self.deadlines.add(job.unique_until_us, Kind.KEY_HELD, job)
+
+    def _replace(self, job: Job, priority: int, options: SubmitOptions) -> None:
+        """End the job whose key a submission wants to have, unless that would then be refused."""
+        function = job.function
+        going = job.state not in FINAL_STATES
+        limit = function.limits[priority % URGENT]
+        too_many = limit and function.total - going >= limit
+        if too_many or (self.settings.jobs and len(self.jobs) - going >= self.settings.jobs):
+            raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
+        if options.job_id:
+            self._refuse_unreserved(options.job_id)
+        if options.name and self.names.get(options.name, job) is not job:
+            raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
+        if options.edges:
+            check_edges(options.edges, options.predecessors)
+        self._end_hold(job)
+        if not going:
+            free_key(job)
+            if self.keeps:
+                self._note(job)  # or a restart would find two that hold the key
+            return
+        if job.state is RUNNING:
+            self._cut_off(job, Cause.REPLACED)
+        else:
+            self._leave_queue(job)
+        self._finish(job, Cause.REPLACED)
+
+    def _refuse_unreserved(self, job_id: int) -> None:
+        if not 0 < job_id < self.next_job_id or job_id in self.jobs:
+            raise Refused(REFUSED_CONFLICT, f"the id {job_id} is not reserved")

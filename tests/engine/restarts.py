@@ -1,0 +1,24 @@
+"""A server that stops, and another that goes on with what was kept."""
+
+from __future__ import annotations
+
+from switchgear.model import DONE, FINAL_STATES, Job
+from switchgear.testing import check_engine
+from switchgear.testing.simulation.store import Row
+from tests.engine.house import House
+
+
+def restarted(house: House, *jobs: Job, seconds: float = 0) -> tuple[House, dict[int, Job]]:
+    """A new engine with these jobs as a store would give them back, unfinished or not; the first engine is gone."""
+    house.clock.advance(seconds)
+    again = House(clock=house.clock)
+    copies = {job.id: Row(job).to_job(again.function(job.function.name)) for job in jobs}
+    ended = [job for job in copies.values() if job.state in FINAL_STATES]
+    again.engine.restore(
+        [job for job in copies.values() if job.state not in FINAL_STATES],
+        {job.id: job.state for job in ended if job.state is not DONE},
+        house.engine.next_job_id,
+        held=[job for job in ended if job.unique_until_us > house.now_us],
+    )
+    check_engine(again.engine)
+    return again, copies
