@@ -286,6 +286,7 @@ def test_an_unknown_variable_suggests_the_right_one(variable: str, hint: str) ->
     [
         "SWITCHGEAR_DEBUG",
         "SWITCHGEAR_SERVER",
+        "SWITCHGEAR_URL",
         "SWITCHGEAR_HANDLE",
         "SWITCHGEAR_FUNCTION",
         "SWITCHGEAR_UNIQUE",

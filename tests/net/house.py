@@ -19,7 +19,7 @@ from typing import Any, ParamSpec
 
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import StorageError
-from switchgear.model import FINAL_STATES, NORMAL, Delivery, Function, Job
+from switchgear.model import FINAL_STATES, NORMAL, Delivery, Function, Job, Schedule
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
 from switchgear.protocols.base import Wire
@@ -118,12 +118,18 @@ class ScriptedStore(Store):
     def open(self) -> None:
         """Nothing to do."""
 
-    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
+    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         for job in self.snapshot.jobs:
             job.function = function_named(job.function.name)
         return self.snapshot
 
-    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
         for job in jobs:
             before = self.staged.get(job.id, ("", None))
             self.staged[job.id] = (job.state.name, job.payload if job.payload is not None else before[1])
@@ -174,7 +180,7 @@ class ScriptedStore(Store):
             raise self.read_error
         return []
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         return 0
 
     async def close(self) -> None:

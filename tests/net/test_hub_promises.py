@@ -11,7 +11,7 @@ import pytest
 import switchgear.net.hub as hub_module
 from switchgear.engine.engine import Engine
 from switchgear.errors import StorageError
-from switchgear.model import FINAL_STATES, Function, Job
+from switchgear.model import FINAL_STATES, Function, Job, Schedule
 from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
 from switchgear.protocols.base import Wire
@@ -42,10 +42,16 @@ class GatedStore(Store):
     def open(self) -> None:
         pass
 
-    def load(self, function_named: Callable[[bytes], Function]) -> Snapshot:
+    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         return Snapshot(self.next_job_id)
 
-    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
         self._staged.update((job.id, job.state in FINAL_STATES) for job in jobs)
         self._staged_next_id = max(self._staged_next_id, next_job_id)
 
@@ -89,7 +95,7 @@ class GatedStore(Store):
     def find(self, query: JobQuery) -> list[Job]:
         return []
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         return 0
 
     async def close(self) -> None:

@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 
 from switchgear.errors import Refused, StorageError
-from switchgear.model import HIGH, NORMAL, READY, SECOND_US, Delivery, Function, Job, JobState
-from switchgear.net import operations as operations_module
+from switchgear.model import (
+    HIGH,
+    NORMAL,
+    READY,
+    SECOND_US,
+    Delivery,
+    EdgePolicy,
+    Function,
+    Job,
+    JobState,
+    UniqueScope,
+)
+from switchgear.net import job_operations
 from switchgear.storage.base import JobQuery
 from switchgear.version import VERSION
 from tests.net.office import Office
@@ -83,6 +94,13 @@ def test_a_job_in_all_detail() -> None:
         expires_us=now + 9 * SECOND_US,
         run_at_us=now + SECOND_US,
         origin="test",
+        key=b"tenant",
+        losses_limit=3,
+        edges=bytes([EdgePolicy.FAIL]),
+        unique_scope=UniqueScope.QUEUED,
+        unique_hold_us=4 * SECOND_US,
+        retention_us=SECOND_US // 2,
+        schedule=b"nightly",
     )
     answer = office.ask("job", job_id=2)
     assert answer == {
@@ -108,7 +126,16 @@ def test_a_job_in_all_detail() -> None:
         "result_code": 0,
         "error": None,
         "predecessors": ["H:t:1"],
+        "on_failure": ["fail"],
         "origin": "test",
+        "key": "tenant",
+        "losses": 0,
+        "losses_limit": 3,
+        "unique_scope": "queued",
+        "unique_until": now / SECOND_US + 4,
+        "retention": 0.5,
+        "message": "",
+        "schedule": "nightly",
         "payload": "payload",
         "payload_bytes": 7,
         "result": "",
@@ -249,7 +276,7 @@ def test_what_only_a_lagging_store_takes_for_unfinished_is_over(limit: int) -> N
 
 
 def test_a_search_does_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations_module, "MOST_SCANNED", 5)
+    monkeypatch.setattr(job_operations, "MOST_SCANNED", 5)
     office = Office()
     office.submit(1, function=b"rare")
     office.submit(10)
@@ -286,38 +313,6 @@ def test_retry_a_job_that_failed() -> None:
     assert office.ask("retry", job_id=1) == {"retried": ["H:t:1"]}
     job = office.engine.jobs[1]
     assert (job.state, job.attempts, job.error) == (READY, 0, None)
-    with pytest.raises(Refused):
-        office.ask("retry", job_id=1)
-
-
-def test_retry_all_that_are_dead_and_no_others() -> None:
-    office = Office(attempts=1)
-    office.submit(4)
-    office.submit(1, function=b"g")
-    dead = [office.kill().id, office.kill().id]
-    office.finish(code=1)
-    assert office.ask("retry", all_dead=True, function="g") == {"retried": []}
-    assert office.ask("retry", all_dead=True, limit=1) == {"retried": [f"H:t:{dead[1]}"]}
-    assert office.ask("retry", all_dead=True) == {"retried": [f"H:t:{dead[0]}"]}
-    assert office.ask("retry", all_dead=True) == {"retried": []}
-
-
-def test_dead_jobs_are_found_behind_many_that_failed_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations_module, "MOST_LISTED", 3)
-    office = Office(attempts=1)
-    office.submit(10)
-    dead = office.kill()
-    for _ in range(8):
-        office.finish(code=1)
-    assert office.ask("retry", all_dead=True, limit=100) == {"retried": [f"H:t:{dead.id}"]}
-
-
-def test_a_dead_job_whose_key_another_has_stays_dead() -> None:
-    office = Office(attempts=1)
-    office.submit(1, unique=b"key")
-    office.kill()
-    office.submit(1, unique=b"key")
-    assert office.ask("retry", all_dead=True) == {"retried": []}
     with pytest.raises(Refused):
         office.ask("retry", job_id=1)
 

@@ -22,7 +22,7 @@ class DroppingStore(ScriptedStore):
         super().__init__()
         self.dropped_before_us = 0
 
-    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset) -> int:
+    async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         self.dropped_before_us = before_us
         raise asyncio.CancelledError  # once is enough
 

@@ -307,7 +307,8 @@ class StorageConfig(Checked):
         1_000_000,
         WholeNumber(0),
         "How many finished jobs stay listed; the oldest go first. In `memory:` it is never more than 1,000 that are"
-        " done and 10,000 that are not.",
+        " done (100,000 of those that were submitted with options, as the Python library does) and 10,000 that are"
+        " not.",
         "A busy server finishes millions an hour, and the disk must not fill with them.",
         reloadable=True,
     )

@@ -30,7 +30,7 @@ from typing import Any, Final
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_STORAGE
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
-from switchgear.model import QUEUED_STATES, Job
+from switchgear.model import FINAL_STATES, QUEUED_STATES, Job, Peer
 from switchgear.net.clock import SystemClock
 from switchgear.protocols.base import Context, Session
 from switchgear.storage.base import JobQuery, Store
@@ -52,6 +52,7 @@ RESERVED_IDS: Final = 100_000
 READ_AHEAD: Final = 256
 READ_AHEAD_BYTES: Final = 8 * 1024 * 1024
 FIRST_READ_AHEAD: Final = 4
+NOBODY: Final[set[Peer]] = set()
 EVERY_JOB: Final = 2**31  # as many as a store has
 
 
@@ -88,6 +89,7 @@ class Hub(Context):
         self._in_commit: list[Job] = []
         self._waiting: list[Session] = []  # promised something that the next commit keeps
         self._held: list[Session] = []  # promised something that the commit under way keeps
+        self.ids_at_once = RESERVED_IDS
         self._reserved_ids = 0  # ids below it may be used once the store has it
         self._ids_in_commit = 0
         self._kept_ids = 0  # ids below it may be used
@@ -108,14 +110,16 @@ class Hub(Context):
         settings = self.engine.settings
         functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limit is now
         try:
-            snapshot = self.store.load(self.engine.function_named)
+            snapshot = self.store.load(self.engine.function_named, self.clock.now_us())
         finally:
             settings.functions = functions
         self.engine.advance(self.clock.now_us())
         self._reserved_ids = self._kept_ids = snapshot.next_job_id
         for job in snapshot.jobs:
             self._spill(job)
-        self.engine.restore(snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id)
+        self.engine.restore(
+            snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id, snapshot.schedules, snapshot.held
+        )
         self._end_turn()
         if self.keeps:
             self._start_commit()
@@ -131,7 +135,7 @@ class Hub(Context):
         """Keep what is still to be kept, if the store can."""
         self._end_turn()
         await self._end_of_commit()
-        if self._unkept:
+        if self._unkept or self._lazy is not None:
             self._start_commit()
             await self._end_of_commit()
         for handle in (self._timer, self._lazy, self._retry):
@@ -187,7 +191,7 @@ class Hub(Context):
             except Exception:
                 log.exception("defect while sending to %s:%s", session.wire.host, session.wire.port)
                 session.closing = True  # and the others get theirs
-        if session.put_off:
+        if session.put_off or (session.choked and not session.closing):
             session.wire.when_taken(session.go_on)
         elif session.closing:
             session.wire.close()
@@ -220,17 +224,18 @@ class Hub(Context):
     # --- keeping ---
 
     def _stage_changes(self) -> None:
-        if self.keeps and self.engine.next_job_id + RESERVED_IDS // 2 > self._reserved_ids:
-            self._reserved_ids = self.engine.next_job_id + RESERVED_IDS
+        if self.keeps and self.engine.next_job_id + self.ids_at_once // 2 > self._reserved_ids:
+            self._reserved_ids = self.engine.next_job_id + self.ids_at_once
             self.store.stage((), (), self._reserved_ids)
             self._commit_soon()
-        if not self.engine.changed and not self.engine.changed_functions:
+        if not (self.engine.changed or self.engine.changed_functions or self.engine.changed_schedules):
             return
         jobs, functions = self.engine.take_changes()
+        schedules = self.engine.take_changed_schedules()  # in one commit with the jobs that they made
         if self.on_changes is not None:
             self.on_changes(jobs)
             jobs = [job for job in jobs if job.delivery or job.finished_us]  # a foreground job is kept when it is over
-            if not jobs and not functions:
+            if not jobs and not functions and not schedules:
                 return
         if self.keeps:
             self._unkept.extend(jobs)
@@ -239,7 +244,7 @@ class Hub(Context):
                     job.resident = False
                     self._resident_bytes -= len(job.payload or b"")
             self._commit_soon()
-        self.store.stage(jobs, functions)
+        self.store.stage(jobs, functions, 0, schedules)
 
     def _commit_soon(self) -> None:
         """Something is staged that nobody waits for."""
@@ -292,6 +297,8 @@ class Hub(Context):
             if not job.kept:
                 job.kept = True
                 self._spill(job)
+            if job.special and job.unique_until_us and job.finished_us:
+                job.payload = None  # it is only remembered for its key
         self._in_commit = []
         self._kept_ids = self._ids_in_commit
         held, self._held = self._held, []
@@ -322,8 +329,8 @@ class Hub(Context):
 
     def _read_ahead(self, job: Job) -> None:
         """Read this job's payload, and those of the jobs that will be wanted next."""
-        queue = job.function.queues[job.priority]
-        wanted = {other.id: other for other in islice(queue, self._read_ahead_jobs) if other.payload is None}
+        entries = islice(job.function.next_entries(job.priority), self._read_ahead_jobs)
+        wanted = {other.id: other for other in entries if other.payload is None}
         wanted[job.id] = job
         try:
             payloads = self.store.read_payloads(list(wanted))
@@ -355,6 +362,10 @@ class Hub(Context):
             recent = chain(self.engine.changed, self._unkept, self._in_commit)
             job = next((job for job in recent if job.id == job_id and not (self.keeps and job.delivery)), None)
         return job
+
+    def find_unkept_end(self, job_id: int) -> Job | None:
+        recent = chain(reversed(self.engine.changed), reversed(self._unkept), reversed(self._in_commit))
+        return next((job for job in recent if job.id == job_id and job.state in FINAL_STATES), None)
 
     def find_named(self, names: frozenset[bytes], since_us: int = 0) -> dict[bytes, Job]:
         # Those that the store has not heard of yet come first, and are newer than what it has of that name.
@@ -409,9 +420,15 @@ class Hub(Context):
 
     def _withdraw(self) -> None:
         """Undo what nobody has been told of, and tell those who asked for it."""
-        withdrawn = [job for job in reversed(self._unkept) if self.engine.withdraw(job)]
+        told: dict[int, set[Peer]] = {}  # by job, those who watch it only because they were promised it
+        for session in self._waiting:
+            for _, job in session.pledged_jobs:
+                if session.follows_promise(job):
+                    told.setdefault(job.id, set()).add(session)
+        withdrawn = [job for job in reversed(self._unkept) if self.engine.withdraw(job, told.get(job.id, NOBODY))]
         if withdrawn:
             self.store.unstage(withdrawn)
+            self.store.stage((), (), 0, self.engine.take_changed_schedules())  # their ticks have not been met
             self._unkept = [job for job in self._unkept if not job.withdrawn]
         refused = self.engine.refusal or Refused(REFUSED_STORAGE, str(self.storage_error))
         waiting, self._waiting = self._waiting, []

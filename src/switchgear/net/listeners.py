@@ -95,6 +95,16 @@ class Listeners:
         for door in self._doors():
             door.stop_accepting()
 
+    def stop_listening_to_peers(self) -> None:
+        """What peers on TCP say from now on is not heard: another server will hear it."""
+        for door in self.tcp_doors:
+            door.stop_listening_to_peers()
+
+    async def hang_up(self, patience_seconds: float) -> None:
+        """End the conversations on TCP once everything is said, and see to it that it arrives."""
+        for door in self.tcp_doors:
+            await door.hang_up(patience_seconds)
+
     async def close(self) -> None:
         for tcp_door in reversed(self.tcp_doors):
             await tcp_door.close()

@@ -3,6 +3,10 @@
 Signals.  SIGTERM and SIGINT drain: no new connection, submission or hand-out; running jobs may finish until the
 drain timeout; a second one stops at once.  SIGHUP reloads the configuration and reopens the log file.  SIGUSR1
 serves on until no job is left.
+
+A guest.  The same server may live in a thread of somebody else's program, which has signals, output and garbage of its
+own.  When it stops, another server takes over within moments; so it refuses nobody but hangs up, and whoever it hangs
+up on finds the other one.
 """
 
 from __future__ import annotations
@@ -41,18 +45,21 @@ log = logging.getLogger("switchgear")
 DRAIN_LOOK_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 1.0
 RETENTION_SECONDS = 30.0
+DEMO_STOP_SECONDS = 1.0  # it is not to be cut off in the middle of a line
+GUEST_IDS = 1_000  # one that is started with every program should not skip many numbers each time
+GOODBYE_SECONDS = 0.3  # a guest's program is not to be kept waiting by a peer that does not hang up
 
 
 def run_server(
     config: Config,
     *,
     reload: Callable[[], Config] | None = None,
-    demo: Callable[[str], None] | None = None,
+    demo: Callable[[list[str]], None] | None = None,
     on_listening: Callable[[], None] | None = None,
 ) -> int:
     """Serve until told to stop; returns the exit code.
 
-    `on_listening` is called once everybody can connect; `demo` then gets the first address, in a thread of its own.
+    `on_listening` is called once everybody can connect; `demo` then gets all addresses, in a thread of its own.
     """
     configure_log(config)
     service = Service(config, reload, demo, on_listening)
@@ -76,10 +83,13 @@ class Service:
         self,
         config: Config,
         reload: Callable[[], Config] | None = None,
-        demo: Callable[[str], None] | None = None,
+        demo: Callable[[list[str]], None] | None = None,
         on_listening: Callable[[], None] | None = None,
+        *,
+        is_guest: bool = False,
     ) -> None:
         self.config = config
+        self._is_guest = is_guest
         self._reload = reload
         self._demo = demo
         self._on_listening = on_listening
@@ -105,6 +115,8 @@ class Service:
             self.recorder = start_recorder(self.config, self.hub, f"{handle_prefix(self.config)}:")
             if self.recorder is not None:
                 house.push_async_callback(asyncio.to_thread, self.recorder.close)
+            if self._is_guest:
+                self.hub.ids_at_once = GUEST_IDS
             self._connect()
             await self.hub.load()
             house.push_async_callback(self.hub.close)
@@ -128,24 +140,35 @@ class Service:
     async def _listen(self, house: AsyncExitStack) -> None:
         house.push_async_callback(self.listeners.close)
         await self.listeners.open()
-        self._handle_signals()
-        settle_garbage()
+        if not self._is_guest:
+            self._handle_signals()
+            settle_garbage()
         self.telemetry.emit("server_started", version=VERSION, store=self.store.url)
         addresses = self.listeners.addresses
         for address in addresses:
             self.telemetry.emit("listening", url=address)
-            print(f"{'connecting to' if address.startswith('redis:') else 'listening on'} {address}")
-        print(f"keeping jobs in {self.store.url}", flush=True)
+        if not self._is_guest:
+            self._announce(addresses)
         if self._on_listening is not None:
             self._on_listening()
         if self._demo:
-            address = next((address for address in addresses if address.startswith("gearman:")), addresses[0])
-            threading.Thread(target=self._demo, args=(address,), name="demo", daemon=True).start()
+            demo = threading.Thread(target=self._demo, args=(list(addresses),), name="demo", daemon=True)
+            demo.start()
+            house.push_async_callback(asyncio.to_thread, demo.join, DEMO_STOP_SECONDS)
+
+    def _announce(self, addresses: list[str]) -> None:
+        """Tell whoever has started us."""
+        for address in addresses:
+            print(f"{'connecting to' if address.startswith('redis:') else 'listening on'} {address}")
+        print(f"keeping jobs in {self.store.url}", flush=True)
 
     # --- serving and stopping ---
 
     async def _serve(self) -> None:
         await self._stop.wait()
+        if self._is_guest:
+            await self._make_way()
+            return
         self.listeners.stop_accepting()
         seconds = self.config.drain_timeout_seconds
         self.hub.begin_turn()
@@ -157,6 +180,23 @@ class Service:
         self._give_back()
         await self.hub.settle()  # before anybody is hung up on: a result may be waiting for its commit
 
+    async def _make_way(self) -> None:
+        """Stop such that the peers notice no more than a lost connection, and lose nothing that they were told.
+
+        While running jobs may finish, everybody is served as ever, except that no job is started.
+        """
+        self.hub.begin_turn()
+        self.engine.stop_handing_out()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._drained(), self.config.drain_timeout_seconds)
+        self.listeners.stop_accepting()
+        self.hub.begin_turn()
+        self.engine.drain()
+        self._give_back()
+        self.listeners.stop_listening_to_peers()
+        await self.hub.settle()
+        await self.listeners.hang_up(GOODBYE_SECONDS)
+
     async def _drained(self) -> None:
         """Until nothing runs, or a second signal says that this was long enough."""
         while self.engine.running_jobs() and not self._stop_now.is_set():
@@ -167,7 +207,8 @@ class Service:
         """What still runs is for the next server.  It is not the jobs' fault, so it costs them no attempt."""
         running = self.engine.running_jobs()
         if running:
-            log.warning("%d jobs still run; they are given back", running)
+            if not self._is_guest:  # whose successor has them run again as a matter of course
+                log.warning("%d jobs still run; they are given back", running)
             self.hub.begin_turn()
             for worker in list(self.engine.workers.values()):
                 self.engine.remove_worker(worker, Cause.GIVEN_BACK)
@@ -229,10 +270,11 @@ class Service:
         while True:
             await asyncio.sleep(RETENTION_SECONDS)
             storage = self.config.storage
-            before_us = self.hub.clock.now_us() - int(storage.keep_finished_seconds * SECOND_US)
+            now_us = self.hub.clock.now_us()
+            before_us = now_us - int(storage.keep_finished_seconds * SECOND_US)
             spare = self.engine.graph.awaited_in_vain
             try:
-                count = await self.store.drop_finished(before_us, storage.keep_finished_count, spare)
+                count = await self.store.drop_finished(before_us, storage.keep_finished_count, spare, now_us)
             except StorageError as error:
                 log.warning("could not drop finished jobs: %s", error)
                 continue

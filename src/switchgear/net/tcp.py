@@ -81,14 +81,31 @@ class TcpDoor:
         if self._server is not None:
             self._server.close()
 
+    def stop_listening_to_peers(self) -> None:
+        """Handle nothing more of what they send, and hang up on each when it has been told everything."""
+        for connection in self.connections:
+            if connection.session is not None:
+                connection.session.put_off.clear()
+                connection.session.closing = True
+
+    async def hang_up(self, patience_seconds: float) -> None:
+        """Let go of all connections, and wait a moment for the peers to do the same.  Until then what they send is
+        read and thrown away, because a socket that is closed with unread bytes takes the last answer down with it."""
+        for connection in list(self.connections):
+            connection.close()
+        await self._wait_until_all_are_gone(patience_seconds)
+
+    async def _wait_until_all_are_gone(self, patience_seconds: float) -> None:
+        if self.connections:
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_gone], timeout=patience_seconds)
+
     async def close(self) -> None:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.end()
-        if self.connections:
-            # A peer that does not read its last bytes must not keep the server from stopping.
-            self._all_gone = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._all_gone], timeout=LAST_WORDS_SECONDS)
+        # A peer that does not read its last bytes must not keep the server from stopping.
+        await self._wait_until_all_are_gone(LAST_WORDS_SECONDS)
         for connection in list(self.connections):
             connection.abort()
 
@@ -169,7 +186,7 @@ class Connection(asyncio.Protocol, Wire):
         if session.pledges and self.hub.storage_error is not None and self.transport is not None:
             # Its answers wait for the store to work again, and must not become more and more meanwhile.
             self._waits_for_store = True
-            self.transport.pause_reading()
+            self._stop_reading(self.transport)
 
     def _end_badly(self, session: Session, error: Exception) -> None:
         """A defect of ours must not take down the others: this conversation ends, the rest goes on."""
@@ -207,7 +224,7 @@ class Connection(asyncio.Protocol, Wire):
         self._stalled_since = asyncio.get_running_loop().time()
         if self.transport is not None:
             self._stalled_bytes = self.transport.get_write_buffer_size()
-            self.transport.pause_reading()
+            self._stop_reading(self.transport)
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
@@ -216,9 +233,17 @@ class Connection(asyncio.Protocol, Wire):
         else:
             self._read_again()
 
+    def _stop_reading(self, transport: asyncio.Transport) -> None:
+        transport.pause_reading()
+        if self.session is not None:
+            self.session.not_read()
+
     def _read_again(self) -> None:
         if self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
+            if self.session is not None:
+                self.hub.begin_turn()
+                self.session.read_again()
 
     def _continue(self) -> None:
         """The peer has taken what it was sent: handle what was put off until then."""
@@ -270,7 +295,7 @@ class Connection(asyncio.Protocol, Wire):
         if self.transport is None:
             return
         self._go_on = go_on
-        self.transport.pause_reading()
+        self._stop_reading(self.transport)
         if not self._stalled_since:
             asyncio.get_running_loop().call_soon(self._continue)
 

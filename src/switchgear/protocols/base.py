@@ -77,6 +77,10 @@ class Context(ABC):
         One that has to be kept shows its end only when that is kept, and until then what the store last had of it.
         """
 
+    def find_unkept_end(self, job_id: int) -> Job | None:
+        """A job whose end is decided, but not kept yet; whoever tells of it has to pledge.  See `find_job`."""
+        return None
+
     @abstractmethod
     def find_named(self, names: frozenset[bytes], since_us: int = 0) -> dict[bytes, Job]:
         """By name, the newest finished job of each that has one created since then; raises Refused like `find_job`.
@@ -124,6 +128,7 @@ class Session(Peer):
         self.waiting = False  # for the next commit
         self.long_bytes = 0  # how much of `out` is long answers
         self.put_off: list[tuple[int, bytes]] = []  # requests to be handled when those are sent
+        self.choked = False  # was sent so much of its own accord that it is asked to go on only when that is taken
         self.marked = False
         self.closing = False  # hang up when everything is sent
 
@@ -188,11 +193,24 @@ class Session(Peer):
             self.pledges += 1
             self.pledged_jobs.append((len(self.out) - 1, job))
 
+    def follows_promise(self, job: Job) -> bool:
+        """Whether this session watches a job that it was promised for that reason alone, and so only once.
+
+        Should the promise be broken, there is nothing left to watch.
+        """
+        return False
+
+    def not_read(self) -> None:
+        """Nothing that the peer sends is read for now, so its silence means nothing."""
+
+    def read_again(self) -> None:
+        """What the peer sends is read again."""
+
     def can_hand_out(self, worker: Worker, job: Job) -> bool:
         """What a durable store makes necessary before a worker is sent a job that it took; False if it cannot be."""
         if job.payload is None and not self._fetch_payload(worker, job):
             return False
-        if job.delivery and self.engine.is_last_attempt(job):
+        if job.delivery and self.engine.start_must_be_kept(job):
             # Should the server die now, it must remember that this attempt was made.
             self.pledge()
         return True
@@ -206,6 +224,24 @@ class Session(Peer):
             return False
         except LookupError as error:
             self.engine.could_not_be_sent(worker, job.id, lost=str(error.args[0]).encode())
+            return False
+        return True
+
+    def has_payload(self, worker: Worker, job: Job) -> bool:
+        """Whether the worker that was given this job can be sent it; if not, it will not keep it.
+
+        For news from the engine, which must not call it back.
+        """
+        if job.payload is not None:
+            return True
+        try:
+            self.context.payload(job)
+        except Refused:
+            self.context.soon(partial(self.engine.could_not_be_sent, worker, job.id))
+            return False
+        except LookupError as error:
+            lost = str(error.args[0]).encode()
+            self.context.soon(partial(self.engine.could_not_be_sent, worker, job.id, lost))
             return False
         return True
 
@@ -278,24 +314,9 @@ class MessageSession(Session):
         if promises.pledges == pledges:  # else it is the jobs that have to be kept, and the answer falls with them
             promises.pledge()
 
-    def has_payload(self, worker: Worker, job: Job) -> bool:
-        """Whether the worker that was given this job can be sent it; if not, it will not keep it."""
-        if job.payload is not None:
-            return True
-        try:
-            self.context.payload(job)
-        except Refused:
-            self.context.soon(partial(self.engine.could_not_be_sent, worker, job.id))
-            return False
-        except LookupError as error:
-            lost = str(error.args[0]).encode()
-            self.context.soon(partial(self.engine.could_not_be_sent, worker, job.id, lost))
-            return False
-        return True
-
     def send_job(self, job: Job, message: Message) -> None:
         """Send a job to its worker.  The last attempt must be remembered first, should the server die now."""
-        if self.context.keeps and job.delivery and self.engine.is_last_attempt(job):
+        if self.context.keeps and job.delivery and self.engine.start_must_be_kept(job):
             self.promise(message)
         else:
             self.send(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from switchgear.engine.engine import Engine
-from switchgear.model import DONE, FINAL_STATES, Function, Job
+from switchgear.model import DONE, FINAL_STATES, Function, Job, Schedule
 from switchgear.storage.base import JobQuery
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite_rows import JobRow, job_from_row, job_row
@@ -20,7 +20,13 @@ class ImageStore(MemoryStore):
         self._staged: dict[int, JobRow] = {}
         self._functions: dict[int, Function] = {}
 
-    def stage(self, jobs: Iterable[Job], functions: Iterable[Function] = (), next_job_id: int = 0) -> None:
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
         for job in jobs:
             if job.delivery or job.state in FINAL_STATES:
                 self._functions.setdefault(hash(job.function.name), Function(job.function.name))

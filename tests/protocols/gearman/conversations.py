@@ -7,6 +7,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
+from switchgear.protocols.gearman.messages import Packet
 from tests.protocols.gearman.house import PREFIX, House
 from tests.support.wire import RES, Kind, request
 
@@ -25,6 +26,10 @@ OPTIONS = (
     b'{"after": ["H:t:1", "H:t:2"]}',
     b'{"run_at": 1700000002.5, "attempts": 1}',
     b'{"name": "mine", "expires_at": 1700000003}',
+    b'{"watch": true, "crashes": 1}',
+    b'{"watch": true, "after": ["H:t:1"], "on_failure": "fail"}',
+    b'{"watch": true, "unique_policy": "replace", "unique_seconds": 5}',
+    b'{"unique_policy": "reject", "unique_scope": "queued", "retention": 1}',
     b'{"unknown": 1}',
     b"[]",
     b"\xff",
@@ -38,6 +43,8 @@ CONTROLS = (
     (b"cancel", b'{"handle": "H:t:2", "cascade": true}'),
     (b"retry", b'{"handle": "H:t:1"}'),
     (b"retry", b'{"all_dead": true}'),
+    (b"retry", b'{"error": "x", "states": ["failed", "cancelled"]}'),
+    (b"cancel", b'{"function": "f", "states": ["ready"]}'),
     (b"pause", b'{"function": "f"}'),
     (b"resume", b'{"function": "f"}'),
     (b"nonsense", b"{}"),
@@ -65,10 +72,12 @@ functions = st.sampled_from(FUNCTIONS)
 uniques = st.sampled_from(UNIQUES)
 payloads = st.sampled_from(PAYLOADS)
 numbers = st.sampled_from(NUMBERS)
+credits = st.sampled_from((b"1", b"3", b"-1", b"-100", b"0", b"1000000000", b"x"))
+leases = st.sampled_from((b"0", b"0", b"0", b"60000", b"-1"))
 handles = st.integers(0, 6).map(lambda n: PREFIX + b"%d" % n)
 
 
-def packets(kinds: Iterable[Kind], *arguments: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+def packets(kinds: Iterable[int], *arguments: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     bodies = st.tuples(*arguments)
     return st.builds(lambda kind, words: request(kind, *words), st.sampled_from(list(kinds)), bodies)
 
@@ -89,7 +98,11 @@ messages = st.one_of(
     packets((Kind.SUBMIT_JOB_EPOCH,), functions, uniques, numbers, payloads),
     packets((Kind.SUBMIT_REDUCE_JOB,), functions, uniques, functions, functions, payloads),
     packets((Kind.GET_STATUS_UNIQUE, Kind.SET_CLIENT_ID), uniques),
-    packets((Kind.ECHO_REQ, Kind.OPTION_REQ), st.sampled_from((b"exceptions", b"x\0y"))),
+    packets((Kind.ECHO_REQ, Kind.OPTION_REQ), st.sampled_from((b"exceptions", b"switchgear", b"x\0y"))),
+    packets((Packet.CREDIT,), credits, leases),
+    packets((Packet.WATCH, Packet.HAND_BACK), handles),
+    packets((Packet.WORK_PROGRESS,), handles, numbers, numbers, payloads),
+    packets((Packet.RETRY_LATER,), handles, numbers, numbers, payloads),
     packets((Kind.RESET_ABILITIES, Kind.NOOP, Kind.UNUSED)),
     st.builds(lambda f, u, o, p: request(1000, f, u, o, p), functions, uniques, st.sampled_from(OPTIONS), payloads),
     st.sampled_from(CONTROLS).map(lambda words: request(1001, *words)),

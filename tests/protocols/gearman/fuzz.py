@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from random import Random
 
 from switchgear.engine.engine import EngineSettings
+from switchgear.protocols.gearman.messages import Packet as Ours
 from switchgear.testing import check_engine
 from tests.protocols.gearman.conversations import CONTROLS, FUNCTIONS, LINES, NUMBERS, OPTIONS, PAYLOADS, UNIQUES
 from tests.protocols.gearman.house import House, Talker
@@ -59,10 +60,15 @@ SHAPES: dict[int, tuple[tuple[bytes, ...] | None, ...]] = {
     Kind.GET_STATUS: (None,),
     Kind.GET_STATUS_UNIQUE: (UNIQUES,),
     Kind.ECHO_REQ: (PAYLOADS,),
-    Kind.OPTION_REQ: ((b"exceptions", b"other"),),
+    Kind.OPTION_REQ: ((b"exceptions", b"switchgear", b"other"),),
     Kind.SET_CLIENT_ID: (PAYLOADS,),
     Kind.CAN_DO_TIMEOUT: (FUNCTIONS, NUMBERS),
-    1000: (FUNCTIONS, UNIQUES, OPTIONS, PAYLOADS),
+    Ours.SUBMIT_JOB_OPTIONS: (FUNCTIONS, UNIQUES, OPTIONS, PAYLOADS),
+    Ours.WATCH: (None,),
+    Ours.WORK_PROGRESS: (None, NUMBERS, NUMBERS, PAYLOADS),
+    Ours.CREDIT: (NUMBERS, NUMBERS),
+    Ours.RETRY_LATER: (None, NUMBERS, NUMBERS, PAYLOADS),
+    Ours.HAND_BACK: (None,),
 }
 USUAL = (Kind.CAN_DO, Kind.SUBMIT_JOB, Kind.SUBMIT_JOB_BG, Kind.GRAB_JOB, Kind.WORK_COMPLETE, Kind.PRE_SLEEP)
 

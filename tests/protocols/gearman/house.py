@@ -62,6 +62,7 @@ class House(Context):
         self.marked: list[Session] = []
         self.bad_input: list[tuple[str, str]] = []  # the name of who sent it, the code
         self.peers_read = True  # and take at once what they are sent
+        self.put_off: list[Callable[[], object]] = []  # what is to be done soon
         self.stops: list[bool] = []  # each with whether it was to be graceful
         self.talkers: dict[str, Talker] = {}
         self.operator = Operations(cast(Hub, self), PREFIX.decode())
@@ -91,11 +92,16 @@ class House(Context):
             session.marked = False
             session.hold()
             session.wire.write(session.release())
-            if session.put_off and self.peers_read:
+            if (session.put_off or session.choked) and self.peers_read:
                 session.go_on()
             elif session.closing:
                 session.wire.close()
                 session.closed()
+        if self.put_off:
+            actions, self.put_off = self.put_off, []
+            for action in actions:
+                action()
+            self.end_turn()
 
     # --- what sessions ask ---
 
@@ -123,7 +129,7 @@ class House(Context):
         self.bad_input.append((names[0], code))
 
     def soon(self, action: Callable[[], object]) -> None:
-        raise AssertionError("no session on a connection of its own has to put anything off")
+        self.put_off.append(action)
 
     def request_stop(self, *, graceful: bool) -> None:
         self.stops.append(graceful)

@@ -300,7 +300,7 @@ def test_retry_one_and_all_that_are_dead() -> None:
     admin = house.talker("admin")
     assert control(admin, "retry", handle="H:t:1") == "INVALID_ARGUMENT"
     assert control(admin, "retry") == "INVALID_ARGUMENT"
-    assert control(admin, "retry", all_dead=True) == {"retried": ["H:t:3"]}
+    assert control(admin, "retry", all_dead=True)["retried"] == ["H:t:3"]
     assert house.engine.jobs[3].state is READY
     assert control(admin, "retry", handle="H:t:3") == "INVALID_ARGUMENT"
 

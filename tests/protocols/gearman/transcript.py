@@ -34,7 +34,21 @@ from tests.protocols.gearman.house import House, Talker
 from tests.support.wire import REQ, RES, Kind, Packet, split_message
 
 FOLDER = Path(__file__).parent / "transcripts"
-KINDS = {kind.name: int(kind) for kind in Kind} | {"SUBMIT_JOB_OPTIONS": 1000, "CONTROL": 1001, "CONTROL_RES": 1002}
+EXTENSIONS = (
+    "SUBMIT_JOB_OPTIONS",
+    "CONTROL",
+    "CONTROL_RES",
+    "WATCH",
+    "WATCH_RES",
+    "JOB_ENDED",
+    "WORK_PROGRESS",
+    "CREDIT",
+    "JOB_PUSH",
+    "REVOKE",
+    "RETRY_LATER",
+    "HAND_BACK",
+)
+KINDS = {kind.name: int(kind) for kind in Kind} | {name: 1000 + place for place, name in enumerate(EXTENSIONS)}
 SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "exceptions": lambda: {"exceptions": True},
     "one attempt": lambda: {"settings": EngineSettings(attempts=1)},

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchgear.engine.engine import EngineSettings
+from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import Job
+from switchgear.model import NORMAL, SECOND_US, Delivery, Job
 from switchgear.protocols.gearman_draft import session as session_module
 from switchgear.testing.invariants import check_engine
 from tests.protocols.gearman.conversations import Said
@@ -434,3 +434,15 @@ def test_a_job_that_a_connection_did_for_itself_is_not_queued_again() -> None:
     assert house.engine.jobs == {}
     assert house.engine.functions[b"f"].requeued == 0
     assert other.packets() == []
+
+
+def test_one_who_waits_for_a_job_that_has_ended_and_holds_its_key_is_told_at_once() -> None:
+    house = MixedHouse()
+    options = SubmitOptions(unique_hold_us=SECOND_US)
+    job = house.engine.submit(b"f", b"key", b"", NORMAL, Delivery.HANDLE, None, options)
+    worker = worker_of(house)
+    worker.send(ASK, complete(0, b"result"))
+    client = house.talker("client")
+    client.send(create(b"f", b"args", WAIT, b"key"))
+    assert [heard.kind for heard in client.packets()] == [Kind.job_create_res, Kind.job_complete_res]
+    assert (client.session.watching, job.watchers) == ({}, None)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from switchgear.config import ListenUrl
 from switchgear.errors import Refused
-from switchgear.model import Job, Worker
+from switchgear.model import Cause, Job, Worker
 from switchgear.net.bridge.deeds import Deed, Deeds
 from switchgear.net.bridge.inbound import Inbound
 from switchgear.net.bridge.keys import FUNCTIONS
@@ -332,5 +332,5 @@ class Bridge(Session):
             # It came from this Redis, and GearMonkey workers can have it as it was.
             self.context.soon(partial(self.inbound.give_back, [claim]))
 
-    def revoke(self, worker: Worker, job: Job) -> None:
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         self.outbound.revoked(job)

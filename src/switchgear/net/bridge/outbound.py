@@ -146,7 +146,7 @@ class Outbound:
         pushed = Pushed(job, self._keys_of(job.function.name), self._origin(job), office.engine.now_us)
         self.jobs[job.id] = pushed
         self._of.setdefault(job.function.name, {})[job.id] = pushed
-        if job.delivery and office.engine.is_last_attempt(job):
+        if job.delivery and office.engine.start_must_be_kept(job):
             office.promise(partial(self._push_soon, pushed))  # should the server die now, this attempt was made
         else:
             office.say(partial(self._push_soon, pushed))

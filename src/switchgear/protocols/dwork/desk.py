@@ -243,7 +243,7 @@ class Desk(MessageSession):
         if payload is EXIT:
             self.context.soon(partial(self.dismiss, location))
 
-    def revoke(self, worker: Worker, job: Job) -> None:
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         """A worker cannot be told; should it report on the task, that will not be found."""
         self.context.soon(partial(self._let_go, worker, job))
 

@@ -63,7 +63,7 @@ def take_tasks(desk: Desk, location: Location, wanted: int, envelope: Message) -
         names.append(name)
         jobs.append(job)
         size += len(name)
-        if keeps and job.delivery and engine.is_last_attempt(job):
+        if keeps and job.delivery and engine.start_must_be_kept(job):
             must_be_kept = True  # should the server die now, it must remember that this attempt was made
     if not names:
         return False

@@ -8,8 +8,9 @@ from typing import Final
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
-from switchgear.model import NORMAL, PAYLOAD_KEY, RUNNING, SECOND_US, Delivery, Job
+from switchgear.model import FINAL_STATES, NORMAL, PAYLOAD_KEY, RUNNING, SECOND_US, Delivery, Job
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
+from switchgear.protocols.gearman.extensions import follow, tell_held_end
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, first_argument, leading_number, split
 
@@ -59,6 +60,8 @@ def submitter(kind: Packet, priority: int, delivery: Delivery) -> Callable[[Gear
         session.out.append(b"%b%c%b" % (created, len(handle), handle))
         if session.keeps and not waits:
             session.pledge_job(job)
+        if unique and waits and job.state in FINAL_STATES:
+            tell_held_end(session, job)
 
     return on_submit
 
@@ -71,6 +74,8 @@ def submit_with_options(
     priority: int,
     delivery: Delivery,
     options: SubmitOptions,
+    *,
+    watch: bool = False,
 ) -> None:
     """The slower way, for the rarer submit packets."""
     watcher = session if delivery is Delivery.WAIT else None
@@ -78,6 +83,13 @@ def submit_with_options(
     job = session.engine.submit(session.name_of(function), key, payload, priority, delivery, watcher, options)
     session.send(response(Packet.JOB_CREATED, session.handle(job)))
     session.pledge_job(job)
+    if job.state in FINAL_STATES:
+        if watch or watcher is not None:
+            tell_held_end(session, job)
+    elif watch:
+        if session.keeps and not job.kept and job.id not in session.watching:
+            session.followed.add(job.id)
+        follow(session, job)
 
 
 def on_submit_epoch(session: GearmanSession, body: bytes) -> None:
@@ -126,10 +138,13 @@ def status_fields(job: Job | None) -> tuple[bytes, bytes, bytes, bytes]:
 
 
 def on_option(session: GearmanSession, body: bytes) -> None:
-    if body.lower() != b"exceptions":
+    option = body.lower()
+    if option not in (b"exceptions", b"switchgear"):
         session.send_error("UNKNOWN_OPTION", "Server does not recognize given option")
         return
     session.exceptions = True
+    if option == b"switchgear":
+        session.extended = True
     session.send(response(Packet.OPTION_RES, body))
 
 

@@ -1,6 +1,7 @@
 """Extension packets: what the protocol of other servers cannot say.
 
-SUBMIT_JOB_OPTIONS  function, unique, options (a JSON object), payload  -> JOB_CREATED, then WORK_* if `wait` is true
+SUBMIT_JOB_OPTIONS  function, unique, options (a JSON object), payload  -> JOB_CREATED, then the job's news if `wait` or
+                                                                          `watch` is true
 CONTROL             verb, arguments (a JSON object)                     -> CONTROL_RES (JSON), or ERROR
 
 A server that does not know them answers with an error or hangs up, so a client can tell.
@@ -8,6 +9,7 @@ A server that does not know them answers with an error or hangs up, so a client 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import ceil
 from typing import Any, Final, TypeVar
 
@@ -15,7 +17,7 @@ import msgspec
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
-from switchgear.model import PRIORITY_NAMES, SECOND_US, Delivery
+from switchgear.model import PRIORITY_NAMES, SECOND_US, Delivery, EdgePolicy, UniquePolicy, UniqueScope
 from switchgear.protocols.gearman.clients import UNIQUE_BYTES, submit_with_options
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
@@ -28,7 +30,12 @@ Parsed = TypeVar("Parsed")
 YEAR_SECONDS: Final = 366 * 24 * 3600
 # Looking for circles takes time that others wait for.
 MOST_PREDECESSORS: Final = 10_000
-CHANGING_VERBS: Final = frozenset({b"cancel", b"retry", b"pause", b"resume"})
+MOST_ATTEMPTS: Final = 1_000_000
+EDGE_POLICIES: Final = {policy.name.lower(): policy for policy in EdgePolicy}
+UNIQUE_SCOPES: Final = {scope.name.lower(): scope for scope in UniqueScope}
+UNIQUE_POLICIES: Final = {policy.name.lower(): policy for policy in UniquePolicy}
+SCHEDULE_VERBS: Final = frozenset({b"schedule", b"unschedule", b"pause_schedule", b"resume_schedule"})
+CHANGING_VERBS: Final = frozenset({b"cancel", b"retry", b"pause", b"resume", b"limit"}) | SCHEDULE_VERBS
 
 
 class JobOptions(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,33 +50,85 @@ class JobOptions(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     after: list[str] = []  # handles of predecessors
     name: str = ""
     reducer: str = ""
+    watch: bool = False  # a background job whose news are sent all the same
+    crashes: int = -1  # how often its worker may be lost; 0: no limit; -1: a loss is an attempt like any other
+    key: str = ""  # whose it is, for limits and fair hand-out
+    on_failure: str | list[str] = "wait"  # if a predecessor does not succeed: one word for all, or one for each
+    unique_scope: str = "unfinished"
+    unique_policy: str = "join"
+    unique_seconds: float = 0.0  # the unique key is taken for so long, even if the job ends before
+    retention: float | None = None  # how long it is remembered after its end; None: the server's setting
 
 
 def on_submit_options(session: GearmanSession, body: bytes) -> None:
     function, unique, text, payload = split(body, Packet.SUBMIT_JOB_OPTIONS)
     options = parsed(text, JobOptions, "options")
-    if len(options.after) > MOST_PREDECESSORS:
-        raise PeerError(f"options: after: at most {MOST_PREDECESSORS} handles", code="ARGUMENT_TOO_LARGE")
-    if options.priority not in PRIORITY_NAMES:
-        raise PeerError(f"options: priority is one of {', '.join(PRIORITY_NAMES)}", code="INVALID_ARGUMENT")
-    predecessors = tuple(predecessor(session, handle) for handle in options.after)
+    if options.wait and options.watch:
+        raise invalid("wait is for foreground jobs and watch for others; give one of them")
+    usual = (options.unique_scope, options.unique_policy, options.unique_seconds) == ("unfinished", "join", 0)
+    if not unique and not usual:
+        raise invalid("unique_scope, unique_policy and unique_seconds need a unique key")
+    name_bytes = session.setup.name_bytes
+    edges = edge_of_each(session, options)
+    retention_us = -1 if options.retention is None else microseconds(options.retention, "retention")
     submit_with_options(
         session,
         function,
         unique,
         payload,
-        PRIORITY_NAMES.index(options.priority),
+        PRIORITY_NAMES.index(one_of(options.priority, PRIORITY_NAMES, "priority")),
         Delivery.WAIT if options.wait else Delivery.HANDLE,
         SubmitOptions(
             run_at_us=microseconds(options.run_at, "run_at"),
             expires_us=microseconds(options.expires_at, "expires_at"),
             timeout_us=microseconds(options.timeout, "timeout"),
-            attempts_limit=max(-1, min(options.attempts, 1_000_000)),
-            predecessors=predecessors,
-            name=short(options.name, session.setup.name_bytes, "name"),
+            attempts_limit=within_reason(options.attempts),
+            predecessors=tuple(edges),
+            name=short(options.name, name_bytes, "name"),
             reducer=short(options.reducer, UNIQUE_BYTES, "reducer"),
+            key=short(options.key, name_bytes, "key"),
+            losses_limit=within_reason(options.crashes),
+            edges=bytes(edges.values()) if any(edges.values()) else b"",
+            unique_scope=UNIQUE_SCOPES[one_of(options.unique_scope, UNIQUE_SCOPES, "unique_scope")],
+            unique_policy=UNIQUE_POLICIES[one_of(options.unique_policy, UNIQUE_POLICIES, "unique_policy")],
+            unique_hold_us=microseconds(options.unique_seconds, "unique_seconds"),
+            retention_us=retention_us,
         ),
+        watch=options.watch,
     )
+
+
+def edge_of_each(session: GearmanSession, options: JobOptions) -> dict[int, EdgePolicy]:
+    """What becomes of the job should one of these, by id, not succeed."""
+    handles = options.after
+    if len(handles) > MOST_PREDECESSORS:
+        raise PeerError(f"options: after: at most {MOST_PREDECESSORS} handles", code="ARGUMENT_TOO_LARGE")
+    words = options.on_failure
+    if isinstance(words, str):
+        words = [words] * max(1, len(handles))
+    elif len(words) != len(handles):
+        raise invalid(f"on_failure is one word, or one for each handle of after: {len(handles)}, not {len(words)}")
+    policies = [EDGE_POLICIES[one_of(word, EDGE_POLICIES, "on_failure")] for word in words]
+    edges: dict[int, EdgePolicy] = {}
+    for handle, policy in zip(handles, policies, strict=False):
+        if edges.setdefault(predecessor(session, handle), policy) is not policy:
+            raise invalid(f"after: {handle} is there twice, with different words of on_failure")
+    return edges
+
+
+def one_of(word: str, words: Collection[str], name: str) -> str:
+    """A word that is one of these."""
+    if word not in words:
+        raise invalid(f"{name} is one of {', '.join(words)}")
+    return word
+
+
+def invalid(text: str) -> PeerError:
+    return PeerError(f"options: {text}", code="INVALID_ARGUMENT")
+
+
+def within_reason(count: int) -> int:
+    return max(-1, min(count, MOST_ATTEMPTS))
 
 
 def parsed(text: bytes, kind: type[Parsed], name: str) -> Parsed:
@@ -123,3 +182,5 @@ def on_control(session: GearmanSession, body: bytes) -> None:
     packet = response(Packet.CONTROL_RES, msgspec.json.encode(answer))
     session.long_bytes += len(packet)
     session.send(packet)
+    if verb == b"run_schedule":
+        session.pledge_job(session.engine.jobs[session.job_id(answer["handle"].encode())])

@@ -57,9 +57,18 @@ class Packet(IntEnum):
     SUBMIT_JOB_OPTIONS = 1000
     CONTROL = 1001
     CONTROL_RES = 1002
+    WATCH = 1003
+    WATCH_RES = 1004
+    JOB_ENDED = 1005
+    WORK_PROGRESS = 1006
+    CREDIT = 1007
+    JOB_PUSH = 1008
+    REVOKE = 1009
+    RETRY_LATER = 1010
+    HAND_BACK = 1011
 
 
-EXTENSIONS: Final = frozenset({Packet.SUBMIT_JOB_OPTIONS, Packet.CONTROL, Packet.CONTROL_RES})
+EXTENSIONS: Final = frozenset(packet for packet in Packet if packet >= Packet.SUBMIT_JOB_OPTIONS)
 
 # What only a server says, and what was reserved and never implemented anywhere: an error as a request.
 NOT_REQUESTS: Final = frozenset(
@@ -79,6 +88,10 @@ NOT_REQUESTS: Final = frozenset(
         Packet.JOB_ASSIGN_ALL,
         Packet.STATUS_RES_UNIQUE,
         Packet.CONTROL_RES,
+        Packet.WATCH_RES,
+        Packet.JOB_ENDED,
+        Packet.JOB_PUSH,
+        Packet.REVOKE,
     }
 )
 
@@ -114,4 +127,9 @@ ARGUMENTS: Final[dict[Packet, int]] = {
     Packet.GET_STATUS_UNIQUE: 1,
     Packet.SUBMIT_JOB_OPTIONS: 4,
     Packet.CONTROL: 2,
+    Packet.WATCH: 1,
+    Packet.WORK_PROGRESS: 4,
+    Packet.CREDIT: 2,
+    Packet.RETRY_LATER: 4,
+    Packet.HAND_BACK: 1,
 }

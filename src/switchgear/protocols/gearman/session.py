@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT
 from switchgear.errors import PeerError, Refused
-from switchgear.model import CANCELLED, DONE, Job, Worker
+from switchgear.model import Cause, Job, Worker
 from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
-from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, HEADER, REQUEST, RESPONSE, TEXT, Decoder, response
+from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, REQUEST, TEXT, Decoder, response
 from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
+from switchgear.protocols.gearman.news import job_push, last_packet, progress_packet, revocation
 from switchgear.text import harmless
 
 __all__ = [
@@ -67,10 +69,16 @@ class GearmanSession(Session):
         self.keeps = context.keeps
         self.client_id = b"-"
         self.exceptions = setup.exceptions
+        self.extended = False  # the peer understands the extension packets
         self.worker: Worker | None = None  # from the first time it acts like one
         self.assigned: dict[bytes, int] = {}  # the jobs this worker has, by handle
         self.ended = False  # the peer will send no more
         self.threw = 0  # the job that ended with this worker's last exception
+        self.followed: set[int] = set()  # jobs it was promised a moment ago, and watches for that reason alone
+        self.takes_pushes = False  # it has granted credit, now or once
+        self.pushed_bytes = 0  # since the peer was last known to have taken what it was sent
+        self.held_credit = 0  # what the engine is not given until then
+        self.lease_us = 0  # how long the worker lives after each sign of life; 0: as long as the connection
         setup.sessions[self] = None
 
     # --- the wire side ---
@@ -78,6 +86,8 @@ class GearmanSession(Session):
     def receive(self, data: bytes) -> None:
         if self.closing:
             return
+        if self.lease_us and data:
+            self._renew_lease()
         messages = self.decoder.feed(data)
         if self.put_off:
             messages = self.put_off + messages
@@ -114,10 +124,16 @@ class GearmanSession(Session):
             super().eof()
 
     def go_on(self) -> None:
+        if self.choked:
+            self.choked = False
+            self.pushed_bytes = 0
+            self.grant(0)
         self.receive(b"")
 
     def eof(self) -> None:
         self.ended = True
+        self.take_back_credit(self.held_credit + (self.worker.credits if self.worker is not None else 0))
+        self.choked = False
         if not self.put_off:
             super().eof()
 
@@ -156,6 +172,18 @@ class GearmanSession(Session):
     def refusal(self, refused: Refused) -> bytes:
         return response(Packet.ERROR, refusal_code(refused), str(refused).encode())
 
+    def follows_promise(self, job: Job) -> bool:
+        return job.id in self.followed
+
+    def release(self) -> list[bytes]:
+        if self.followed:
+            self.followed.difference_update([job.id for _, job in self.held_jobs if job.kept])
+        return super().release()
+
+    def refuse_withdrawn(self, refused: Refused) -> None:
+        self.followed.difference_update([job.id for _, job in self.pledged_jobs if job.withdrawn])
+        super().refuse_withdrawn(refused)
+
     # --- handles and names ---
 
     def handle(self, job: Job) -> bytes:
@@ -171,20 +199,88 @@ class GearmanSession(Session):
             raise PeerError(f"Function name over {self.setup.name_bytes} bytes", code="ARGUMENT_TOO_LARGE")
         return body
 
+    # --- working for credit ---
+
+    def grant(self, credit: int) -> None:
+        """The worker takes so many more jobs; how many of them at once depends on how it reads."""
+        self.held_credit += credit
+        if self.worker is not None and not self.choked:
+            credit, self.held_credit = self.held_credit, 0
+            self.engine.grant(self.worker, credit)
+
+    def take_back_credit(self, credit: int) -> None:
+        """The worker takes so many jobs less, if it has not been sent them yet."""
+        if self.worker is not None:
+            credit -= self.engine.take_back_credit(self.worker, credit)
+        self.held_credit = max(0, self.held_credit - credit)
+
+    def use_lease(self, lease_us: int) -> None:
+        """From now on the worker is taken for lost if nothing is heard of it for so long; 0: never."""
+        if self.worker is not None and self.lease_us and not lease_us:
+            self.engine.suspend_lease(self.worker)
+        self.lease_us = lease_us
+        self._renew_lease()
+
+    def not_read(self) -> None:
+        if self.worker is not None and self.lease_us:
+            self.engine.suspend_lease(self.worker)
+
+    def read_again(self) -> None:
+        self._renew_lease()
+
+    def _renew_lease(self) -> None:
+        if self.worker is not None and self.lease_us:
+            self.engine.renew_lease(self.worker, self.lease_us)
+
     # --- news from the engine ---
+
+    def assign(self, worker: Worker, job: Job) -> None:
+        if self.closing or self.ended:  # it would be lost, through no fault of its own
+            self.take_back_credit(self.held_credit + worker.credits)
+            self.context.soon(partial(self.engine.hand_back, worker, job.id))
+            return
+        payload = job.payload
+        if payload is None:
+            if not self.has_payload(worker, job):
+                self.context.soon(partial(self.grant, 1))
+                return
+            payload = job.payload or b""
+        handle = b"%b%d" % (self.prefix, job.id)
+        self.assigned[handle] = job.id
+        packet = job_push(handle, worker, job, payload)
+        self.send(packet)
+        if self.keeps and job.delivery and self.engine.start_must_be_kept(job):
+            self.pledge()  # should the server die now, it must remember that this attempt was made
+        self.pushed_bytes += len(packet)
+        if self.pushed_bytes > LONG_BYTES and not self.choked:
+            self.choked = True
+            self.held_credit += self.engine.take_back_credit(worker, worker.credits)
+
+    def expired(self, worker: Worker) -> None:
+        """The engine has given the worker's jobs to others; it can only come back as a new one."""
+        self.worker = None
+        self.assigned.clear()
+        text = f"Nothing was heard within the lease of {self.lease_us // 1000} ms"
+        self.lease_us = self.held_credit = 0
+        self.choked = False
+        self.put_off = []
+        self.send_error("LEASE_EXPIRED", text)
+        self.closing = True
 
     def wake(self, worker: Worker) -> None:
         self.send(NOOP)
 
-    def revoke(self, worker: Worker, job: Job) -> None:
-        # The protocol has no words for this.  A job that timed out is not the worker's any more; a cancelled one
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
+        # The plain protocol has no words for this.  A job that timed out is not the worker's any more; a cancelled one
         # is until it reports, so that its report is not answered with an error.
+        handle = self.handle(job)
         if job.id not in worker.running:
-            self.assigned.pop(self.handle(job), None)
+            self.assigned.pop(handle, None)
+        if self.takes_pushes:
+            self.send(revocation(handle, cause))
 
     def job_progress(self, job: Job) -> None:
-        words = job.progress_text or b"%d\0%d" % (job.numerator, job.denominator)
-        self.send(response(Packet.WORK_STATUS, self.handle(job), words))
+        self.send(progress_packet(self.handle(job), job, extended=self.extended))
 
     def job_data(self, job: Job, data: bytes) -> None:
         self.send(response(Packet.WORK_DATA, self.handle(job), data))
@@ -193,16 +289,13 @@ class GearmanSession(Session):
         self.send(response(Packet.WORK_WARNING, self.handle(job), data))
 
     def job_finished(self, job: Job) -> None:
-        handle = self.handle(job)
-        if job.state is DONE:
-            size = len(handle) + 1 + len(job.result)
-            self.send(b"%b%b\0%b" % (HEADER.pack(RESPONSE, Packet.WORK_COMPLETE, size), handle, job.result))
-        elif job.error is not None and self.exceptions and job.state is not CANCELLED:
-            self.send(response(Packet.WORK_EXCEPTION, handle, job.error))
-        else:
-            self.send(response(Packet.WORK_FAIL, handle))
+        self.send(self.last_packet(job))
         if job.delivery:
             self.pledge()
+
+    def last_packet(self, job: Job) -> bytes:
+        """How the end of a job is told to this peer."""
+        return last_packet(self.handle(job), job, exceptions=self.exceptions, extended=self.extended)
 
 
 def refusal_code(refused: Refused) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from switchgear.model import HIGH, LOW, NORMAL, Delivery
-from switchgear.protocols.gearman import clients, control, workers
+from switchgear.protocols.gearman import clients, control, extensions, workers
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession
 
@@ -43,4 +43,9 @@ ON_REQUEST: Final[dict[int, Callable[[GearmanSession, bytes], None]]] = {
     Packet.GET_STATUS_UNIQUE: clients.on_get_status_unique,
     Packet.SUBMIT_JOB_OPTIONS: control.on_submit_options,
     Packet.CONTROL: control.on_control,
+    Packet.WATCH: extensions.on_watch,
+    Packet.WORK_PROGRESS: extensions.on_work_progress,
+    Packet.CREDIT: extensions.on_credit,
+    Packet.RETRY_LATER: extensions.on_retry_later,
+    Packet.HAND_BACK: extensions.on_hand_back,
 }

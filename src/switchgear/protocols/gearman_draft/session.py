@@ -289,10 +289,13 @@ def on_job_create(session: DraftSession, body: bytes) -> None:
         session.send(packet(Packet.JOB_CREATE_RES, handle))
         session.pledge_job(job)
         return
-    if job.id not in session.watching:  # one that has the key of another wait here is heard of once
+    is_over = job.state in FINAL_STATES  # it holds the key beyond its end, and nobody will be told of that again
+    if not is_over and job.id not in session.watching:  # one that has the key of another wait here is heard of once
         session.engine.watch(job, session)
     session.send(CREATED)
     session.answer_in_turn(OpenRequest(Packet.JOB_CREATE_REQ, job.id, job))
+    if is_over:
+        session.job_finished(job)
 
 
 def on_status_request(session: DraftSession, body: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from switchgear.engine.core import REFUSED_FULL, REFUSED_STORAGE
 from switchgear.errors import PeerError, Refused
-from switchgear.model import HIGH, URGENT, Function, Job, Worker
+from switchgear.model import HIGH, URGENT, Cause, Function, Job, Worker
 from switchgear.protocols.base import Context, Session, Wire
 from switchgear.protocols.gearmonkey.keys import Key, parse_key, queue_key
 from switchgear.protocols.gearmonkey.resp import Command, Decoder, array, bulk, error, null_array, push
@@ -269,7 +269,7 @@ class GearMonkeySession(Session):
     def take_over(self, job: Job) -> None:
         """The job is this connection's now, and will be named in an answer."""
         self.popped.add(job.id)
-        if job.delivery and self.engine.is_last_attempt(job):
+        if job.delivery and self.engine.start_must_be_kept(job):
             self.pledge()  # should the server die now, it must remember that this attempt was made
 
     def is_held(self, job: Job) -> bool:
@@ -326,7 +326,7 @@ class GearMonkeySession(Session):
         if isinstance(self.blocked, LockWait):
             self.blocked.job_finished(self, job)
 
-    def revoke(self, worker: Worker, job: Job) -> None:
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         if job.id in worker.running:  # until it reports; it tells of the end itself
             self.setup.channels.spoken_for = job.id
         else:

@@ -323,7 +323,7 @@ class WorkersSession(MessageSession):
         record.message = [record.identity, b"", payload]
         self.send_job(job, record.message)
 
-    def revoke(self, worker: Worker, job: Job) -> None:
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         record = self._records.get(worker.id)
         if record is None or record.message is None:
             return  # it was not sent the job

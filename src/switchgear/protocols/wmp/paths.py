@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sys import getsizeof
 from typing import Any, Final
 
-from switchgear.model import Function, Job, Peer, Worker
+from switchgear.model import Cause, Function, Job, Peer, Worker
 from switchgear.protocols.base import Message
 from switchgear.protocols.wmp.codec import NO, TAKE, WAKE, encode
 
@@ -87,7 +87,7 @@ class WorkerPath(Peer):
     def wake(self, worker: Worker) -> None:
         self.send(self.wake_message)
 
-    def revoke(self, worker: Worker, job: Job) -> None:
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         self.on_revoked(self, job)
 
     def use_silence(self, silence_us: int) -> None:

@@ -1,0 +1,183 @@
+"""Extension packets about single jobs: watching them, and working for credit.
+
+Clients
+WATCH          handle                                     -> WATCH_RES handle, state; then the news, and at last the end
+Workers
+CREDIT         number to add, lease in ms                 -> JOB_PUSH, as many as there are jobs and credit
+WORK_PROGRESS  handle, numerator, denominator, message
+RETRY_LATER    handle, delay in ms, attempts limit, error
+HAND_BACK      handle
+
+Credit that the engine is not given.  A worker may grant more than it reads.  When so much was pushed to it that it has
+to be waited for, what is left of its credit is taken back from the engine and held here until the worker has read.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from switchgear.errors import PeerError, Refused
+from switchgear.model import FINAL_STATES, RUNNING, Job
+from switchgear.protocols.gearman.codec import response
+from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
+from switchgear.protocols.gearman.workers import worker_of
+
+__all__ = ["follow", "on_credit", "on_hand_back", "on_retry_later", "on_watch", "on_work_progress", "tell_held_end"]
+
+UNKNOWN: Final = b"unknown"
+MESSAGE_BYTES: Final = 1024  # kept of what a worker says it is doing; it is for people to read
+USUAL_BYTES: Final = 32
+MOST_CREDIT: Final = 1_000_000_000
+LONGEST_LEASE_MS: Final = 7 * 24 * 3600 * 1000
+LONGEST_DELAY_MS: Final = 100 * 366 * 24 * 3600 * 1000
+MOST_ATTEMPTS: Final = 1_000_000
+MOST_FIGURE: Final = 10**18
+
+
+# --- clients ---
+
+
+def on_watch(session: GearmanSession, body: bytes) -> None:
+    handle = first_argument(body)
+    job_id = session.job_id(handle)
+    job = session.engine.jobs.get(job_id)
+    if job is not None:
+        session.send(response(Packet.WATCH_RES, handle, state_word(job)))
+        follow(session, job)
+        return
+    job = ended_job(session, job_id)
+    if job is None:
+        session.send(response(Packet.WATCH_RES, handle, UNKNOWN))
+    else:
+        session.send(response(Packet.WATCH_RES, handle, state_word(job)))
+        tell_end(session, job)
+
+
+def state_word(job: Job) -> bytes:
+    return job.state.name.lower().encode()
+
+
+def follow(session: GearmanSession, job: Job) -> None:
+    """Let the session hear of an unfinished job, and first of what it has missed; once, however often it asks."""
+    if job.id in session.watching:
+        return
+    session.engine.watch(job, session)
+    if job.state is not RUNNING:
+        return
+    for data in job.chunks or ():
+        session.long_bytes += len(data)
+        session.job_data(job, data)
+    if job.numerator or job.denominator or job.message:
+        session.job_progress(job)
+
+
+def ended_job(session: GearmanSession, job_id: int) -> Job | None:
+    """A job that is not the engine's any more, as it ended; None if nothing is known of it.
+
+    It may have ended a moment ago, such that the store does not know it yet, or not how it ended.  Whoever hears of
+    that has to wait until it does.
+    """
+    job = session.context.find_unkept_end(job_id)
+    if job is not None:
+        if job.delivery:
+            session.pledge()
+        return job
+    job = session.context.find_job(job_id)
+    return job if job is not None and job.state in FINAL_STATES else None
+
+
+def tell_held_end(session: GearmanSession, job: Job) -> None:
+    """A submission was answered with a job that has ended, and only holds its unique key: tell that end.
+
+    What is kept of it says it best.  Where that cannot be read, the engine still knows it: an error would be taken for
+    the answer to another question.
+    """
+    try:
+        tell_end(session, ended_job(session, job.id) or job)
+    except Refused:
+        tell_end(session, job)
+
+
+def tell_end(session: GearmanSession, job: Job) -> None:
+    """Send the last packet of a job that ended before it was asked for."""
+    packet = session.last_packet(job)
+    session.long_bytes += len(packet)
+    session.send(packet)
+
+
+# --- workers ---
+
+
+def on_credit(session: GearmanSession, body: bytes) -> None:
+    credit, lease_us = credit_of(body) if len(body) <= USUAL_BYTES else parse_credit(body)
+    if session.worker is None:
+        worker_of(session)
+    session.takes_pushes = True
+    if lease_us != session.lease_us:  # else it was renewed by what has just arrived
+        session.use_lease(lease_us)
+    if credit >= 0:
+        session.grant(credit)
+    else:
+        session.take_back_credit(-credit)
+
+
+def parse_credit(body: bytes) -> tuple[int, int]:
+    """The number to add, and the lease in microseconds."""
+    number_text, lease_text = split(body, Packet.CREDIT)
+    credit = number(number_text.removeprefix(b"-"), MOST_CREDIT, "CREDIT: the number to add")
+    lease_ms = number(lease_text, LONGEST_LEASE_MS, "CREDIT: the lease")
+    return (-credit if number_text.startswith(b"-") else credit), lease_ms * 1000
+
+
+credit_of = lru_cache(maxsize=256)(parse_credit)  # a worker says the same again and again
+
+
+def on_work_progress(session: GearmanSession, body: bytes) -> None:
+    handle, numerator, denominator, message = split(body, Packet.WORK_PROGRESS)
+    figures = [number(text, MOST_FIGURE, "WORK_PROGRESS: a figure") for text in (numerator, denominator)]
+    worker = session.worker
+    job = None
+    if worker is not None:
+        job_id = session.assigned.get(handle, 0)
+        job = session.engine.progress(worker, job_id, figures[0], figures[1], message=message[:MESSAGE_BYTES])
+    if job is None:
+        not_found(session)
+
+
+def on_retry_later(session: GearmanSession, body: bytes) -> None:
+    handle, delay_text, limit_text, error = split(body, Packet.RETRY_LATER)
+    delay_ms = number(delay_text, LONGEST_DELAY_MS, "RETRY_LATER: the delay")
+    limit = number(limit_text, MOST_ATTEMPTS, "RETRY_LATER: the attempts limit") if limit_text else -1
+    worker = session.worker
+    job = None
+    if worker is not None:
+        job_id = session.assigned.pop(handle, 0)
+        job = session.engine.retry_later(worker, job_id, delay_ms * 1000, error, attempts_limit=limit)
+    if job is None:
+        not_found(session)
+    elif job.delivery:
+        session.pledge()
+
+
+def on_hand_back(session: GearmanSession, body: bytes) -> None:
+    worker = session.worker
+    job = None
+    if worker is not None:
+        job = session.engine.hand_back(worker, session.assigned.pop(first_argument(body), 0))
+    if job is None:
+        not_found(session)
+    elif job.delivery:
+        session.pledge()
+
+
+def not_found(session: GearmanSession) -> None:
+    session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
+
+
+def number(text: bytes, most: int, name: str) -> int:
+    """A whole number in decimal digits."""
+    if not text.isdigit() or len(text) > len(str(most)) or int(text) > most:
+        raise PeerError(f"{name} is a whole number up to {most}", code="INVALID_ARGUMENT")
+    return int(text)

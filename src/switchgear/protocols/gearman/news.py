@@ -1,0 +1,76 @@
+"""What a server tells of jobs without being asked: packets made of jobs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from switchgear.model import CANCELLED, DONE, PAYLOAD_KEY, Cause, Job, Worker
+from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
+from switchgear.protocols.gearman.messages import Packet
+
+__all__ = ["job_push", "last_packet", "progress_packet", "revocation"]
+
+PACK_HEADER: Final = HEADER.pack
+JOB_PUSH: Final = int(Packet.JOB_PUSH)
+FIRST_OF_PLAIN: Final = b"\0".join((b"1", b"0", b"0", b"0"))  # the figures of most jobs; see push_figures
+WORK_COMPLETE: Final = int(Packet.WORK_COMPLETE)
+
+# What a worker is told of a job that it should stop.
+REASONS: Final = {
+    Cause.CANCELLED: b"cancelled",
+    Cause.REPLACED: b"cancelled",  # by another of the same unique key: all the same to the worker
+    Cause.TIMED_OUT: b"timed_out",
+    Cause.SETTLED: b"done",
+    Cause.HELD_BACK: b"held_back",
+}
+
+
+def job_push(handle: bytes, worker: Worker, job: Job, payload: bytes) -> bytes:
+    """A job for a worker that has granted credit.  Written for speed: every job of our own workers passes here."""
+    function = job.function
+    unique = job.unique
+    if unique and unique.startswith(PAYLOAD_KEY):
+        unique = job.shown_unique
+    is_plain = job.attempts == 1 and not job.special and not worker.has_timeouts
+    figures = FIRST_OF_PLAIN if is_plain else push_figures(worker, job)
+    body = b"\0".join((handle, function.name, unique, figures, payload))
+    return PACK_HEADER(RESPONSE, JOB_PUSH, len(body)) + body
+
+
+def push_figures(worker: Worker, job: Job) -> bytes:
+    """Attempts with this one, losses, the job's own limit of attempts, and the time limit."""
+    timeout_us = worker.timeouts_us.get(job.function, 0)
+    losses = 0
+    if job.special:
+        losses = job.losses
+        timeout_us = job.timeout_us or timeout_us
+    timeout_ms = -(-timeout_us // 1000)  # rounded up: none must not come of little
+    return b"%d\0%d\0%d\0%d" % (job.attempts, losses, max(0, job.attempts_limit), timeout_ms)
+
+
+def revocation(handle: bytes, cause: Cause) -> bytes:
+    """The worker should stop."""
+    return response(Packet.REVOKE, handle, REASONS.get(cause) or cause.name.lower().encode())
+
+
+def last_packet(handle: bytes, job: Job, *, exceptions: bool, extended: bool) -> bytes:
+    """How a job ended, for whoever waits for that."""
+    if job.state is DONE:
+        size = len(handle) + 1 + len(job.result)
+        return b"%b%b\0%b" % (PACK_HEADER(RESPONSE, WORK_COMPLETE, size), handle, job.result)
+    if extended:
+        cause = job.log[-1][0]
+        words = job.state.name.lower().encode(), cause.name.lower().encode()
+        return response(Packet.JOB_ENDED, handle, *words, job.error or b"")
+    if exceptions and job.error is not None and job.state is not CANCELLED:
+        return response(Packet.WORK_EXCEPTION, handle, job.error)
+    return response(Packet.WORK_FAIL, handle)
+
+
+def progress_packet(handle: bytes, job: Job, *, extended: bool) -> bytes:
+    """How far a job is."""
+    if extended and job.message:
+        figures = b"%d\0%d" % (job.numerator, job.denominator)
+        return response(Packet.WORK_PROGRESS, handle, figures, job.message)
+    words = job.progress_text or b"%d\0%d" % (job.numerator, job.denominator)
+    return response(Packet.WORK_STATUS, handle, words)

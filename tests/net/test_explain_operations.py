@@ -1,0 +1,98 @@
+"""The verb `explain`, as a client hears it: handles, seconds and texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.model import SECOND_US, Delivery, EdgePolicy
+from switchgear.net.explain_operations import ExplainOperations
+from tests.net.office import Office
+
+
+def test_a_ready_job_without_a_worker() -> None:
+    office = Office()
+    office.submit(function=b"g")
+    assert office.ask("explain", job_id=1) == {
+        "handle": "H:t:1",
+        "function": "g",
+        "state": "ready",
+        "reasons": [
+            {"word": "no_worker", "text": "no worker that can do 'g' is connected", "data": {"function": "g"}},
+        ],
+    }
+
+
+def test_jobs_that_it_waits_for_are_named_by_their_handles() -> None:
+    office = Office()
+    office.submit()
+    office.submit(predecessors=(1,), edges=bytes([EdgePolicy.SKIP]))
+    (reason,) = office.ask("explain", job_id=2)["reasons"]
+    assert reason == {
+        "word": "waiting_for",
+        "text": "waits for H:t:1, which is ready",
+        "data": {"handle": "H:t:1", "state": "ready", "on_failure": "skip"},
+    }
+
+
+def test_times_are_in_seconds() -> None:
+    office = Office()
+    at_us = office.engine.now_us + 5 * SECOND_US
+    office.submit(run_at_us=at_us)
+    (reason,) = office.ask("explain", job_id=1)["reasons"]
+    assert reason["data"] == {"at": at_us / SECOND_US}
+
+
+def test_a_running_job() -> None:
+    office = Office()
+    office.submit()
+    job = office.take()
+    office.engine.progress(office.worker, job.id, 1, 2, message=b"\xff")
+    answer = office.ask("explain", job_id=1)
+    assert answer["state"] == "running"
+    assert answer["reasons"][0]["data"]["message"] == {"base64": "/w=="}
+
+
+def test_a_finished_job_from_the_store() -> None:
+    office = Office()
+    office.submit()
+    office.finish(code=3, error=b"no such file")
+    answer = office.ask("explain", job_id=1)
+    assert (answer["state"], answer["reasons"][0]["word"]) == ("failed", "failed")
+    assert answer["reasons"][0]["text"].endswith("after 1 attempt: no such file")
+
+
+def test_what_ended_a_job_that_was_let_down() -> None:
+    office = Office()
+    office.submit()
+    office.submit(predecessors=(1,), edges=bytes([EdgePolicy.FAIL]))
+    office.finish(code=1)
+    (reason,) = office.ask("explain", job_id=2)["reasons"]
+    assert (reason["data"]["cause"], reason["data"]["predecessors"]) == ("doomed", ["H:t:1"])
+
+
+def test_a_job_whose_end_is_not_kept_yet() -> None:
+    """The store has it as it was before."""
+    office = Office()
+    (job,) = office.submit()
+    operations = ExplainOperations(office.operations)
+    office.engine.cancel(job)
+    stored = office.engine.submit(b"f", b"", b"", 1, Delivery.HANDLE)
+    del office.engine.jobs[stored.id]
+    office.operations.find = lambda job_id: stored  # type: ignore[method-assign]
+    assert operations.explain(stored.id)["reasons"] == [
+        {"word": "ending", "text": "it has just ended, and that is being kept", "data": {}}
+    ]
+
+
+@pytest.mark.parametrize("job_id", [7, 10**18])
+def test_an_unknown_job(job_id: int) -> None:
+    with pytest.raises(LookupError, match="no such job"):
+        Office().ask("explain", job_id=job_id)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"job_id": "1"}, {"job_id": 1, "more": 2}], ids=str)
+def test_arguments_that_make_no_sense(arguments: dict[str, object]) -> None:
+    office = Office()
+    office.submit()
+    with pytest.raises(ValueError, match="explain: "):
+        office.ask("explain", **arguments)

@@ -1,0 +1,243 @@
+"""What an operator does to all jobs that match, and how those are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switchgear.errors import Refused
+from switchgear.model import SECOND_US, Job
+from switchgear.net import job_operations
+from switchgear.storage.memory import MemoryStore
+from switchgear.testing.clock import START_US
+from tests.net.office import Office
+
+NOW = START_US // SECOND_US
+
+
+def story() -> Office:
+    """1 and 2 are dead, 3 and 4 failed with words, 5 is cancelled, 6 done, 7 and 8 ready, 9 is to be tried again."""
+    office = Office(attempts=1)
+    office.submit(6)
+    office.kill()
+    office.kill()
+    office.finish(code=1, error=b"OSError: disk full")
+    office.finish(code=1, error=b"ValueError: \xff")
+    office.engine.cancel(office.engine.jobs[5])
+    office.finish()
+    office.submit(1)
+    office.submit(1, function=b"g")
+    office.submit(1, function=b"h", attempts_limit=5)
+    other = office.engine.add_worker(office.house.talker("other").session, "gearman")
+    office.engine.can_do(other, office.engine.function_named(b"h"))
+    assert office.engine.take(other) is office.engine.jobs[9]
+    office.engine.retry_later(other, 9, SECOND_US, b"OSError: not yet")
+    office.house.end_turn()
+    return office
+
+
+# --- finding ---
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({"dead": True}, [2, 1]),
+        ({"dead": True, "states": ["failed", "done"]}, [2, 1]),
+        ({"dead": True, "function": "g"}, []),
+        ({"dead": True, "error": "worker lost"}, [2, 1]),
+        ({"dead": True, "error": "disk"}, []),
+        ({"dead": False}, [9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        ({"error": "OSError"}, [9, 3]),
+        ({"error": "OSError", "states": ["failed"]}, [3]),
+        ({"error": "OSError", "states": ["scheduled", "done"]}, [9]),
+        ({"error": "OSError", "states": ["done"]}, []),
+        ({"error": ""}, [9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        ({"since": NOW + 1}, []),
+        ({"since": NOW - 0.5, "states": ["ready"]}, [8, 7]),
+    ],
+    ids=str,
+)
+def test_which_jobs_match(selection: dict[str, Any], expected: list[int]) -> None:
+    assert story().ids(**selection) == expected
+
+
+class SlowStore(MemoryStore):
+    """One in which a search looks at few jobs at a time."""
+
+    def search_bound(self, before_id: int, count: int) -> int:
+        failed = [
+            job.id for job in self._finished().values() if job.state > 4 and (not before_id or job.id < before_id)
+        ]
+        failed.sort(reverse=True)
+        return failed[count - 1] if len(failed) >= count else 0
+
+
+@pytest.fixture
+def slow_office(monkeypatch: pytest.MonkeyPatch) -> Office:
+    """A hundred failed jobs, one in ten of them dead, and a store that searches three at a time."""
+    monkeypatch.setattr(job_operations, "MOST_SEARCHED", 3)
+    office = Office(attempts=1)
+    office.house.store = SlowStore()
+    for number in range(1, 101):
+        office.submit()
+        if number % 10:
+            office.finish(code=1, error=b"no")
+        else:
+            office.kill()
+    return office
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_a_search_that_finds_little_goes_on_page_by_page(slow_office: Office, limit: int) -> None:
+    assert slow_office.ask("jobs", dead=True, limit=limit)["jobs"][0]["id"] == 100
+    assert slow_office.ask("jobs", dead=True, before_id=100, limit=limit) == {"jobs": [], "next_before_id": 97}
+    assert slow_office.all_pages(dead=True, limit=limit) == list(range(100, 0, -10))
+
+
+def test_so_does_a_retry(slow_office: Office) -> None:
+    retried: list[str] = []
+    before_id: int | None = 0
+    calls = 0
+    while before_id is not None:
+        answer = slow_office.ask("retry", dead=True, before_id=before_id)
+        assert answer["count"] == len(answer["retried"])
+        retried += answer["retried"]
+        before_id = answer["next_before_id"]
+        calls += 1
+    assert retried == [f"H:t:{number}" for number in range(100, 0, -10)]
+    assert calls > 30
+
+
+# --- retrying ---
+
+
+def test_retry_all_that_are_dead_and_no_others() -> None:
+    office = story()
+    assert office.ask("retry", all_dead=True, function="g") == {"retried": [], "count": 0, "next_before_id": None}
+    assert office.ask("retry", dead=True, limit=1) == {"retried": ["H:t:2"], "count": 1, "next_before_id": 2}
+    assert office.ask("retry", all_dead=True)["retried"] == ["H:t:1"]
+    assert office.ask("retry", dead=True)["retried"] == []
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({"function": "f"}, [4, 3, 2, 1]),
+        ({"error": "Error"}, [4, 3]),
+        ({"error": "OSError", "function": "h"}, []),
+        ({"states": ["cancelled"]}, [5]),
+        ({"states": ["cancelled", "failed"], "function": "f", "limit": 2}, [5, 4]),
+        ({"since": NOW - 1, "dead": True}, [2, 1]),
+        ({"since": NOW + 1}, []),
+    ],
+    ids=str,
+)
+def test_retry_all_that_match(selection: dict[str, Any], expected: list[int]) -> None:
+    office = story()
+    assert office.ask("retry", **selection)["retried"] == [f"H:t:{job_id}" for job_id in expected]
+    assert all(office.engine.jobs[job_id].attempts == 0 for job_id in expected)
+
+
+def test_dead_jobs_are_found_behind_many_that_failed_otherwise() -> None:
+    office = Office(attempts=1)
+    office.submit(10)
+    dead = office.kill()
+    for _ in range(8):
+        office.finish(code=1)
+    assert office.ask("retry", all_dead=True, limit=1)["retried"] == [f"H:t:{dead.id}"]
+
+
+def test_a_dead_job_whose_key_another_has_stays_dead() -> None:
+    office = Office(attempts=1)
+    office.submit(1, unique=b"key")
+    office.kill()
+    office.submit(1, unique=b"key")
+    assert office.ask("retry", all_dead=True)["retried"] == []
+    with pytest.raises(Refused):
+        office.ask("retry", job_id=1)
+
+
+def test_a_job_that_is_dropped_meanwhile_does_not_save_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = story()
+    find = office.house.find_job
+
+    def forgetful(job_id: int) -> Job | None:
+        return None if job_id == 2 else find(job_id)
+
+    monkeypatch.setattr(office.house, "find_job", forgetful)
+    assert office.ask("retry", dead=True)["retried"] == ["H:t:1"]
+
+
+# --- cancelling ---
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({"function": "f"}, [7]),
+        ({"function": "g", "states": ["ready"]}, [8]),
+        ({"function": "h", "states": ["ready"]}, []),
+        ({"function": "unknown"}, []),
+        ({"function": "unknown", "states": ["ready"]}, []),
+        ({"states": ["ready"]}, [8, 7]),
+        ({"states": ["scheduled", "waiting", "running", "ready"]}, [9, 8, 7]),
+        ({"error": "not yet"}, [9]),
+        ({"since": NOW + 1}, []),
+    ],
+    ids=str,
+)
+def test_cancel_all_that_match(selection: dict[str, Any], expected: list[int]) -> None:
+    office = story()
+    answer = office.ask("cancel", **selection)
+    assert answer["cancelled"] == [f"H:t:{job_id}" for job_id in expected]
+    assert answer["count"] == len(expected)
+    assert not answer["more"]
+    assert not any(job_id in office.engine.jobs for job_id in expected)
+
+
+def test_cancel_a_running_job_that_matches() -> None:
+    office = story()
+    running = office.take()
+    assert office.ask("cancel", states=["running"])["cancelled"] == [f"H:t:{running.id}"]
+
+
+@pytest.mark.parametrize("states", [None, ["ready"]])
+def test_cancel_so_many_at_a_time(states: list[str] | None) -> None:
+    office = Office()
+    office.submit(5)
+    counts = []
+    while True:
+        answer = office.ask("cancel", function="f", states=states, limit=2)
+        counts.append(answer["count"])
+        if not answer["more"]:
+            break
+    assert counts == [2, 2, 1]
+    assert not office.engine.jobs
+
+
+def test_cancel_with_what_waits_for_them() -> None:
+    office = Office()
+    office.submit(2)
+    office.submit(1, function=b"g", predecessors=(1,))
+    answer = office.ask("cancel", function="f", cascade=True)
+    assert sorted(answer["cancelled"]) == ["H:t:1", "H:t:2", "H:t:3"]
+    assert answer["count"] == 3
+
+
+def test_ready_jobs_of_a_function_are_found_behind_any_number_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_operations, "MOST_SCANNED", 5)
+    office = Office()
+    office.submit(2, function=b"rare")
+    office.submit(10)
+    assert office.ask("cancel", function="rare", states=["ready"])["count"] == 2
+
+
+def test_jobs_that_left_their_queue_are_left_alone() -> None:
+    office = Office()
+    jobs = office.submit(4)
+    office.engine.cancel(jobs[1])
+    office.engine.add_predecessors(jobs[2], (1,))
+    assert office.ask("cancel", function="f", states=["ready"])["cancelled"] == ["H:t:1", "H:t:4"]
+    assert list(office.engine.jobs) == [3]

@@ -1,0 +1,102 @@
+"""The verb `limit`, and what `functions` tells of limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switchgear.model import SECOND_US
+from switchgear.policy import Policy
+from tests.net.office import Office
+
+NOTHING = {"concurrency": 0, "rate": None, "key_concurrency": 0, "key_rate": None, "fair": False}
+
+
+def policy_of(office: Office, name: bytes = b"f") -> Policy | None:
+    gate = office.engine.functions[name].gate
+    return gate.policy if gate is not None else None
+
+
+def test_what_is_given_is_set_and_the_rest_stays() -> None:
+    office = Office()
+    answer = office.ask("limit", function="f", concurrency=4, rate=[10, 1])
+    assert answer == {"function": "f", "policy": NOTHING | {"concurrency": 4, "rate": [10, 1.0]}}
+    office.ask("limit", function="f", key_concurrency=1, key_rate=[100, 3600.0], fair=True)
+    assert policy_of(office) == Policy(4, (10, SECOND_US), 1, (100, 3600 * SECOND_US), True)
+    office.ask("limit", function="f", rate=[1, 0.25], fair=False)
+    assert policy_of(office) == Policy(4, (1, SECOND_US // 4), 1, (100, 3600 * SECOND_US), False)
+
+
+@pytest.mark.parametrize("no_rate", [0, [0, 0], [0, 1]], ids=str)
+def test_nought_is_no_limit(no_rate: object) -> None:
+    office = Office()
+    office.ask("limit", function="f", concurrency=4, rate=[10, 1], key_concurrency=2, key_rate=[1, 1])
+    answer = office.ask("limit", function="f", concurrency=0, rate=no_rate, key_concurrency=0, key_rate=no_rate)
+    assert answer["policy"] == NOTHING
+    assert policy_of(office) is None
+
+
+def test_a_question_changes_nothing() -> None:
+    office = Office()
+    assert office.ask("limit", function="unheard of")["policy"] == NOTHING
+    assert b"unheard of" not in office.engine.functions
+    office.ask("limit", function="f", fair=True)
+    gate = office.engine.functions[b"f"].gate
+    assert office.ask("limit", function="f")["policy"] == NOTHING | {"fair": True}
+    assert office.ask("limit", function="f", fair=True, concurrency=0)["policy"] == NOTHING | {"fair": True}
+    assert office.engine.functions[b"f"].gate is gate
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({}, "function is missing"),
+        ({"function": ""}, "function is missing"),
+        ({"function": 7}, "expected a text"),
+        ({"function": "f", "concurrency": -1}, "expected a whole number"),
+        ({"function": "f", "concurrency": True}, "expected a whole number"),
+        ({"function": "f", "concurrency": 10**10}, "concurrency is a whole number up to"),
+        ({"function": "f", "key_concurrency": "2"}, "expected a whole number"),
+        ({"function": "f", "rate": "10/s"}, "rate is an array of a count and a number of seconds"),
+        ({"function": "f", "rate": [10]}, "rate is an array"),
+        ({"function": "f", "rate": [1.5, 1]}, "rate is an array"),
+        ({"function": "f", "rate": [1, float("nan")]}, "rate is an array"),
+        ({"function": "f", "rate": [1, 0]}, "rate is for a time"),
+        ({"function": "f", "rate": [-1, 1]}, "rate counts from 1"),
+        ({"function": "f", "key_rate": [1, 1e300]}, "key_rate is for a time"),
+        ({"function": "f", "fair": "yes"}, "fair is true or false"),
+        ({"function": "f", "colour": "red"}, "colour"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(arguments: dict[str, Any], complaint: str) -> None:
+    office = Office()
+    with pytest.raises(ValueError, match=complaint):
+        office.ask("limit", **arguments)
+    assert all(function.gate is None for function in office.engine.functions.values())
+
+
+def test_functions_tell_their_limits_and_how_many_keys_wait() -> None:
+    office = Office()
+    office.submit(2)
+    office.submit(2, key=b"a")
+    office.submit(1, key=b"b")
+    (told,) = office.ask("functions")
+    assert (told["policy"], told["keys_waiting"]) == (None, None)
+    office.ask("limit", function="f", concurrency=2)
+    (told,) = office.ask("functions")
+    assert (told["policy"], told["keys_waiting"]) == (NOTHING | {"concurrency": 2}, None)
+    office.ask("limit", function="f", fair=True)
+    (told,) = office.ask("functions")
+    assert told["keys_waiting"] == 2
+
+
+def test_the_oldest_job_is_found_in_its_lane() -> None:
+    office = Office()
+    office.ask("limit", function="f", fair=True)
+    office.submit(1, key=b"a")
+    office.engine.advance(office.house.clock.advance(2))
+    office.submit(1, key=b"b")
+    (told,) = office.ask("functions")
+    assert told["oldest_ready_seconds"] == 2.0

@@ -1,0 +1,187 @@
+"""What an operator, or a worker, can ask about schedules, and arguments that make no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switchgear.errors import Refused
+from switchgear.model import HIGH, SECOND_US, CatchUp
+from tests.net.office import Office
+
+NIGHTLY: dict[str, Any] = {"name": "nightly", "function": "f", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def test_a_schedule_in_all_detail(office: Office) -> None:
+    answer = office.ask(
+        "schedule",
+        **NIGHTLY,
+        payload={"base64": "/w=="},
+        catch_up="all",
+        overlap=True,
+        options={
+            "priority": "high",
+            "expires": 10,
+            "timeout": 2.5,
+            "attempts": 3,
+            "crashes": 1,
+            "retention": 60,
+            "key": "tenant",
+        },
+    )
+    at = 1_700_013_600.0  # the next 03:00 in Berlin, 02:00 in UTC
+    assert answer == {
+        "name": "nightly",
+        "function": "f",
+        "spec": "0 3 * * *",
+        "timezone": "Europe/Berlin",
+        "catch_up": "all",
+        "overlap": True,
+        "paused": False,
+        "next_at": at,
+        "last_at": None,
+        "last_job": None,
+        "last_state": None,
+        "held_up": "",
+        "fired": 0,
+        "skipped": 0,
+        "missed": 0,
+        "refused": 0,
+        "payload": {"base64": "/w=="},
+        "options": {
+            "priority": "high",
+            "expires": 10.0,
+            "timeout": 2.5,
+            "attempts": 3,
+            "crashes": 1,
+            "retention": 60.0,
+            "key": "tenant",
+        },
+    }
+    schedule = office.engine.schedules[b"nightly"]
+    assert (schedule.payload, schedule.priority, schedule.catch_up) == (b"\xff", HIGH, CatchUp.ALL)
+    assert (schedule.expires_after_us, schedule.timeout_us) == (10 * SECOND_US, 2_500_000)
+    assert (schedule.attempts_limit, schedule.losses_limit, schedule.retention_us) == (3, 1, 60 * SECOND_US)
+
+
+def test_the_defaults(office: Office) -> None:
+    answer = office.ask("schedule", name="poll", function="f", every_seconds=30)
+    assert (answer["spec"], answer["timezone"], answer["catch_up"]) == ("every 30 s", "UTC", "latest")
+    assert (answer["overlap"], answer["payload"]) == (False, "")
+    assert answer["options"] == {
+        "priority": "normal",
+        "expires": 0.0,
+        "timeout": 0.0,
+        "attempts": -1,
+        "crashes": -1,
+        "retention": None,
+        "key": "",
+    }
+
+
+def test_how_the_last_job_fares(office: Office) -> None:
+    office.ask("schedule", name="poll", function="f", every_seconds=30)
+    office.house.pass_time(30)
+    (poll,) = office.ask("schedules")
+    assert (poll["last_job"], poll["last_state"], poll["fired"]) == ("H:t:1", "ready", 1)
+    assert poll["last_at"] == office.engine.now_us / SECOND_US
+    office.finish()
+    (poll,) = office.ask("schedules")
+    assert poll["last_state"] == "done"
+
+
+def test_a_job_that_is_not_remembered_any_more(office: Office) -> None:
+    office.ask("schedule", name="poll", function="f", every_seconds=30)
+    office.house.pass_time(30)
+    office.house.store.unstage([office.finish()])
+    (poll,) = office.ask("schedules")
+    assert (poll["last_job"], poll["last_state"]) == ("H:t:1", None)
+
+
+def test_they_are_listed_by_name(office: Office) -> None:
+    for name in ("b", "c", "a"):
+        office.ask("schedule", name=name, function="f", every_seconds=30)
+    assert [each["name"] for each in office.ask("schedules")] == ["a", "b", "c"]
+
+
+def test_pausing_and_resuming(office: Office) -> None:
+    office.ask("schedule", **NIGHTLY)
+    assert (office.ask("pause_schedule", name="nightly")["paused"], office.ask("schedules")[0]["next_at"]) == (
+        True,
+        None,
+    )
+    assert office.ask("resume_schedule", name="nightly")["next_at"] == 1_700_013_600.0
+
+
+def test_running_it_now(office: Office) -> None:
+    office.ask("schedule", **NIGHTLY)
+    assert office.ask("run_schedule", name="nightly") == {"name": "nightly", "handle": "H:t:1"}
+    assert office.ask("job", job_id=1)["origin"] == "schedule"
+    with pytest.raises(Refused, match="its last job is ready"):
+        office.ask("run_schedule", name="nightly")
+
+
+def test_removing(office: Office) -> None:
+    office.ask("schedule", **NIGHTLY)
+    assert office.ask("unschedule", name="nightly") == {"name": "nightly", "removed": True}
+    assert office.ask("schedules") == []
+
+
+@pytest.mark.parametrize("verb", ["unschedule", "pause_schedule", "resume_schedule", "run_schedule"])
+def test_one_that_there_is_not(office: Office, verb: str) -> None:
+    with pytest.raises(LookupError, match="there is no schedule 'nobody'"):
+        office.ask(verb, name="nobody")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"cron": "61 * * * *"}, r"schedule: cron expression '61 \* \* \* \*': '61' is no minute \(0-59\)"),
+        ({"cron": 5}, "cron: Expected `str`, got `int`"),
+        ({"cron": ""}, "a cron expression or an interval in seconds, one of the two"),
+        ({"every_seconds": 3}, "one of the two"),
+        ({"cron": "", "every_seconds": True}, "every_seconds: Expected `float`, got `bool`"),
+        ({"cron": "", "every_seconds": 0.01, "timezone": ""}, "an interval of 0.01 s is out of range"),
+        ({"cron": "0 0 */20 * 1L"}, "never comes"),
+        ({"timezone": "Europe/Berln"}, "timezone 'Europe/Berln' is unknown"),
+        ({"name": ""}, "name has 1 to 512 bytes, and no NUL"),
+        ({"name": "a\0b"}, "name has 1 to 512 bytes, and no NUL"),
+        ({"name": 7}, "name: Expected `str`"),
+        ({"function": "x" * 513}, "function has 1 to 512 bytes"),
+        ({"payload": {"base32": "x"}}, "payload is a text, or an object with the one key base64"),
+        ({"payload": {"base64": "!"}}, "payload: "),
+        ({"payload": 5}, "payload is a text"),
+        ({"catch_up": "some"}, "catch_up is one of none, latest, all, not 'some'"),
+        ({"catch_up": ["all"]}, "catch_up is one of"),
+        ({"overlap": "yes"}, "overlap: Expected `bool`"),
+        ({"options": {"prio": 1}}, "options: Object contains unknown field `prio`"),
+        ({"options": {"priority": "urgent"}}, "priority is one of high, normal, low"),
+        ({"options": {"timeout": -1}}, "timeout is out of range"),
+        ({"options": {"expires": 1e300}}, "expires is out of range"),
+        ({"options": 5}, "options: Expected `object`"),
+        ({"colour": "red"}, "unexpected keyword argument 'colour'"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else "-".join(f"{key}={text!r:.30}" for key, text in value.items()),
+)
+def test_arguments_that_make_no_sense(office: Office, wrong: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        office.ask("schedule", **{**NIGHTLY, **wrong})
+    assert office.ask("schedules") == []
+
+
+def test_while_the_store_cannot_be_read_the_rest_is_told(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    office.ask("schedule", **NIGHTLY)
+    office.ask("run_schedule", name="nightly")
+
+    def fail(job_id: int) -> None:
+        raise Refused("storage", "disk on fire")
+
+    monkeypatch.setattr(office.house, "find_job", fail)
+    (nightly,) = office.ask("schedules")
+    assert (nightly["last_job"], nightly["last_state"]) == ("H:t:1", None)
