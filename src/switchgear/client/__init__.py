@@ -6,10 +6,11 @@ Names are imported when they are first used.  Those of GearMonkey need redis-py:
 
 from typing import TYPE_CHECKING
 
-from switchgear.client.lazily import lazy_names
+from switchgear.lazily import lazy_names
 
 if TYPE_CHECKING:
     from switchgear.client.address import DEFAULT_URL, ServerAddress
+    from switchgear.client.aio import AsyncClient, AsyncSubmission
     from switchgear.client.client import Client, JobStatus
     from switchgear.client.connection import Connection
     from switchgear.client.draft import AsyncDraftClient, AsyncDraftWorker, DraftClient, DraftWorker
@@ -29,6 +30,7 @@ else:
         __name__,
         {
             "switchgear.client.address": ("DEFAULT_URL", "ServerAddress"),
+            "switchgear.client.aio": ("AsyncClient", "AsyncSubmission"),
             "switchgear.client.client": ("Client", "JobStatus"),
             "switchgear.client.connection": ("Connection",),
             "switchgear.client.draft": ("AsyncDraftClient", "AsyncDraftWorker", "DraftClient", "DraftWorker"),
@@ -47,9 +49,11 @@ else:
 # Without GearMonkey's, so that `import *` works where redis-py is missing.
 __all__ = [
     "DEFAULT_URL",
+    "AsyncClient",
     "AsyncDraftClient",
     "AsyncDraftWorker",
     "AsyncDworkClient",
+    "AsyncSubmission",
     "Backoff",
     "Client",
     "Connection",

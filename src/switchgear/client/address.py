@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Protocol, Self
 
 from switchgear.errors import ConfigError
 
-__all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "ServerAddress"]
+__all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "Locator", "ServerAddress"]
 
 DEFAULT_PORT: Final = 4730
 DEFAULT_URL: Final = f"gearman://127.0.0.1:{DEFAULT_PORT}"
@@ -72,3 +72,10 @@ class ServerAddress(Address):
     rule: ClassVar[str] = "clients and workers speak gearman://"
 
     port: int = DEFAULT_PORT
+
+
+class Locator(Protocol):
+    """Knows where a server is that may move."""
+
+    def address(self) -> ServerAddress:
+        """Where it is now; may block for a moment.  Raises ServerUnreachable."""

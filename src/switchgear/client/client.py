@@ -7,49 +7,34 @@ such a server hangs up, and jobs that are waited for must not go down with the q
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
 
-import msgspec
-
 from switchgear.client.address import DEFAULT_URL, ServerAddress
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, Connection, refusal
+from switchgear.client.requests import (
+    UNKNOWN_EXTENSION,
+    JobStatus,
+    admin_request,
+    control_answer,
+    control_request,
+    name_of,
+    refusal_in_line,
+    refuse_extensions,
+    status_answer,
+    submission_request,
+    text_of,
+)
 from switchgear.client.submission import WORK_PACKETS, Submission, update_of
-from switchgear.errors import ClientError, ServerRefused, ServerUnreachable
-from switchgear.model import PRIORITY_NAMES
+from switchgear.errors import ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman.codec import TEXT, request
 from switchgear.protocols.gearman.messages import Packet
 
 __all__ = ["JOB_NOT_FOUND", "UNKNOWN_EXTENSION", "Client", "JobStatus"]
 
-UNKNOWN_EXTENSION: Final = "UNKNOWN_EXTENSION"  # the code of our own when a server does not know our packets
-
 JOB_NOT_FOUND: Final = "JOB_NOT_FOUND"  # the server's code
-
-# By priority and whether it is for the background.
-_SUBMIT: Final = {
-    ("high", False): Packet.SUBMIT_JOB_HIGH,
-    ("normal", False): Packet.SUBMIT_JOB,
-    ("low", False): Packet.SUBMIT_JOB_LOW,
-    ("high", True): Packet.SUBMIT_JOB_HIGH_BG,
-    ("normal", True): Packet.SUBMIT_JOB_BG,
-    ("low", True): Packet.SUBMIT_JOB_LOW_BG,
-}
-_LONG_ANSWERS: Final = frozenset({"status", "prioritystatus", "workers", "show"})
-
-
-@dataclass(frozen=True, slots=True)
-class JobStatus:
-    """What GET_STATUS tells.  A server that does not know a job may have finished it, or never had it."""
-
-    known: bool
-    running: bool
-    numerator: int
-    denominator: int
 
 
 class Client:
@@ -102,34 +87,28 @@ class Client:
         `after` are handles of jobs that have to be done first.  Of these only `unique`, `priority`, `background`,
         and `at` for a background job of normal priority work with every Gearman server.
         """
-        if priority not in PRIORITY_NAMES:
-            raise ValueError(f"priority is one of {', '.join(PRIORITY_NAMES)}, not {priority!r}")
-        run_at = _epoch_seconds(at)
-        options = _without_defaults(
-            run_at=run_at,
-            expires_at=_epoch_seconds(expires),
-            timeout=run_timeout_seconds,
+        packet, is_extension = submission_request(
+            function,
+            payload,
+            unique=unique,
+            priority=priority,
+            background=background,
+            at=at,
+            expires=expires,
+            run_timeout_seconds=run_timeout_seconds,
             attempts=attempts,
-            after=list(after),
+            after=after,
             name=name,
         )
-        names = (_name(function, "function"), _name(unique, "unique"))
-        if not options:
-            packet = request(_SUBMIT[priority, background], *names, payload)
-        elif options.keys() == {"run_at"} and background and priority == "normal":
-            # Whole seconds are all this packet can say; a little late is better than early.
-            packet = request(Packet.SUBMIT_JOB_EPOCH, *names, b"%d" % math.ceil(run_at), payload)
-        else:
+        if is_extension:
             self._require_extensions()
-            options |= {"wait": not background, "priority": priority}
-            packet = request(Packet.SUBMIT_JOB_OPTIONS, *names, msgspec.json.encode(options), payload)
         return self._submit(packet, background)
 
     def _submit(self, packet: bytes, background: bool) -> Submission:
         if not background:
             self._ask_for_exceptions()
         handle = self._ask(packet, Packet.JOB_CREATED)
-        submission = Submission(_text(handle), background=background, read_more=self._read_more)
+        submission = Submission(text_of(handle), background=background, read_more=self._read_more)
         if not background:
             self._waiting.setdefault(handle, deque()).append(submission)
         return submission
@@ -148,12 +127,8 @@ class Client:
 
     def status(self, handle: str) -> JobStatus:
         """Whether the server knows this job, whether it runs, and how far it is."""
-        body = self._ask(request(Packet.GET_STATUS, _name(handle, "handle")), Packet.STATUS_RES)
-        fields = body.split(b"\0")
-        if len(fields) != 5:
-            raise ClientError(f"{self.address} answered with a status of {len(fields)} fields")
-        known, running, numerator, denominator = (int(field) if field.isdigit() else 0 for field in fields[1:])
-        return JobStatus(bool(known), bool(running), numerator, denominator)
+        body = self._ask(request(Packet.GET_STATUS, name_of(handle, "handle")), Packet.STATUS_RES)
+        return status_answer(body, self.address)
 
     def echo(self, data: bytes = b"") -> bytes:
         """The same, after the server has dealt with everything sent before."""
@@ -161,29 +136,21 @@ class Client:
 
     def admin(self, line: str) -> list[str]:
         """The lines of the answer to a command of the text protocol; raises ServerRefused if it is an error."""
-        if "\n" in line or "\r" in line:
-            raise ValueError("a command of the text protocol is one line")
-        words = line.lower().split()
-        has_many_lines = bool(words) and words[0] in _LONG_ANSWERS
-        answer = [_text(self._ask(line.encode() + b"\r\n", TEXT))]
-        if answer[0].startswith("ERR ") and "\t" not in answer[0]:
-            code, _, text = answer[0].removeprefix("ERR ").partition(" ")
-            raise ServerRefused(code, text.replace("+", " "))
+        packet, has_many_lines = admin_request(line)
+        answer = [text_of(self._ask(packet, TEXT))]
+        error = refusal_in_line(answer[0])
+        if error is not None:
+            raise error
         if not has_many_lines:
             return answer
         while answer[-1] != ".":
-            answer.append(_text(self._answer(TEXT)))
+            answer.append(text_of(self._answer(TEXT)))
         return answer[:-1]
 
     def control(self, verb: str, **arguments: Any) -> Any:
         """What only our own server can be asked; arguments of None are left out.  See docs/protocols/gearman.md."""
         self._require_extensions()
-        given = {name: value for name, value in arguments.items() if value is not None}
-        body = self._ask(request(Packet.CONTROL, _name(verb, "verb"), msgspec.json.encode(given)), Packet.CONTROL_RES)
-        try:
-            return msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
-            raise ClientError(f"{self.address} answered with something that is not JSON: {error}") from error
+        return control_answer(self._ask(control_request(verb, arguments), Packet.CONTROL_RES), self.address)
 
     def _require_extensions(self) -> None:
         """Find out, once, whether the server knows our packets; raises ServerRefused if not."""
@@ -192,16 +159,14 @@ class Client:
         with Connection(self.address.host, self.address.port, self.timeout_seconds) as probe:
             probe.send(b"version\r\n")
             probe.receive_answer()  # a server that takes no connection now is not to be mistaken for an ignorant one
-            probe.send(request(Packet.CONTROL, b"server", b"{}"))
+            probe.send(control_request("server", {}))
             try:
                 kind, body = probe.receive_answer()
             except ServerUnreachable as error:
                 if isinstance(error.__cause__, TimeoutError):
                     raise  # slow, not ignorant
                 kind, body = Packet.ERROR, b"INVALID_COMMAND"
-        if kind == Packet.ERROR and body.startswith(b"INVALID_COMMAND"):
-            text = f"{self.address} is a Gearman server that does not know the extension packets of switchgear"
-            raise ServerRefused(UNKNOWN_EXTENSION, text)
+        refuse_extensions(kind, body, self.address)
         self._has_extensions = True
 
     # --- the conversation ---
@@ -274,26 +239,3 @@ class Client:
         for submissions in waiting.values():
             for submission in submissions:
                 submission.lose(error)
-
-
-def _without_defaults(**options: Any) -> dict[str, Any]:
-    """What was asked for; zero attempts is something to ask for, while other zeros mean nothing."""
-    return {name: value for name, value in options.items() if value or (name == "attempts" and value is not None)}
-
-
-def _epoch_seconds(moment: float | datetime | None) -> float:
-    if isinstance(moment, datetime):
-        return moment.timestamp()
-    return moment or 0.0
-
-
-def _name(value: str | bytes, what: str) -> bytes:
-    encoded = value.encode(errors="surrogateescape") if isinstance(value, str) else value
-    if b"\0" in encoded:
-        raise ValueError(f"a {what} cannot contain a NUL byte")
-    return encoded
-
-
-def _text(value: bytes) -> str:
-    """Names as text, so that they come back as the same bytes."""
-    return value.decode(errors="surrogateescape")

@@ -13,12 +13,20 @@ from switchgear.errors import ServerRefused, ServerUnreachable
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder
 
-__all__ = ["DEFAULT_TIMEOUT_SECONDS", "LARGEST_PACKET_BYTES", "Connection", "keep_alive", "refusal", "words_of"]
+__all__ = [
+    "DEFAULT_TIMEOUT_SECONDS",
+    "LARGEST_PACKET_BYTES",
+    "LONGEST_LINE_BYTES",
+    "Connection",
+    "keep_alive",
+    "refusal",
+    "words_of",
+]
 
 DEFAULT_TIMEOUT_SECONDS: Final = 10.0
 # Whoever asks a server trusts it with the size of the answer; the decoder reserves nothing in advance anyway.
 LARGEST_PACKET_BYTES: Final = 2**32 - 1
-_LONGEST_LINE_BYTES: Final = 1024 * 1024  # `workers` has one line per connection with all its functions
+LONGEST_LINE_BYTES: Final = 1024 * 1024  # `workers` has one line per connection with all its functions
 _READ_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_IDLE_SECONDS: Final = 60
 _KEEP_ALIVE_INTERVAL_SECONDS: Final = 15
@@ -36,7 +44,7 @@ class Connection:
         """
         self.address = ServerAddress(host, port)
         self.timeout_seconds = timeout_seconds
-        self._decoder = Decoder(RESPONSE, LARGEST_PACKET_BYTES, _LONGEST_LINE_BYTES)
+        self._decoder = Decoder(RESPONSE, LARGEST_PACKET_BYTES, LONGEST_LINE_BYTES)
         self._received: deque[Message] = deque()
         try:
             self._socket = socket.create_connection((host, port), timeout_seconds)

@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from switchgear.client.address import ServerAddress
+from switchgear.client.address import Locator, ServerAddress
 from switchgear.client.connection import LARGEST_PACKET_BYTES, keep_alive, refusal, words_of
-from switchgear.errors import JobFailed, PeerError, ServerRefused
+from switchgear.errors import JobFailed, PeerError, ServerRefused, SwitchgearError
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
 from switchgear.protocols.gearman.messages import Packet
 
@@ -160,8 +160,9 @@ class Duties:
 class Link:
     """One server: connected whenever that is possible, and asked for jobs whenever a slot is free."""
 
-    def __init__(self, address: ServerAddress, duties: Duties) -> None:
-        self.address = address
+    def __init__(self, server: ServerAddress | Locator, duties: Duties) -> None:
+        self._server = server
+        self.address = server if isinstance(server, ServerAddress) else server.address()  # where it was last seen
         self._duties = duties
         self._stopping = False
         self._asking = False  # a question for a job is on its way, so a job may come
@@ -230,8 +231,12 @@ class Link:
     async def _converse(self) -> str:
         """Connect and serve until the connection is lost; returns what was the matter."""
         try:
+            if not isinstance(self._server, ServerAddress):
+                self.address = await asyncio.to_thread(self._server.address)
             async with asyncio.timeout(CONNECT_SECONDS):
                 reader, writer = await asyncio.open_connection(self.address.host, self.address.port, limit=_READ_BYTES)
+        except SwitchgearError as error:
+            return str(error)
         except (OSError, UnicodeError) as error:
             return f"cannot connect: {words_of(error)}"
         keep_alive(writer.get_extra_info("socket"))

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from switchgear.client.address import DEFAULT_URL, ServerAddress
+from switchgear.client.address import DEFAULT_URL, Locator, ServerAddress
 from switchgear.client.link import Backoff, Duties, Handler, Link, Slots, WorkerObserver
 
 __all__ = ["DEFAULT_DRAIN_SECONDS", "Worker"]
@@ -26,7 +26,7 @@ class Worker:
 
     def __init__(
         self,
-        urls: str | Iterable[str] = DEFAULT_URL,
+        urls: str | Iterable[str | Locator] = DEFAULT_URL,
         functions: Mapping[str, Handler] | None = None,
         slots: int = 1,
         *,
@@ -35,9 +35,14 @@ class Worker:
         observer: WorkerObserver | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        """`jobs_total` is how many jobs to run before stopping, 0 for no end; `name` is what the server shows."""
-        addresses = [ServerAddress.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
-        if not addresses or not functions or slots < 1:
+        """`jobs_total` is how many jobs to run before stopping, 0 for no end; `name` is what the server shows.
+
+        In place of a URL there may be a `Locator`, for a server that moves; it is asked at once, and again before each
+        attempt to connect.
+        """
+        given = [urls] if isinstance(urls, str) else urls
+        servers = [ServerAddress.parse(server) if isinstance(server, str) else server for server in given]
+        if not servers or not functions or slots < 1:
             raise ValueError("a worker needs a server, a function and a slot")
         self._duties = Duties(
             handlers={function.encode(errors="surrogateescape"): handler for function, handler in functions.items()},
@@ -47,7 +52,7 @@ class Worker:
             backoff=backoff or Backoff(),
             on_finished=self._stop_after_last,
         )
-        self._links = [Link(address, self._duties) for address in dict.fromkeys(addresses)]
+        self._links = [Link(server, self._duties) for server in dict.fromkeys(servers)]
         self._stopping = asyncio.Event()
         self._giving_up = asyncio.Event()  # the time to finish is over
 

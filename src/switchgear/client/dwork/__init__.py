@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from switchgear.client.lazily import lazy_names
+from switchgear.lazily import lazy_names
 
 if TYPE_CHECKING:
     from switchgear.client.dwork.address import DEFAULT_URL, DworkAddress
