@@ -1,7 +1,107 @@
-"""Switchgear: one job server that speaks many job-distribution protocols over one scheduling engine."""
+"""Switchgear: one job server that speaks many job-distribution protocols over one scheduling engine.
+
+What a Python program uses of it is here: `from switchgear import App`.  Names are imported when they are first used.
+"""
+
+from typing import TYPE_CHECKING
 
 from switchgear import version
+from switchgear.lazily import lazy_names
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.backoff import Backoff
+    from switchgear.app.context import Retry, current_job
+    from switchgear.app.following import Progress
+    from switchgear.app.graph import chain, group
+    from switchgear.app.group import JobGroup
+    from switchgear.app.job import Job
+    from switchgear.app.task import Task
+    from switchgear.client.aio import AsyncClient
+    from switchgear.client.client import Client
+    from switchgear.client.worker import Worker
+    from switchgear.errors import (
+        AlreadySubmitted,
+        ArgumentError,
+        ClientError,
+        ExtensionRequired,
+        JobCancelled,
+        JobExpired,
+        JobFailed,
+        JobLost,
+        JobUnknown,
+        PredecessorFailed,
+        ResultError,
+        ServerRefused,
+        ServerUnreachable,
+        SwitchgearError,
+        TaskFailed,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "switchgear.app.app": ("App",),
+            "switchgear.app.backoff": ("Backoff",),
+            "switchgear.app.context": ("Retry", "current_job"),
+            "switchgear.app.following": ("Progress",),
+            "switchgear.app.graph": ("chain", "group"),
+            "switchgear.app.group": ("JobGroup",),
+            "switchgear.app.job": ("Job",),
+            "switchgear.app.task": ("Task",),
+            "switchgear.client.aio": ("AsyncClient",),
+            "switchgear.client.client": ("Client",),
+            "switchgear.client.worker": ("Worker",),
+            "switchgear.errors": (
+                "AlreadySubmitted",
+                "ArgumentError",
+                "ClientError",
+                "ExtensionRequired",
+                "JobCancelled",
+                "JobExpired",
+                "JobFailed",
+                "JobLost",
+                "JobUnknown",
+                "PredecessorFailed",
+                "ResultError",
+                "ServerRefused",
+                "ServerUnreachable",
+                "SwitchgearError",
+                "TaskFailed",
+            ),
+        },
+    )
+
+__all__ = [
+    "AlreadySubmitted",
+    "App",
+    "ArgumentError",
+    "AsyncClient",
+    "Backoff",
+    "Client",
+    "ClientError",
+    "ExtensionRequired",
+    "Job",
+    "JobCancelled",
+    "JobExpired",
+    "JobFailed",
+    "JobGroup",
+    "JobLost",
+    "JobUnknown",
+    "PredecessorFailed",
+    "Progress",
+    "ResultError",
+    "Retry",
+    "ServerRefused",
+    "ServerUnreachable",
+    "SwitchgearError",
+    "Task",
+    "TaskFailed",
+    "Worker",
+    "__version__",
+    "chain",
+    "current_job",
+    "group",
+]
 
 __version__ = version.VERSION

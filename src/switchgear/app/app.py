@@ -1,0 +1,431 @@
+"""An app: tasks, and the servers where their jobs are."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
+
+from switchgear.app.options import TaskKeywords, TaskOptions
+from switchgear.app.places import Place, place_at
+from switchgear.app.schedules import Schedule, Schedules
+from switchgear.app.task import AsyncTask, Task, task_name
+from switchgear.errors import ConfigError
+
+if TYPE_CHECKING:
+    from switchgear.app.job import Job
+    from switchgear.app.line import Line
+    from switchgear.app.requests import SubmitRequest
+    from switchgear.app.resident import Resident
+    from switchgear.app.views import FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+
+__all__ = ["DEFAULT_URL", "URL_VARIABLE", "App"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+URL_VARIABLE: Final = "SWITCHGEAR_URL"
+DEFAULT_URL: Final = "embedded:.switchgear"
+DEFAULT_CONNECT_SECONDS: Final = 5.0
+_PAGE: Final = 500
+
+
+class App:
+    """Tasks by name, and the way to the server that has their jobs.
+
+    `App()` is where the variable SWITCHGEAR_URL says, or else in the directory `.switchgear`, with a server that lives
+    in the processes which use it.  `App("gearman://host:4730")` uses a server that somebody runs; of several, the first
+    that can be reached.  Making an app connects to nothing; that happens when it is first used.
+
+    >>> app = App("gearman://127.0.0.1:4730")
+    >>> @app.task
+    ... def add(a: int, b: int = 1) -> int:
+    ...     return a + b
+    >>> add(2), add.name.endswith(".add")
+    (3, True)
+    """
+
+    def __init__(
+        self,
+        urls: str | Iterable[str] | None = None,
+        *,
+        connect_seconds: float = DEFAULT_CONNECT_SECONDS,
+        run_here: bool = True,
+        line: Line | None = None,
+    ) -> None:
+        """`connect_seconds` is how long a request waits for a server that is away; `line` is for tests.
+
+        A program that uses an embedded app also runs its jobs, in threads of its own; not with `run_here=False`.
+        """
+        if urls is None:
+            urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
+        self.places: list[Place] = [place_at(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        if not self.places:
+            raise ConfigError("an app needs the URL of a server")
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.connect_seconds = connect_seconds
+        self.run_here = run_here
+        self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
+        self._schedules: dict[str, Schedule] = {}
+        self._given_line = line
+        self._line: Line | None = None
+        self._lock = threading.Lock()
+        self._used = False
+        self._resident: Resident | None = None
+
+    def __repr__(self) -> str:
+        return f"<App {', '.join(place.url for place in self.places)}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # --- tasks ---
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, /, *, name: str | None = None, **options: Unpack[TaskKeywords]) -> TaskDecorator: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Make a function a task: `@app.task`, or `@app.task(retries=3, ...)`.
+
+        A task is known to servers and workers by its name: that of its module and its own, unless one is given.
+        """
+        checked = TaskOptions().changed(options)
+        if function is not None:
+            return self.register(function, name, checked)
+        return TaskDecorator(self, name, checked)
+
+    def register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
+        """What `task` does."""
+        if isinstance(function, Task):
+            raise TypeError(f"{function.name} is a task already")
+        if not callable(function):
+            raise TypeError(f"a task is made of a function, not of {function!r}")
+        name = task_name(function) if name is None else name
+        if not name or "\0" in name:
+            raise ValueError(f"{name!r} cannot be the name of a task")
+        known = self.tasks.get(name)
+        if known is not None and not _is_same_source(known.function, function):
+            raise ValueError(f"there is a task {name} already, in {known.function.__module__}; give this one a name")
+        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+        task: Task[Any, Any] = kind(self, function, name, options)
+        self.tasks[name] = task
+        if self._resident is not None:
+            self._resident.serve_all()
+        return task
+
+    def every(
+        self,
+        when: float | str,
+        *,
+        timezone: str = "",
+        catch_up: str = "latest",
+        overlap: bool = False,
+        name: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[TaskKeywords],
+    ) -> TaskDecorator:
+        """Have a task run again and again: `@app.every("*/5 * * * *")`, or `@app.every(30)` for each 30 seconds.
+
+        Above a function it makes a task of it, with `options`; above `@app.task` it takes that task.  The server keeps
+        the schedule, under `name` or else that of the task, and fires it once whatever the number of processes that
+        declare it.  `catch_up` is what becomes of ticks while no server ran: the "latest" is made up for, "all" or
+        "none".  Without `overlap` a tick passes while the job of the last one is unfinished.  Workers declare the
+        schedules of their app when they connect.
+        """
+        plan = Schedule.planned(when, timezone, catch_up, overlap, name, args, dict(kwargs or {}))
+        return TaskDecorator(self, None, TaskOptions().changed(options), plan, has_options=bool(options))
+
+    def add_schedule(self, schedule: Schedule) -> None:
+        """Declare a schedule; one of the same name is replaced."""
+        self._schedules[schedule.name] = schedule
+
+    def declared_schedules(self) -> list[Schedule]:
+        """The schedules of this program."""
+        return list(self._schedules.values())
+
+    def declarations(self) -> list[tuple[str, dict[str, Any]]]:
+        """What a worker tells a server about its tasks: verbs of CONTROL with their arguments."""
+        limits = [(task.name, task.settings.limits()) for task in self.tasks.values()]
+        told: list[tuple[str, dict[str, Any]]] = [
+            ("limit", {"function": name, **values}) for name, values in limits if values
+        ]
+        return told + [("schedule", schedule.declaration()) for schedule in self._schedules.values()]
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules that the server keeps."""
+        return Schedules(self)
+
+    # --- jobs ---
+
+    def job(self, handle: str) -> Job[Any]:
+        """A job that somebody submitted, perhaps another process.  Nothing is asked of the server yet.
+
+        If it is known of which task it is, `task.job(handle)` reads its result by the hints of that task.
+        """
+        return self.job_of(None, handle)
+
+    def jobs(
+        self,
+        *,
+        task: Task[Any, Any] | str | None = None,
+        states: Iterable[str] = (),
+        dead: bool = False,
+        error: str | None = None,
+        unique: str | None = None,
+        limit: int | None = 100,
+    ) -> Iterator[JobInfo]:
+        """Jobs that match, newest first, unfinished ones and those of the history; all of them if `limit` is None."""
+        from switchgear.app.views import JobInfo
+
+        before_id = 0
+        left = limit
+        while left is None or left > 0:
+            arguments = {
+                "function": _name_of(task),
+                "states": [states] if isinstance(states, str) else list(states),
+                "unique": unique,
+                "before_id": before_id,
+                "limit": _PAGE if left is None else min(left, _PAGE),
+                "dead": dead or None,
+                "error": error,
+            }
+            page = self.control("jobs", **arguments)
+            for summary in page["jobs"]:
+                yield JobInfo.read(summary)
+            if left is not None:
+                left -= len(page["jobs"])
+            before_id = page["next_before_id"]
+            if not before_id:
+                return
+
+    def dead_jobs(
+        self, *, task: Task[Any, Any] | str | None = None, error: str | None = None, limit: int | None = 100
+    ) -> Iterator[JobInfo]:
+        """Jobs whose last attempt was lost or took too long, newest first."""
+        return self.jobs(task=task, dead=True, error=error, limit=limit)
+
+    def retry_dead(
+        self, *, task: Task[Any, Any] | str | None = None, function: str | None = None, error: str | None = None
+    ) -> list[str]:
+        """Let all dead jobs that match run again, with all their attempts; their handles."""
+        retried: list[str] = []
+        before_id = 0
+        while True:  # the server looks at a bounded number at a time
+            selection = {"function": function or _name_of(task), "error": error, "before_id": before_id}
+            answer = self.control("retry", dead=True, **selection)
+            retried += answer["retried"]
+            before_id = answer["next_before_id"]
+            if not before_id:
+                return retried
+
+    def cancel_all(
+        self,
+        *,
+        task: Task[Any, Any] | str | None = None,
+        states: Iterable[str] = (),
+        error: str | None = None,
+    ) -> list[str]:
+        """Cancel all unfinished jobs that match; their handles."""
+        wanted = [states] if isinstance(states, str) else list(states)
+        cancelled: list[str] = []
+        while True:  # the server cancels a bounded number at a time
+            answer = self.control("cancel", function=_name_of(task), states=wanted or None, error=error, limit=_PAGE)
+            cancelled += answer["cancelled"]
+            if not answer["more"]:
+                return cancelled
+
+    def pause(self, task: Task[Any, Any] | str) -> None:
+        """Start no more jobs of this task, whoever asks for one; those that run go on."""
+        self.control("pause", function=_name_of(task))
+
+    def resume(self, task: Task[Any, Any] | str) -> None:
+        """Go on with a task that was paused."""
+        self.control("resume", function=_name_of(task))
+
+    # --- the server ---
+
+    def functions(self) -> list[FunctionInfo]:
+        """What the server knows about each function: how many jobs wait, run, have ended."""
+        from switchgear.app.views import FunctionInfo
+
+        return [FunctionInfo.read(answer) for answer in self.control("functions")]
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers of the server, and what they do."""
+        from switchgear.app.views import WorkerInfo
+
+        return [WorkerInfo.read(answer) for answer in self.control("workers")]
+
+    def server(self) -> ServerInfo:
+        """The server itself."""
+        from switchgear.app.views import ServerInfo
+
+        return ServerInfo.read(self.control("server"))
+
+    def declare(self) -> None:
+        """Tell the server about limits and schedules, as a worker does when it connects."""
+        for verb, arguments in self.declarations():
+            self.control(verb, **arguments)
+
+    def control(self, verb: str, **arguments: Any) -> Any:
+        """Ask the server something that only our own can answer; see docs/protocols/gearman.md.
+
+        Arguments of None are left out.  Raises ServerRefused, ServerUnreachable or ExtensionRequired.
+        """
+        return self.line.wait(self.line.control(verb, arguments))
+
+    async def control_async(self, verb: str, **arguments: Any) -> Any:
+        """The same with asyncio."""
+        return await self.line.wait_async(self.line.control(verb, arguments))
+
+    # --- the line ---
+
+    @property
+    def line(self) -> Line:
+        """The connection of this process to the server, made when it is first needed."""
+        if self._line is not None:
+            return self._line
+        with self._lock:
+            if self._line is None:
+                self._line = self._given_line or self._new_line()
+        if not self._used:
+            self._used = True
+            self._on_first_use()
+        return self._line
+
+    def _new_line(self) -> Line:
+        from switchgear.app.threadline import ThreadLine
+
+        return ThreadLine(self.places, self.connect_seconds)
+
+    def use_line(self, line: Line | None, now: Callable[[], float]) -> tuple[Line | None, Callable[[], float]]:
+        """For tests: use another line, and another clock with it; what was used before, to be given back here."""
+        with self._lock:
+            before = self._line, self.now
+            self._line, self.now = line, now
+        return before
+
+    def _on_first_use(self) -> None:
+        """Called once, when this process first asks its server for something."""
+        if self.run_here and self._given_line is None and any(place.directory is not None for place in self.places):
+            from switchgear.app.resident import Resident
+
+            self._resident = Resident(self)
+            self._resident.serve_all()
+
+    def close(self) -> None:
+        """Hang up.  Jobs that are not durable, and that only this process waits for, are dropped by the server.
+
+        The app may be used again, and then connects anew.
+        """
+        with self._lock:
+            line, self._line, self._used = self._line, None, False
+            resident, self._resident = self._resident, None
+        if resident is not None:
+            resident.stop()
+        if line is not None:
+            line.close()
+        for place in self.places:
+            place.close()
+
+    # --- for tasks ---
+
+    def submit_request(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
+        """Submit, and wait until the server has taken the job."""
+        from switchgear.app.following import JobFollower
+        from switchgear.app.job import Job
+        from switchgear.app.line import only
+
+        line = self.line
+        follower = JobFollower()
+        handle = only(line.wait(line.submit(request, follower)))
+        return Job(self, task, handle, follower)
+
+    async def submit_request_async(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
+        """The same with asyncio."""
+        from switchgear.app.following import JobFollower
+        from switchgear.app.job import Job
+        from switchgear.app.line import only
+
+        line = self.line
+        follower = JobFollower()
+        handle = only(await line.wait_async(line.submit(request, follower)))
+        return Job(self, task, handle, follower)
+
+    def job_of(self, task: Task[Any, R] | None, handle: str) -> Job[R]:
+        """A job by its handle."""
+        from switchgear.app.job import Job
+
+        return Job(self, task, handle)
+
+
+class TaskDecorator:
+    """`@app.task(...)` or `@app.every(...)` with its arguments, waiting for a function."""
+
+    def __init__(
+        self,
+        app: App,
+        name: str | None,
+        options: TaskOptions,
+        schedule: Schedule | None = None,
+        *,
+        has_options: bool = True,
+    ) -> None:
+        self._app = app
+        self._name = name
+        self._options = options
+        self._schedule = schedule
+        self._has_options = has_options
+
+    @overload
+    def __call__(self, function: AsyncTask[P, R]) -> AsyncTask[P, R]: ...
+
+    @overload  # a Task is also a Callable, and for a checker it might be one that gives a coroutine
+    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
+
+    def __call__(self, function: Any) -> Any:
+        task = self._task(function)
+        if self._schedule is not None:
+            self._app.add_schedule(self._schedule.of(task))
+        return task
+
+    def _task(self, function: Any) -> Task[Any, Any]:
+        if isinstance(function, Task) and self._schedule is not None:
+            if self._has_options:
+                raise TypeError(f"{function.name} is a task already: give its options to @app.task")
+            return function
+        return self._app.register(function, self._name, self._options)
+
+
+def _name_of(task: Task[Any, Any] | str | None) -> str | None:
+    return task.name if isinstance(task, Task) else task
+
+
+def _is_same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Whether both are the same place in the source: a module that is loaded again, or a cell that is run again."""
+
+    def source(function: Callable[..., Any]) -> tuple[Any, ...]:
+        code = getattr(function, "__code__", None)
+        return (function.__qualname__, getattr(code, "co_filename", None))
+
+    return source(one) == source(other)

@@ -1,0 +1,423 @@
+"""The arguments of a task as bytes and back, by its type hints.
+
+The payload is a JSON object of the arguments by name; arguments that were not given are not sent, so that the worker's
+defaults count.  `*rest` is an array under the name `rest`; what goes into `**more` stands beside the others.  Programs
+in other languages may send an array instead, which is read as positional arguments, or nothing at all.
+
+A function whose only parameter is annotated `bytes` is given the payload untouched.
+
+A job as an argument, also inside of lists, dicts and objects, is `{"$job": "HANDLE"}`: the worker is given that job's
+result in its place.  If that result is bytes it is `{"$job": "HANDLE", "bytes": true}`, since bytes are not JSON.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from switchgear.errors import ArgumentError, ResultError
+
+__all__ = ["Arguments", "Reference", "to_json"]
+
+R = TypeVar("R")
+
+REFERENCE: Final = "$job"
+_REFERENCE_KEY: Final = b'"$job":'  # as our encoder writes it; a text with this in it has its quotes escaped
+_REFERENCE_TEXT: Final = b'"$job"'  # as any encoder writes it
+_OBJECT_OR_ARRAY: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Reference:
+    """Something that stands for the results of jobs when it is given as an argument."""
+
+    def as_reference(self) -> Any:
+        """What is written in its place: an object with the key `$job`, or an array of these."""
+        raise NotImplementedError
+
+
+def encode_unusual(value: Any) -> Any:
+    """What msgspec does not know, in terms of what it does."""
+    if isinstance(value, Reference):
+        return value.as_reference()
+    if isinstance(value, PurePath):
+        return str(value)
+    if hasattr(type(value), "model_dump"):  # a model of pydantic
+        return value.model_dump(mode="json")
+    raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
+
+
+def decode_unusual(kind: type, value: Any) -> Any:
+    """The other way."""
+    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be read from JSON")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=encode_unusual)
+_SORTED_ENCODER: Final = msgspec.json.Encoder(enc_hook=encode_unusual, order="deterministic")
+
+
+def to_json(value: Any, *, is_sorted: bool = False) -> bytes:
+    """JSON of anything that may be an argument; raises TypeError or ValueError."""
+    return (_SORTED_ENCODER if is_sorted else _ENCODER).encode(value)
+
+
+class Hint:
+    """One type hint: reads values of this type, and says in plain words what is wrong with others."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        self._decoder = msgspec.json.Decoder(kind, dec_hook=decode_unusual)  # TypeError: not a type for JSON
+
+    def read(self, data: bytes | msgspec.Raw) -> Any:
+        """The value; raises ValueError."""
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise ValueError(_in_words(error)) from error
+
+    def convert(self, value: Any) -> Any:
+        """The same from plain values, in which bytes may stand for themselves."""
+        if isinstance(value, bytes) and self.kind in (bytes, Any):
+            return value
+        try:
+            return msgspec.convert(value, self.kind, dec_hook=decode_unusual)
+        except msgspec.ValidationError as error:
+            raise ValueError(_in_words(error)) from error
+
+
+def _in_words(error: Exception) -> str:
+    text = str(error).replace("`", "")
+    return text[:1].lower() + text[1:].replace(" - at $", " at ").removesuffix(" at ")
+
+
+class Arguments(Generic[R]):
+    """Writes and reads the arguments and the result of one function."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.name = name
+        self.signature = inspect.signature(function)
+        self._function = function
+        self._parameters = dict(self.signature.parameters)
+        for parameter in self._parameters.values():
+            if parameter.name == REFERENCE:
+                raise TypeError(f"{name}: {REFERENCE} cannot be the name of a parameter")
+        kinds = {parameter.kind: parameter.name for parameter in self._parameters.values()}
+        self._rest = kinds.get(inspect.Parameter.VAR_POSITIONAL)
+        self._more = kinds.get(inspect.Parameter.VAR_KEYWORD)
+        # Most are, and binding the arguments of these is far faster than Python does it for all.
+        self._is_simple = kinds.keys() <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._required = {name for name, parameter in self._parameters.items() if parameter.default is parameter.empty}
+        self._hints: dict[str, Hint] | None = None
+        self._result: Hint
+        try:
+            self._resolve()
+        except NameError:
+            pass  # a hint names something that the module defines further down; looked at again when it is needed
+
+    def _resolve(self) -> dict[str, Hint]:
+        """The hints, once all names in them are known."""
+        if self._hints is None:
+            kinds = typing.get_type_hints(self._function, include_extras=True)
+            hints = {name: self._hint(kinds.get(name, Any), f"parameter {name}") for name in self._parameters}
+            self._result = self._hint(kinds.get("return", Any), "the result")
+            self._hints = hints
+        return self._hints
+
+    def _hint(self, kind: Any, of_what: str) -> Hint:
+        try:
+            return Hint(kind)
+        except TypeError as error:
+            text = f"{self.name}: the type hint of {of_what} is not one that JSON can be read by: {error}"
+            raise TypeError(text) from None
+
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether the payload is the one argument, untouched."""
+        if len(self._parameters) != 1 or self._rest or self._more:
+            return False
+        return next(iter(self._resolve().values())).kind is bytes
+
+    @property
+    def gives_bytes(self) -> bool:
+        """Whether the result is bytes, untouched."""
+        self._resolve()
+        return self._result.kind is bytes
+
+    # --- arguments out ---
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """The payload; raises ArgumentError, which is a TypeError, if these are not arguments of the function."""
+        return self.encode_bound(self.bind(args, kwargs))
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name: `rest` is a tuple, and what goes into `**more` stands beside the others."""
+        if self._is_simple and len(args) <= len(self._parameters):
+            by_name = dict(zip(self._parameters, args))
+            if not any(name in by_name or name not in self._parameters for name in kwargs):
+                by_name.update(kwargs)
+                if self._required <= by_name.keys():
+                    return by_name
+        # Whatever is wrong with them, Python knows how to say it.
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}: {error}") from None
+        by_name = bound.arguments
+        if self._more:
+            more = by_name.pop(self._more, {})
+            for name in more:
+                if name in self._parameters:
+                    raise ArgumentError(f"{self.name}: {name} is the name of a parameter and cannot be in {self._more}")
+            by_name |= more
+        return by_name
+
+    def encode_bound(self, by_name: Mapping[str, Any]) -> bytes:
+        """The payload of arguments that `bind` gave."""
+        hints = self._resolve()
+        if self.takes_bytes:
+            return self._raw(by_name)
+        written: dict[str, msgspec.Raw] = {}
+        for name, value in by_name.items():
+            try:
+                data = _ENCODER.encode(value)
+                if _REFERENCE_TEXT in data:
+                    _refuse_false_references(value, data)
+                else:
+                    self._read(hints, name, data)  # what a worker will do
+            except (TypeError, ValueError, OverflowError, RecursionError) as error:
+                raise ArgumentError(f"{self.name}: {name}: {error}") from error
+            written[name] = msgspec.Raw(data)
+        return _ENCODER.encode(written)
+
+    def _raw(self, by_name: Mapping[str, Any]) -> bytes:
+        value = next(iter(by_name.values()), b"")
+        if isinstance(value, bytes | bytearray | memoryview):
+            return bytes(value)
+        if isinstance(value, Reference):
+            return _ENCODER.encode(value)
+        (name,) = self._parameters
+        raise ArgumentError(f"{self.name}: {name}: expected bytes, got {type(value).__qualname__}")
+
+    def with_defaults(self, by_name: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments by name, those that were not given by their defaults."""
+        defaults = {
+            name: parameter.default
+            for name, parameter in self._parameters.items()
+            if parameter.default is not parameter.empty
+        }
+        return defaults | dict(by_name)
+
+    # --- arguments in ---
+
+    def references(self, payload: bytes) -> list[str]:
+        """Handles of the jobs whose results are wanted as arguments, in order, each once."""
+        if _REFERENCE_TEXT not in payload or (self.takes_bytes and not _is_reference(payload)):
+            return []
+        found: dict[str, None] = {}
+        _replace_references(self._plain(payload), lambda handle, raw: found.setdefault(handle))
+        return list(found)
+
+    def decode(
+        self, payload: bytes, results: Mapping[str, bytes | None] | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments; `results` are those of the jobs that `references` named, None for a job
+        that has none because it did not succeed.  Raises ArgumentError."""
+        hints = self._resolve()
+        has_references = _REFERENCE_TEXT in payload
+        if self.takes_bytes:
+            if not (has_references and _is_reference(payload)):
+                return (payload,), {}
+            handle = self._plain(payload)[REFERENCE]
+            return ((results or {}).get(handle),), {}
+        if has_references:
+            read = self._read_with_references(payload, results or {})
+        else:
+            read = {}
+            for name, data in self._by_name(self._open(payload)).items():
+                try:
+                    read[name] = self._read(hints, name, data)
+                except (TypeError, ValueError) as error:
+                    raise ArgumentError(f"{self.name}: {name}: {error}") from error
+        return self._call(read)
+
+    def _open(self, payload: bytes) -> dict[str, msgspec.Raw] | list[msgspec.Raw]:
+        if not payload.strip():
+            return {}
+        try:
+            opened: dict[str, msgspec.Raw] | list[msgspec.Raw] = _OBJECT_OR_ARRAY.decode(payload)
+            return opened
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            text = f"{self.name}: the payload is not a JSON object or array of arguments: {_in_words(error)}"
+            raise ArgumentError(text) from error
+
+    def _plain(self, payload: bytes) -> Any:
+        try:
+            return msgspec.json.decode(payload)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise ArgumentError(f"{self.name}: the payload is not JSON: {_in_words(error)}") from error
+
+    def _by_name(self, given: dict[str, Any] | list[Any]) -> dict[str, Any]:
+        """Arguments by name, with an array for `*rest` as one of them."""
+        if isinstance(given, list):
+            names = [parameter.name for parameter in self._parameters.values() if parameter.kind in _POSITIONAL]
+            by_name = dict(zip(names, given))
+            surplus = given[len(names) :]
+            if surplus and self._rest is None:
+                raise ArgumentError(f"{self.name}: at most {len(names)} positional arguments, got {len(given)}")
+            if surplus and self._rest is not None:
+                is_raw = isinstance(surplus[0], msgspec.Raw)
+                by_name[self._rest] = msgspec.Raw(_ENCODER.encode(surplus)) if is_raw else surplus
+            given = by_name
+        self._refuse_wrong_names(given)
+        return given
+
+    def _refuse_wrong_names(self, given: Mapping[str, Any]) -> None:
+        if self._more is None:
+            for name in given:
+                if name not in self._parameters:
+                    raise ArgumentError(f"{self.name}: there is no parameter {name}")
+        for name, parameter in self._parameters.items():
+            if parameter.default is parameter.empty and name not in given and name not in (self._rest, self._more):
+                raise ArgumentError(f"{self.name}: missing a required argument: {name!r}")
+
+    def _read(self, hints: Mapping[str, Hint], name: str, data: bytes | msgspec.Raw) -> Any:
+        if name == self._rest:
+            return tuple(hints[name].read(item) for item in msgspec.json.decode(data, type=list[msgspec.Raw]))
+        return self._hint_for(hints, name).read(data)
+
+    def _hint_for(self, hints: Mapping[str, Hint], name: str) -> Hint:
+        hint = hints.get(name)
+        if hint is not None and name != self._more:
+            return hint
+        assert self._more is not None
+        return hints[self._more]
+
+    def _read_with_references(self, payload: bytes, results: Mapping[str, bytes | None]) -> dict[str, Any]:
+        hints = self._resolve()
+
+        def result_of(handle: str, raw: bool) -> Any:
+            data = results.get(handle)
+            if data is None or raw:
+                return data
+            try:
+                return msgspec.json.decode(data)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                return data  # whoever gave it did not write JSON
+
+        given = self._plain(payload)
+        if not isinstance(given, dict | list):
+            raise ArgumentError(f"{self.name}: the payload is not a JSON object or array of arguments")
+        read: dict[str, Any] = {}
+        for name, value in self._by_name(given).items():
+            value = _replace_references(value, result_of)
+            try:
+                if name == self._rest:
+                    read[name] = tuple(hints[name].convert(item) for item in value)
+                else:
+                    # Whoever lets a job run although another failed, gets None for that one's result.
+                    read[name] = None if value is None else self._hint_for(hints, name).convert(value)
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(f"{self.name}: {name}: {error}") from error
+        return read
+
+    def _call(self, read: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """As Python calls the function."""
+        if self._rest is None and not any(p.kind is p.POSITIONAL_ONLY for p in self._parameters.values()):
+            return (), read
+        positional: list[Any] = []
+        for name, parameter in self._parameters.items():
+            if parameter.kind not in _POSITIONAL:
+                break
+            if name in read:
+                positional.append(read.pop(name))
+            elif parameter.kind is parameter.POSITIONAL_ONLY or read.get(self._rest or ""):
+                positional.append(parameter.default)
+            else:
+                break  # those after it have defaults too, or are given by name
+        positional.extend(read.pop(self._rest, ()) if self._rest else ())
+        return tuple(positional), read
+
+    # --- results ---
+
+    def encode_result(self, value: Any) -> bytes:
+        """What the worker sends back; raises ResultError if it is not what the function says it returns."""
+        self._resolve()
+        hint = self._result
+        if isinstance(value, bytes | bytearray | memoryview) and hint.kind in (bytes, Any):
+            return bytes(value)
+        try:
+            if hint.kind is bytes:
+                raise TypeError(f"expected bytes, got {type(value).__qualname__}")
+            data = _ENCODER.encode(value)
+            hint.read(data)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ResultError(f"the result of {self.name}: {error}") from error
+        return data
+
+    def decode_result(self, data: bytes) -> R:
+        """The result by the function's hint; without one, bytes that are not JSON stay bytes.  Raises ResultError."""
+        self._resolve()
+        return typing.cast(R, _read_result(self._result, data, self.name))
+
+
+def _read_result(hint: Hint, data: bytes, name: str) -> Any:
+    if hint.kind is bytes:
+        return data
+    if not data:
+        data = b"null"  # workers in other languages may have nothing to say
+    try:
+        return hint.read(data)
+    except ValueError as error:
+        if hint.kind is Any:
+            return data
+        raise ResultError(f"the result of {name}: {error}") from error
+
+
+def read_untyped_result(data: bytes) -> Any:
+    """A result of which nothing is known: JSON if it is, else bytes."""
+    return _read_result(_ANYTHING, data, "")
+
+
+_ANYTHING: Final = Hint(Any)
+
+
+def _is_reference(payload: bytes) -> bool:
+    return len(payload) < 1024 and payload.startswith(b'{"$job":')
+
+
+def _refuse_false_references(value: Any, data: bytes) -> None:
+    """Somebody's own dict with the key `$job` would be taken for a job."""
+    count = 0
+
+    def hook(other: Any) -> Any:
+        nonlocal count
+        if isinstance(other, Reference):
+            reference = other.as_reference()
+            count += len(reference) if isinstance(reference, list) else 1
+            return reference
+        return encode_unusual(other)
+
+    msgspec.json.encode(value, enc_hook=hook)
+    if data.count(_REFERENCE_KEY) != count:
+        raise ValueError(f"{REFERENCE!r} is kept for jobs and cannot be a key")
+
+
+def _replace_references(value: Any, result_of: Callable[[str, bool], Any]) -> Any:
+    """Plain values with the results of jobs in their places."""
+    if isinstance(value, dict):
+        handle = value.get(REFERENCE)
+        if isinstance(handle, str) and value.keys() <= {REFERENCE, "bytes"}:
+            return result_of(handle, bool(value.get("bytes")))
+        return {name: _replace_references(item, result_of) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_references(item, result_of) for item in value]
+    return value

@@ -1,0 +1,226 @@
+"""One place, and the connection to the server there while there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable
+from typing import Final, cast
+
+from switchgear.app.conversation import AppQuestion, Conversation, WatchQuestion
+from switchgear.app.following import UNKNOWN, End, JobFollower
+from switchgear.app.places import FixedPlace, Place
+from switchgear.client.address import ServerAddress
+from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, keep_alive, words_of
+from switchgear.errors import ExtensionRequired, ServerUnreachable, SwitchgearError
+
+__all__ = ["Channel"]
+
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_MOST_PAUSE_SECONDS: Final = 5.0
+
+_log = logging.getLogger("switchgear.app")
+
+
+class Channel:
+    """Connects when it is told to, and again by itself while somebody follows a job of its server."""
+
+    def __init__(self, number: int, place: Place, on_ready: Callable[[], None]) -> None:
+        self.number = number
+        self.place = place
+        self._on_ready = on_ready
+        self._wire: Wire | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._returning: asyncio.Task[None] | None = None
+        self._lost_followers: list[tuple[bytes, JobFollower]] = []
+        self._is_closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether questions can be put now."""
+        return self._wire is not None and self._wire.conversation.is_ready
+
+    def put(self, question: AppQuestion) -> None:
+        """Ask this; `flush` sends it.  Raises ExtensionRequired."""
+        assert self._wire is not None
+        self._wire.conversation.place = self.number
+        question.put(self._wire.conversation)
+
+    def flush(self) -> None:
+        """Send what was asked."""
+        if self._wire is not None:
+            self._wire.flush()
+
+    def close(self, error: ServerUnreachable) -> None:
+        """Hang up for good."""
+        self._is_closed = True
+        for task in (self._connecting, self._returning):
+            if task is not None:
+                task.cancel()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.abandon()
+            wire.conversation.lose(error)
+        for _, follower in self._lost_followers:
+            follower.give_up(error)
+        self._lost_followers.clear()
+
+    # --- connecting ---
+
+    async def connect(self) -> None:
+        """Returns when questions can be put; raises ServerUnreachable.  Whoever asks at once shares one attempt."""
+        if self.is_ready:
+            return
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting.add_done_callback(_look_at)  # whoever waited may have left
+        await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> None:
+        address = await self._address()
+        loop = asyncio.get_running_loop()
+        wire = Wire(str(address), self._lost)
+        try:
+            async with asyncio.timeout(DEFAULT_TIMEOUT_SECONDS):
+                await loop.create_connection(lambda: wire, address.host, address.port)
+                await wire.greeted
+        except (OSError, UnicodeError) as error:  # a TimeoutError is an OSError
+            wire.abandon()
+            raise ServerUnreachable(f"cannot connect to {address}: {words_of(error)}") from error
+        except BaseException:
+            wire.abandon()
+            raise
+        if wire.problem is not None:  # it was there for a moment
+            raise wire.problem
+        self._wire = wire
+        self._follow_again()
+        self._on_ready()
+        wire.flush()
+
+    async def _address(self) -> ServerAddress:
+        if isinstance(self.place, FixedPlace):
+            return self.place.address()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self.place.address)
+        except ServerUnreachable:
+            raise
+        except (SwitchgearError, OSError) as error:
+            raise ServerUnreachable(f"{self.place.url}: {error}") from error
+
+    # --- after a cut ---
+
+    def _lost(self, wire: Wire, error: ServerUnreachable) -> None:
+        """The connection is over."""
+        if self._wire is not wire:
+            return
+        self._wire = None
+        followers = wire.conversation.take_followers()
+        wire.conversation.lose(error)
+        for handle, follower in followers:
+            if isinstance(follower, JobFollower) and follower.survives_cuts and not self._is_closed:
+                self._lost_followers.append((handle, follower))
+            else:
+                follower.lose(error)
+        if self._lost_followers and not self._is_closed:
+            _log.warning("%s; %d jobs are followed again when it is back", error, len(self._lost_followers))
+            self._returning = asyncio.get_running_loop().create_task(self._return())
+
+    async def _return(self) -> None:
+        """Connect again, however long it takes: somebody waits for what the server has kept."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not self.is_ready and not self._is_closed:
+            try:
+                await self.connect()
+            except ServerUnreachable as error:
+                _log.debug("%s", error)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+
+    def _follow_again(self) -> None:
+        followers, self._lost_followers = self._lost_followers, []
+        if followers:
+            _log.info("%s is back; %d jobs are followed again", self.place.url, len(followers))
+        for handle, follower in followers:
+            question = Rewatch(handle.decode(errors="surrogateescape"), follower, self._lost_followers)
+            try:
+                self.put(question)
+            except ExtensionRequired as error:
+                question.fail(error)
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+class Rewatch(WatchQuestion):
+    """Follow a job again, after a cut."""
+
+    def __init__(self, handle: str, follower: JobFollower, lost_again: list[tuple[bytes, JobFollower]]) -> None:
+        super().__init__(handle, follower)
+        self._lost_again = lost_again
+
+    def succeed(self, value: str) -> None:
+        if value == UNKNOWN:
+            self.follower.end(End(UNKNOWN))
+
+    def fail(self, error: Exception) -> None:
+        self.follower.give_up(error)
+
+    def lose(self, error: ServerUnreachable) -> None:
+        self._lost_again.append((self.handle.encode(errors="surrogateescape"), self.follower))
+
+
+class Wire(asyncio.Protocol):
+    """A connection: bytes in, bytes out."""
+
+    def __init__(self, server: str, on_lost: Callable[[Wire, ServerUnreachable], None]) -> None:
+        self.server = server
+        self.conversation = Conversation(server, self._on_greeted)
+        self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self.problem: ServerUnreachable | None = None  # why the connection is over
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(sock)
+        self.conversation.greet()
+        self.flush()
+
+    def _on_greeted(self) -> None:
+        if not self.greeted.done():
+            self.greeted.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.conversation.receive(data)
+        except ServerUnreachable as error:
+            self.problem = ServerUnreachable(f"{self.server}: {error}")
+            self.abandon()
+
+    def flush(self) -> None:
+        """Send what the conversation has to say."""
+        if self.conversation.outgoing and self._transport is not None:
+            self._transport.write(self.conversation.take_outgoing())
+
+    def abandon(self) -> None:
+        """Hang up at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self.problem is None and isinstance(error, OSError):
+            self.problem = ServerUnreachable(f"the connection to {self.server} was lost: {words_of(error)}")
+        if self.problem is None:
+            self.problem = ServerUnreachable(f"{self.server} closed the connection")
+        if not self.greeted.done():
+            self.greeted.set_exception(self.problem)
+            self.greeted.exception()  # nobody may be waiting any more
+        self._on_lost(self, self.problem)

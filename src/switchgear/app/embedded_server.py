@@ -1,0 +1,203 @@
+"""The real server as a guest of this process: its event loop runs in a thread, its jobs lie in one directory.
+
+`EmbeddedServer` is made by whoever holds the directory's lock, and lets go of that lock as its very last act, whatever
+ends it.  `server.json` tells others where it listens; it means something only while the lock is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from switchgear.app.embedded_status import Status
+from switchgear.client.address import ServerAddress
+from switchgear.config import Config, GearmanConfig, JobLogConfig, ListenUrl
+from switchgear.errors import StorageError
+from switchgear.net.service import Service
+from switchgear.storage.lockfile import FileLock
+
+__all__ = ["EmbeddedServer", "OwnerLock"]
+
+log = logging.getLogger("switchgear")
+
+_STORE_NAME: Final = "jobs.db"
+_HOST: Final = "127.0.0.1"
+# Not the host's name: the directory may outlive it, as in a container, and handles must stay good.
+_HANDLE_PREFIX: Final = "H:embedded"
+# So long may jobs of other processes finish when this one ends, which has to wait for them.
+_DRAIN_SECONDS: Final = 0.3
+# When a process is killed the system closes its files one by one, so the store's lock may be free a little later.
+_STORE_PATIENCE_SECONDS: Final = 5.0
+_STORE_LOOK_SECONDS: Final = 0.005
+_WATCH_SECONDS: Final = 0.5
+
+
+class OwnerLock:
+    """The right to run the server of a directory: its file `owner.lock`, locked for as long as the holder lives."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "owner.lock"
+        self._lock = FileLock(directory / "owner")
+
+    def acquire(self) -> bool:
+        """Whether it is ours now; raises OSError if there can be no such file."""
+        while True:
+            try:
+                self._lock.acquire()
+            except StorageError:
+                return False
+            if self.is_in_place():
+                return True
+            self._lock.release()  # the directory was deleted at this very moment; the lock was on a file of the old one
+
+    def is_in_place(self) -> bool:
+        """Whether the file that we have locked is the one that others would lock."""
+        try:
+            there = os.stat(self._path)
+        except OSError:
+            return False
+        return self._lock.is_on(there)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+class EmbeddedServer:
+    """One server from its start to its end."""
+
+    def __init__(self, directory: Path, lock: OwnerLock) -> None:
+        """Takes over the lock, which must have been acquired."""
+        self._directory = directory
+        self._lock = lock
+        # Not uvloop, which may start threads of its own: a child that the program forks would die of them at its end.
+        self._loop = asyncio.new_event_loop()
+        self._listening: Future[ServerAddress] = Future()
+        self._service = Service(_config(directory), on_listening=self._on_listening, is_guest=True)
+        self._thread = threading.Thread(target=self._run, name="switchgear-embedded", daemon=True)
+
+    def start(self) -> ServerAddress:
+        """Serve; returns when everybody can connect.  Raises StorageError, ConfigError or OSError, and is over then."""
+        try:
+            self._thread.start()
+        except BaseException:
+            self._loop.close()
+            self._lock.release()
+            raise
+        try:
+            return self._listening.result()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still serves."""
+        return self._thread.is_alive()
+
+    @property
+    def address(self) -> ServerAddress:
+        return self._listening.result()
+
+    def stop(self, patience_seconds: float | None = None) -> None:
+        """Give back what runs, keep everything, and let another one take over."""
+        with suppress(RuntimeError):  # the loop is closed: it has ended already
+            self._loop.call_soon_threadsafe(self._service.request_stop, True)
+        self._thread.join(patience_seconds)
+
+    def abandon(self) -> None:
+        """In a forked child, which has inherited its sockets: let go of them, lest the parent's end go unnoticed.
+
+        Its locks let go by themselves.  Its database must not be touched, not even closed.
+        """
+        if self._listening.done() and self._listening.exception() is None:
+            _close_sockets_of(self._listening.result())
+
+    # --- in its thread ---
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:
+            if self._listening.done():
+                log.exception("the embedded server has ended")
+            else:
+                self._listening.set_exception(error)
+        finally:
+            with suppress(Exception):
+                self._loop.close()
+            with suppress(OSError):
+                if self._lock.is_in_place():
+                    Status.remove(self._directory)
+            self._lock.release()
+            if not self._listening.done():
+                self._listening.set_exception(StorageError("the embedded server was stopped before it had started"))
+
+    async def _serve(self) -> None:
+        Status.remove(self._directory)  # of one that was killed
+        _wait_for_store(self._directory / _STORE_NAME)
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._service.run()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    def _on_listening(self) -> None:
+        address = ServerAddress.parse(self._service.listeners.addresses[0])
+        Status(str(address), os.getpid(), time.time(), self._service.store.url).write(self._directory)
+        self._listening.set_result(address)
+
+    async def _watch(self) -> None:
+        """Stop if somebody deletes the directory: what would be kept from then on would be lost with us."""
+        while self._lock.is_in_place():  # noqa: ASYNC110 - the file system tells nobody
+            await asyncio.sleep(_WATCH_SECONDS)
+        log.error("%s was deleted while it was in use; the jobs in it are lost", self._directory)
+        self._service.request_stop(graceful=True)
+
+
+def _config(directory: Path) -> Config:
+    return Config(
+        listen=(ListenUrl("gearman", _HOST, 0),),
+        store=f"sqlite:{directory / _STORE_NAME}",
+        drain_timeout_seconds=_DRAIN_SECONDS,
+        joblog=JobLogConfig(url="off"),
+        gearman=GearmanConfig(handle_prefix=_HANDLE_PREFIX, shutdown="never"),
+    )
+
+
+def _wait_for_store(path: Path) -> None:
+    """Until the last owner has let go of the store; raises StorageError if somebody has not."""
+    deadline = time.monotonic() + _STORE_PATIENCE_SECONDS
+    while True:
+        lock = FileLock(path)
+        try:
+            lock.acquire()
+        except StorageError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_STORE_LOOK_SECONDS)
+        else:
+            lock.release()
+            return
+
+
+def _close_sockets_of(address: ServerAddress) -> None:
+    """Close the server's ends of all connections, and what it listens with."""
+    for name in os.listdir("/dev/fd"):
+        descriptor = int(name)
+        with suppress(OSError):  # the one that the listing itself used is closed by now
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(descriptor)) as end:
+                is_ours = end.family == socket.AF_INET and end.getsockname() == (address.host, address.port)
+            if is_ours:
+                os.close(descriptor)

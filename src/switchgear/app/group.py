@@ -1,0 +1,303 @@
+"""Many jobs at once, without an object for each."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
+
+from switchgear.app.arguments import Reference
+from switchgear.app.following import UNKNOWN, End, JobFollower
+from switchgear.app.job import Job
+from switchgear.app.requests import SubmitRequest
+from switchgear.app.window import Window
+from switchgear.errors import JobFailed, JobUnknown
+
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.task import Task
+
+__all__ = ["Handles", "JobGroup"]
+
+R = TypeVar("R")
+
+_LARGEST: Final = 2**64 - 1
+# How many questions are on their way at a time.
+_WINDOW: Final = 1000
+_FINAL: Final = ("done", "failed", "cancelled", "expired")
+
+
+class Handles(Sequence[str]):
+    """Handles in order, eight bytes each: servers write them as a prefix of their own and a number.
+
+    >>> handles = Handles()
+    >>> handles.extend(["H:a:1", "H:a:2", "H:b:1", "odd"])
+    >>> list(handles), handles[2], len(handles)
+    (['H:a:1', 'H:a:2', 'H:b:1', 'odd'], 'H:b:1', 4)
+    """
+
+    def __init__(self) -> None:
+        self._numbers = array("Q")
+        self._starts: list[int] = []  # from here on a prefix counts
+        self._prefixes: list[str] = []
+        self._odd: dict[int, str] = {}  # handles that are no such pair, by their place
+
+    def extend(self, handles: Iterable[str]) -> None:
+        """Add these."""
+        for handle in handles:
+            self.append(handle)
+
+    def append(self, handle: str) -> None:
+        """Add this one."""
+        prefix, colon, digits = handle.rpartition(":")
+        number = int(digits) if digits.isascii() and digits.isdigit() else -1
+        if not colon or str(number) != digits or number > _LARGEST:
+            self._odd[len(self._numbers)] = handle
+            self._numbers.append(0)
+            return
+        if not self._prefixes or self._prefixes[-1] != prefix:
+            self._starts.append(len(self._numbers))
+            self._prefixes.append(prefix)
+        self._numbers.append(number)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError("there are not so many jobs")
+        if index in self._odd:
+            return self._odd[index]
+        return f"{self._prefixes[bisect_right(self._starts, index) - 1]}:{self._numbers[index]}"
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} handles>"
+
+
+class JobGroup(Reference, Generic[R]):
+    """Jobs that were submitted together, in the order of their submission.
+
+    Iterating gives a Job for each; `results` gives what they returned.
+    """
+
+    def __init__(
+        self, app: App, task: Task[Any, R] | Sequence[Task[Any, R]] | None, handles: Iterable[str] = ()
+    ) -> None:
+        """`task` is that of all jobs, or there is one for each of them."""
+        self.app = app
+        self.handles = Handles()
+        self.handles.extend(handles)
+        self._tasks = task
+        self._has_one_task = not isinstance(task, Sequence)  # once, because it is slow to find out
+        self._ended: dict[int, str] = {}  # states of jobs that are known to have ended
+
+    @classmethod
+    def submit(
+        cls, app: App, task: Task[Any, R] | Sequence[Task[Any, R]] | None, requests: Iterable[SubmitRequest]
+    ) -> JobGroup[R]:
+        """Submit these jobs, many at a time.
+
+        Raises the first refusal when all have been answered, or the requests themselves raise; what was taken by then
+        is the attribute `submitted` of the exception.
+        """
+        group = cls(app, task)
+        with _Submitting(group) as submitting:
+            for outcomes in app.line.submit_many(requests):
+                submitting.note(outcomes)
+        return group
+
+    @classmethod
+    async def submit_async(
+        cls, app: App, task: Task[Any, R] | Sequence[Task[Any, R]] | None, requests: Iterable[SubmitRequest]
+    ) -> JobGroup[R]:
+        """The same with asyncio."""
+        group = cls(app, task)
+        with _Submitting(group) as submitting:
+            async for outcomes in app.line.submit_many_async(requests):
+                submitting.note(outcomes)
+        return group
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+    def __iter__(self) -> Iterator[Job[R]]:
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, number: int) -> Job[R]:
+        handle = self.handles[number]
+        return Job(self.app, self._task(number), handle)
+
+    def __repr__(self) -> str:
+        return f"<JobGroup of {len(self)} jobs>"
+
+    def _task(self, number: int) -> Task[Any, R] | None:
+        if self._has_one_task:
+            return cast("Task[Any, R] | None", self._tasks)
+        return cast("Sequence[Task[Any, R]]", self._tasks)[number]
+
+    # --- results ---
+
+    def results(
+        self, *, in_order: bool = True, return_exceptions: bool = False, timeout: float | None = None
+    ) -> Iterator[R]:
+        """What the jobs returned, in order, or as they end.  Only some hundred are asked for ahead.
+
+        A job that did not succeed raises what its `result` raises; with `return_exceptions` the exception is given in
+        the place of the result, and the others go on.  `timeout` is for each result.
+        """
+        window: Window[R] = Window(self.app.line, in_order)
+        following = self._following()
+        while window.fill(_WINDOW, following):
+            _, job = window.next(timeout)
+            yield _result_of(job, return_exceptions)
+
+    async def results_async(
+        self,
+        *,
+        in_order: bool = True,
+        return_exceptions: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - like `results`
+    ) -> AsyncIterator[R]:
+        """The same with asyncio."""
+        window: Window[R] = Window(self.app.line, in_order)
+        following = self._following()
+        while window.fill(_WINDOW, following):
+            _, job = await window.next_async(timeout)
+            yield _result_of(job, return_exceptions)
+
+    def wait(self, timeout: float | None = None) -> dict[str, int]:
+        """Wait until all have ended, well or not; how many ended in which state."""
+        counts: Counter[str] = Counter()
+        window: Window[R] = Window(self.app.line, True)
+        following = self._following()
+        while window.fill(_WINDOW, following):
+            end, _ = window.next(timeout)
+            counts[end.state] += 1
+        return dict(counts)
+
+    def _following(self) -> Iterator[tuple[Job[R], JobFollower]]:
+        """Each job, and somebody who begins to follow it."""
+        line = self.app.line
+        for number in range(len(self)):
+            follower = JobFollower()
+            job = Job(self.app, self._task(number), self.handles[number], follower)
+            line.watch(job.handle, follower).add_done_callback(_ending(follower))
+            yield job, follower
+
+    # --- looking and acting ---
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in which state.  The server is asked about each that was not seen to have ended."""
+        counts = Counter(self._ended.values())
+        for number, answer in self._ask_each("job"):
+            state = "unknown" if isinstance(answer, JobUnknown) else answer["state"]
+            if state in _FINAL:
+                self._ended[number] = state
+            counts[state] += 1
+        return dict(counts)
+
+    def cancel(self) -> int:
+        """Cancel those that have not ended; how many that were."""
+        return sum(not isinstance(answer, JobUnknown) for _, answer in self._ask_each("cancel"))
+
+    def retry(self) -> int:
+        """Have those run again that ended without success; how many that are."""
+        states = self.counts()
+        if not states.get("failed", 0) + states.get("cancelled", 0) + states.get("expired", 0):
+            return 0
+        unsuccessful = [number for number, state in self._ended.items() if state not in ("done",)]
+        for number in unsuccessful:
+            del self._ended[number]
+            self[number].retry()
+        return len(unsuccessful)
+
+    def _ask_each(self, verb: str) -> Iterator[tuple[int, Any]]:
+        """The answers about each job that is not known to have ended; JobUnknown is an answer."""
+        line = self.app.line
+        on_their_way: list[tuple[int, Future[Any]]] = []
+        numbers = (number for number in range(len(self)) if number not in self._ended)
+        while True:
+            for number in numbers:
+                on_their_way.append((number, line.control(verb, {"handle": self.handles[number]})))
+                if len(on_their_way) >= _WINDOW:
+                    break
+            if not on_their_way:
+                return
+            for number, future in on_their_way:
+                try:
+                    yield number, line.wait(future)
+                except JobUnknown as unknown:
+                    yield number, unknown
+            on_their_way.clear()
+
+    # --- as an argument ---
+
+    @property
+    def as_argument(self) -> list[R]:
+        """The group itself, but typed as the list of its results, for a task that takes such."""
+        return cast(list[R], self)
+
+    def as_reference(self) -> list[Any]:
+        return [job.as_reference() for job in self]
+
+
+class _Submitting:
+    """Notes what was taken, and raises the first refusal at the end, with what was taken beside it."""
+
+    def __init__(self, group: JobGroup[Any]) -> None:
+        self._group = group
+        self._refusal: Exception | None = None
+
+    def __enter__(self) -> _Submitting:
+        return self
+
+    def note(self, outcomes: list[str | Exception]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, str):
+                self._group.handles.append(outcome)
+            elif self._refusal is None:
+                self._refusal = outcome
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        problem = error or self._refusal
+        if problem is None:
+            return
+        problem.submitted = self._group  # type: ignore[attr-defined]
+        problem.add_note(f"{len(self._group)} jobs were submitted before; they are in the attribute `submitted`")
+        if error is None:
+            raise problem
+
+
+def _result_of(job: Job[R], return_exceptions: bool) -> R:
+    try:
+        return job.result(0)
+    except JobFailed as error:
+        if not return_exceptions:
+            raise
+        return cast(R, error)
+
+
+def _ending(follower: JobFollower) -> Any:
+    """Ends a wait for a job that the server does not know, or could not be asked about."""
+
+    def look(answer: Future[str]) -> None:
+        error = answer.exception()
+        if error is not None:
+            follower.give_up(cast(Exception, error))
+        elif answer.result() == UNKNOWN:
+            follower.end(End(UNKNOWN))
+
+    return look

@@ -1,0 +1,305 @@
+"""What can be said about a task, and about one submission of it.
+
+The same words serve the decorator (`@app.task(timeout=30)`) and a single submission (`task.options(timeout=60)`), so
+they are listed once.  Whatever is given is checked here, when it is given: a mistake shows where it was written, not on
+a worker in the night.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple, TypedDict
+
+from switchgear.app.backoff import Backoff
+from switchgear.model import PRIORITY_NAMES
+
+__all__ = ["EDGE_POLICIES", "Rate", "SubmitKeywords", "TaskKeywords", "TaskOptions", "seconds_of"]
+
+Priority = Literal["high", "normal", "low"]
+EdgePolicyName = Literal["wait", "skip", "fail", "run"]
+Seconds = float | timedelta
+Chooser = Callable[..., Any]  # given the arguments by name, says which of them count
+
+EDGE_POLICIES: Final = ("wait", "skip", "fail", "run")
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "priority": PRIORITY_NAMES,
+    "unique_scope": ("unfinished", "queued"),
+    "unique_policy": ("join", "reject", "replace"),
+    "run_in": ("thread", "process"),
+    "on_failure": EDGE_POLICIES,
+}
+DEFAULT_BACKOFF: Final = Backoff()
+_LONGEST_SECONDS: Final = 100 * 366 * 24 * 3600.0  # more is a slip of the pen
+_MOST_ATTEMPTS: Final = 999_999
+_RATE: Final = re.compile(r"\s*([0-9]+)\s*/\s*([0-9]+(?:\.[0-9]+)?)?\s*(ms|s|m|h|d)\s*")
+_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class Rate(NamedTuple):
+    """So many starts in so many seconds.
+
+    >>> Rate.of("10/s"), Rate.of("100/h"), Rate.of("5/10s")
+    (Rate(starts=10, seconds=1.0), Rate(starts=100, seconds=3600.0), Rate(starts=5, seconds=10.0))
+    """
+
+    starts: int
+    seconds: float
+
+    @classmethod
+    def of(cls, given: str | tuple[int, float], name: str = "rate") -> Rate:
+        """A rate from `"10/s"`, `"5/10s"` or `(5, 10)`; raises ValueError."""
+        starts, seconds = 0, 0.0
+        if isinstance(given, str):
+            match = _RATE.fullmatch(given)
+            if match is not None:
+                starts, seconds = int(match[1]), float(match[2] or 1) * _UNIT_SECONDS[match[3]]
+        elif isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, int | float) for part in given):
+            starts, seconds = given
+        if isinstance(starts, int) and starts > 0 and 0 < seconds < _LONGEST_SECONDS:
+            return cls(starts, float(seconds))
+        raise ValueError(f'{name} is written like "10/s", "100/h" or "5/10s" (ms, s, m, h, d), not {given!r}')
+
+
+class JobKeywords(TypedDict, total=False):
+    """Options that travel with each job, so that a task has them and a submission may change them."""
+
+    retries: int
+    crash_limit: int
+    timeout: Seconds | None
+    expires: Seconds | None
+    retention: Seconds | None
+    priority: Priority
+    unique: bool | str | Chooser | None
+    unique_scope: Literal["unfinished", "queued"]
+    unique_for: Seconds | None
+    unique_policy: Literal["join", "reject", "replace"]
+    key: str | Chooser | None
+    durable: bool | None
+
+
+class TaskKeywords(JobKeywords, total=False):
+    """The options of `@app.task`: those of its jobs, and those of the task as a whole."""
+
+    backoff: Backoff | str | float | Sequence[float]
+    jitter: bool
+    retry_on: type[BaseException] | tuple[type[BaseException], ...]
+    give_up_on: type[BaseException] | tuple[type[BaseException], ...]
+    concurrency: int | None
+    concurrency_per_key: int | None
+    rate: str | tuple[int, float] | None
+    rate_per_key: str | tuple[int, float] | None
+    fair: bool
+    run_in: Literal["thread", "process"]
+
+
+class SubmitKeywords(JobKeywords, total=False):
+    """The options of `task.options`: those of a job, and those of one submission."""
+
+    delay: Seconds | None
+    at: datetime | float | None
+    after: Any  # a Job, JobGroup or handle, a pair of one and a policy, or an iterable of these
+    on_failure: EdgePolicyName
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Options as they count: checked, in one unit each.  See docs/howto/python-api.md for what each does."""
+
+    retries: int = 0
+    backoff: Backoff = DEFAULT_BACKOFF
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    give_up_on: tuple[type[BaseException], ...] = ()
+    crash_limit: int = 3
+    timeout: float | None = None  # this and the other times are in seconds
+    expires: float | None = None
+    retention: float | None = None
+    priority: str = "normal"
+    unique: bool | str | Chooser | None = None
+    unique_scope: str = "unfinished"
+    unique_for: float | None = None
+    unique_policy: str = "join"
+    key: str | Chooser | None = None
+    concurrency: int | None = None
+    concurrency_per_key: int | None = None
+    rate: Rate | None = None
+    rate_per_key: Rate | None = None
+    fair: bool = False
+    run_in: str = "thread"
+    durable: bool | None = None
+    delay: float | None = None  # from here on: of one submission
+    at: float | None = None  # seconds since the epoch
+    after: tuple[Any, ...] = ()
+    on_failure: str = "fail"
+
+    def changed(self, given: Mapping[str, Any], *, for_submission: bool = False) -> TaskOptions:
+        """A copy with these options; raises TypeError for unknown ones and ValueError for bad values."""
+        allowed = SUBMIT_OPTIONS if for_submission else TASK_OPTIONS
+        for name in given:
+            if name not in allowed:
+                raise TypeError(_unknown(name, allowed))
+        changes = {name: _CHECKS[name](value, name) for name, value in given.items() if name != "jitter"}
+        if "jitter" in given:
+            changes["backoff"] = Backoff.of(changes.get("backoff", self.backoff), _flag(given["jitter"], "jitter"))
+        options = replace(self, **changes)
+        _check_together(options, given)
+        return options
+
+    @property
+    def attempts(self) -> int:
+        """How often a job is started at most, not counting lost workers."""
+        return self.retries + 1
+
+    def limits(self) -> dict[str, Any]:
+        """What the server is told about the function as a whole; empty if there is nothing to tell."""
+        if not (self.concurrency or self.concurrency_per_key or self.rate or self.rate_per_key or self.fair):
+            return {}
+        return {
+            "concurrency": self.concurrency or 0,
+            "rate": list(self.rate or (0, 0)),
+            "key_concurrency": self.concurrency_per_key or 0,
+            "key_rate": list(self.rate_per_key or (0, 0)),
+            "fair": self.fair,
+        }
+
+
+def seconds_of(value: Any, name: str) -> float:
+    """A duration in seconds, from a number or a timedelta; raises ValueError."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < _LONGEST_SECONDS:
+        raise ValueError(f"{name} is a number of seconds or a timedelta, not {value!r}")
+    return float(seconds)
+
+
+def _unknown(name: str, allowed: frozenset[str]) -> str:
+    if name in SUBMIT_OPTIONS:
+        return f"{name} is an option of one submission, not of a task: task.options({name}=...).submit(...)"
+    if name in TASK_OPTIONS:
+        return f"{name} is an option of the task as a whole: @app.task({name}=...)"
+    near = difflib.get_close_matches(name, allowed, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(allowed))}"
+    return f"there is no option {name}; {hint}"
+
+
+def _check_together(options: TaskOptions, given: Mapping[str, Any]) -> None:
+    if options.at is not None and options.delay is not None:
+        raise ValueError("at and delay both say when a job may start; give one of them")
+    if not options.unique and any(given.get(name) for name in ("unique_for", "unique_scope", "unique_policy")):
+        name = next(name for name in ("unique_for", "unique_scope", "unique_policy") if given.get(name))
+        raise ValueError(f"{name} says how a unique key counts, but there is none: give unique as well")
+    per_key = next((name for name in ("concurrency_per_key", "rate_per_key") if getattr(options, name)), None)
+    if per_key is None and options.fair:
+        per_key = "fair"
+    if per_key is not None and options.key is None:
+        raise ValueError(f"{per_key} is about keys, but the task has none: give key as well")
+
+
+def _whole(least: int, most: int) -> Callable[[Any, str], int]:
+    def check(value: Any, name: str) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError(f"{name} is a whole number from {least} up, not {value!r}")
+        return value
+
+    return check
+
+
+def _optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    return lambda value, name: None if value is None else check(value, name)
+
+
+def _positive_seconds(value: Any, name: str) -> float:
+    seconds = seconds_of(value, name)
+    if not seconds:
+        raise ValueError(f"{name} is more than 0 seconds, or None")
+    return seconds
+
+
+def _choice(value: Any, name: str) -> str:
+    choices = _CHOICES[name]
+    if value not in choices:
+        raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
+    return str(value)
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is True or False, not {value!r}")
+    return value
+
+
+def _exceptions(value: Any, name: str) -> tuple[type[BaseException], ...]:
+    kinds = value if isinstance(value, tuple | list) else (value,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise ValueError(f"{name} is an exception class or a tuple of them, not {value!r}")
+    return tuple(kinds)
+
+
+def _unique(value: Any, name: str) -> Any:
+    if value is None or isinstance(value, bool | str) or callable(value):
+        return value or None
+    raise ValueError(f"{name} is True, a text or a callable that is given the arguments, not {value!r}")
+
+
+def _key(value: Any, name: str) -> Any:
+    if value is None or isinstance(value, str) or callable(value):
+        return value
+    raise ValueError(f"{name} is a text or a callable that is given the arguments, not {value!r}")
+
+
+def _moment(value: Any, name: str) -> float:
+    """Seconds since the epoch.  A datetime without a zone is local time, as everywhere in Python."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} is a datetime or seconds since the epoch, not {value!r}")
+    return float(value)
+
+
+def _predecessors(value: Any, name: str) -> tuple[Any, ...]:
+    """One or several of: a job, a group, a handle; each perhaps paired with a policy.  Looked into on submission."""
+    if value is None:
+        return ()
+    is_pair = isinstance(value, tuple) and len(value) == 2 and value[1] in EDGE_POLICIES
+    if is_pair or isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset | Iterable):
+        return (value,)
+    # A JobGroup can be iterated over as well, but is one thing to wait for.
+    return (value,) if hasattr(value, "as_argument") else tuple(value)
+
+
+_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "retries": _whole(0, _MOST_ATTEMPTS),
+    "backoff": lambda value, name: Backoff.of(value),
+    "jitter": _flag,
+    "retry_on": _exceptions,
+    "give_up_on": _exceptions,
+    "crash_limit": _whole(0, _MOST_ATTEMPTS),
+    "timeout": _optional(_positive_seconds),
+    "expires": _optional(_positive_seconds),
+    "retention": _optional(seconds_of),
+    "priority": _choice,
+    "unique": _unique,
+    "unique_scope": _choice,
+    "unique_for": _optional(_positive_seconds),
+    "unique_policy": _choice,
+    "key": _key,
+    "concurrency": _optional(_whole(1, 2**31 - 1)),
+    "concurrency_per_key": _optional(_whole(1, 2**31 - 1)),
+    "rate": _optional(Rate.of),
+    "rate_per_key": _optional(Rate.of),
+    "fair": _flag,
+    "run_in": _choice,
+    "durable": _optional(_flag),
+    "delay": _optional(seconds_of),
+    "at": _optional(_moment),
+    "after": _predecessors,
+    "on_failure": _choice,
+}
+TASK_OPTIONS: Final = frozenset(TaskKeywords.__annotations__)
+SUBMIT_OPTIONS: Final = frozenset(SubmitKeywords.__annotations__)
+
+assert {field.name for field in fields(TaskOptions)} | {"jitter"} == _CHECKS.keys() == SUBMIT_OPTIONS | TASK_OPTIONS

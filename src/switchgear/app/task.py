@@ -1,0 +1,370 @@
+"""A function that can be called, and also be submitted."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
+
+from switchgear.app.arguments import Arguments, to_json
+from switchgear.app.options import SubmitKeywords, TaskOptions
+from switchgear.app.requests import SubmitRequest
+from switchgear.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.graph import Signature
+    from switchgear.app.group import JobGroup
+    from switchgear.app.job import Job
+
+__all__ = ["AsyncTask", "Task", "task_name"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_KEY_BYTES: Final = 64  # what servers take of a unique key; longer ones are hashed
+_DIGEST_BYTES: Final = 16
+_DEFAULTS: Final = TaskOptions()
+
+
+class Task(Generic[P, R]):
+    """A function registered with an app.
+
+    Calling it calls the function, here and now.  `submit` has a worker call it, and gives a Job.
+    """
+
+    def __init__(self, app: App, function: Callable[..., Any], name: str, options: TaskOptions) -> None:
+        functools.update_wrapper(self, function)
+        self.app = app
+        self.name = name
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.arguments: Arguments[R] = Arguments(function, name)
+        self.settings = options  # what counts for the next submission
+        self._declared = options  # what the workers know
+        self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
+        for option in ("unique", "key"):
+            self._check_chooser(option)
+        self._needs = self._find_needs()
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast(R, self.function(*args, **kwargs))
+
+    @property
+    def options(self) -> TaskOptionsOf[P, R]:
+        """The options, and a way to change them for a submission.
+
+        `task.options.timeout` is an option of the task.  `task.options(timeout=5, delay=60)` is the task with other
+        options, to be submitted; the task itself stays as it is.
+        """
+        return TaskOptionsOf(self)
+
+    def with_options(self, **options: Unpack[SubmitKeywords]) -> Task[P, R]:
+        """What `task.options(...)` does."""
+        other = copy.copy(self)
+        other.settings = self.settings.changed(options, for_submission=True)
+        for option in ("unique", "key"):
+            if option in options:
+                other._check_chooser(option)
+        other._needs = other._find_needs()
+        return other
+
+    # --- submitting ---
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Submit a job, and return when the server has taken it (and, if it is durable, kept it).
+
+        Raises ArgumentError if these are no arguments of the function, ServerUnreachable, ServerRefused or
+        ExtensionRequired.
+        """
+        return self.app.submit_request(self, self.request(args, kwargs))
+
+    async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same with asyncio."""
+        return await self.app.submit_request_async(self, self.request(args, kwargs))
+
+    def submit_many(self, *iterables: Iterable[Any]) -> JobGroup[R]:
+        """Submit a job for each item, or for each row of items if there are several iterables.
+
+        Far faster than one by one: many submissions are on their way at once.  Of the jobs only their numbers are
+        kept here, so that a million take eight megabytes.
+        """
+        from switchgear.app.group import JobGroup
+
+        return JobGroup.submit(self.app, self, self._requests(iterables, watch=False))
+
+    async def submit_many_async(self, *iterables: Iterable[Any]) -> JobGroup[R]:
+        """The same with asyncio."""
+        from switchgear.app.group import JobGroup
+
+        return await JobGroup.submit_async(self.app, self, self._requests(iterables, watch=False))
+
+    def map(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> Iterator[R]:
+        """The results for each item, or for each row of items if there are several iterables.
+
+        At most `window` jobs are unfinished, or finished and not yet taken, at a time; so the iterables may be without
+        end.  The first job that does not succeed raises what its `result` raises, and those not yet started are
+        cancelled.
+        """
+        from switchgear.app.mapping import map_jobs
+
+        return map_jobs(self, self._requests(iterables, watch=True), window, in_order)
+
+    def amap(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> AsyncIterator[R]:
+        """The same with asyncio."""
+        from switchgear.app.mapping import map_jobs_async
+
+        return map_jobs_async(self, self._requests(iterables, watch=True), window, in_order)
+
+    def signature(self, *args: Any, **kwargs: Any) -> Signature[R]:
+        """A submission to be made later, as part of a chain or group."""
+        from switchgear.app.graph import Signature
+
+        return Signature(self, args, kwargs)
+
+    s = signature
+
+    def job(self, handle: str) -> Job[R]:
+        """A job of this task that somebody submitted, perhaps another process."""
+        return self.app.job_of(self, handle)
+
+    # --- inside ---
+
+    def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What the option `key` says about these arguments; None: nothing."""
+        return self._chosen("key", self.arguments.bind(args, kwargs))
+
+    def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool = True) -> SubmitRequest:
+        """What the server is asked for."""
+        by_name = self.arguments.bind(args, kwargs)
+        payload = self.arguments.encode_bound(by_name)
+        settings = self.settings
+        now = self.app.now()
+        return SubmitRequest(
+            function=self.name.encode(),
+            unique=self._unique_key(by_name),
+            payload=payload,
+            priority=settings.priority,
+            durable=settings.durable,
+            watch=watch,
+            run_at=settings.at if settings.at is not None else now + settings.delay if settings.delay else 0.0,
+            options=self._wire_options(by_name, payload, now),
+            needs=self._needs if b'"$job"' not in payload else self._needs_with_references(payload),
+        )
+
+    def _requests(self, iterables: tuple[Iterable[Any], ...], watch: bool) -> Iterator[SubmitRequest]:
+        if not iterables:
+            raise TypeError(f"{self.name}: an iterable of arguments is needed")
+        # Said now rather than when the first result is asked for.
+        for iterable in iterables:
+            if not isinstance(iterable, Iterable):
+                raise TypeError(f"{self.name}: {iterable!r} is not iterable")
+        rows = zip(*iterables) if len(iterables) > 1 else ((item,) for item in iterables[0])
+        return (self.request(row, {}, watch=watch) for row in rows)
+
+    def _wire_options(self, by_name: Mapping[str, Any], payload: bytes, now: float) -> dict[str, Any]:
+        """What only our own server knows; see JobOptions in `switchgear.protocols.gearman.control`."""
+        settings = self.settings
+        options: dict[str, Any] = schedule_options(settings)
+        if settings.expires is not None:
+            options["expires_at"] = now + settings.expires
+        if settings.key is not None:
+            key = self._chosen("key", by_name)
+            if key is not None:
+                options["key"] = short_key(key).decode()
+        if settings.unique:
+            options["unique_scope"] = settings.unique_scope
+            options["unique_policy"] = settings.unique_policy
+            if settings.unique_for is not None:
+                options["unique_seconds"] = settings.unique_for
+        if settings.after or b'"$job"' in payload:
+            edges = self._edges(payload)
+            options["after"] = list(edges)
+            options["on_failure"] = list(edges.values())
+        return options
+
+    def _edges(self, payload: bytes) -> dict[str, str]:
+        """Handles of the jobs to wait for, with what becomes of this one if they do not succeed."""
+        edges = dict.fromkeys(self.arguments.references(payload), self.settings.on_failure)
+        for entry in self.settings.after:
+            before, policy = entry if isinstance(entry, tuple) else (entry, self.settings.on_failure)
+            if policy not in ("wait", "skip", "fail", "run"):
+                raise ValueError(f"after: a policy is one of wait, skip, fail, run, not {policy!r}")
+            for handle in _handles_of(before):
+                edges[handle] = policy
+        return edges
+
+    def _needs_with_references(self, payload: bytes) -> tuple[str, ...]:
+        has_any = bool(self.arguments.references(payload))
+        return (*self._needs, "a job as an argument") if has_any else self._needs
+
+    def _find_needs(self) -> tuple[str, ...]:
+        """What of the options only our own server can do, in the words of the user."""
+        settings = self.settings
+        needs = [
+            name
+            for name in ("retries", "crash_limit", "expires", "retention", "key", "after")
+            if getattr(settings, name) != getattr(_DEFAULTS, name)
+        ]
+        if settings.timeout != self._declared.timeout:
+            needs.append("timeout")  # that of the task itself its workers see to
+        if settings.unique:
+            names = ("unique_scope", "unique_for", "unique_policy")
+            needs += [name for name in names if getattr(settings, name) != getattr(_DEFAULTS, name)]
+        return tuple(needs)
+
+    def _unique_key(self, by_name: Mapping[str, Any]) -> bytes:
+        unique = self.settings.unique
+        if not unique:
+            return b""
+        if unique is True:
+            if self.arguments.takes_bytes:
+                return blake2b(self.arguments.encode_bound(by_name), digest_size=_DIGEST_BYTES).hexdigest().encode()
+            return blake2b(self._canonical(by_name), digest_size=_DIGEST_BYTES).hexdigest().encode()
+        chosen = self._chosen("unique", by_name)
+        return b"" if chosen is None else short_key(chosen)
+
+    def _canonical(self, by_name: Mapping[str, Any]) -> bytes:
+        """All arguments in one way of writing, whether or not a default was spelt out."""
+        values: dict[str, Any] = {}
+        for name, value in sorted(self.arguments.with_defaults(by_name).items()):
+            try:
+                values[name] = to_json(value, is_sorted=True).decode()
+            except (TypeError, ValueError):
+                continue  # a default that only Python can express; arguments that were given have been checked
+        return to_json(values)
+
+    def _chosen(self, option: str, by_name: Mapping[str, Any]) -> Any:
+        """What the option `unique` or `key` says about these arguments."""
+        choose = getattr(self.settings, option)
+        if not callable(choose):
+            return choose
+        known = self.arguments.with_defaults(by_name)
+        wanted = self._wanted[option]
+        return choose(**(known if wanted is None else {name: known[name] for name in wanted if name in known}))
+
+    def _check_chooser(self, option: str) -> None:
+        """That the callable can be given the arguments of the task; raises TypeError."""
+        choose = getattr(self.settings, option)
+        if not callable(choose):
+            return
+        names = self.arguments.signature.parameters
+        takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
+        wanted: list[str] | None = []
+        for parameter in inspect.signature(choose).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                wanted = None  # all of them
+            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            if wanted is not None:
+                wanted.append(parameter.name)
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise TypeError(f"{self.name}: {option} is called with arguments by name, but has positional-only ones")
+            if parameter.default is parameter.empty and parameter.name not in names and not takes_more:
+                raise TypeError(
+                    f"{self.name}: {option} wants {parameter.name}, but the task has the parameters "
+                    f"{', '.join(names) or '(none)'}"
+                )
+        self._wanted = self._wanted | {option: wanted}  # a copy with other options has others
+
+
+class AsyncTask(Task[P, R]):
+    """A task that is a coroutine function.  Its result is that of the coroutine."""
+
+    # Called, it gives a coroutine like the function; everything else is about what comes of it.
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))
+
+
+class TaskOptionsOf(Generic[P, R]):
+    """The options of a task: attributes to look at, and a call for a task with others."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: Task[P, R]) -> None:
+        self._task = task
+
+    def __call__(self, **options: Unpack[SubmitKeywords]) -> Task[P, R]:
+        return self._task.with_options(**options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task.settings, name)
+
+    def __repr__(self) -> str:
+        return repr(self._task.settings)
+
+
+def schedule_options(settings: TaskOptions) -> dict[str, Any]:
+    """The options that each job of a task has, whoever makes it."""
+    options: dict[str, Any] = {"attempts": settings.attempts, "crashes": settings.crash_limit}
+    if settings.timeout is not None:
+        options["timeout"] = settings.timeout
+    if settings.retention is not None:
+        options["retention"] = settings.retention
+    return options
+
+
+def short_key(chosen: Any) -> bytes:
+    """A key as servers take it: what was chosen if it is short and harmless, else a hash of it.
+
+    >>> short_key("a.png"), short_key(17), short_key(("a", 1))
+    (b'a.png', b'17', b'["a",1]')
+    >>> len(short_key("x" * 1000))
+    32
+    """
+    if isinstance(chosen, str):
+        key = chosen.encode(errors="surrogateescape")
+    elif isinstance(chosen, bytes):
+        key = chosen
+    else:
+        try:
+            key = to_json(chosen, is_sorted=True)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"a key cannot be made of {chosen!r}: {error}") from error
+    # A dash means something else to servers, and what is not text cannot be shown.
+    if 0 < len(key) <= _KEY_BYTES and b"\0" not in key and key != b"-" and _is_text(key):
+        return key
+    return blake2b(key, digest_size=_DIGEST_BYTES).hexdigest().encode()
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _handles_of(before: Any) -> Iterable[str]:
+    if isinstance(before, str):
+        return (before,)
+    if hasattr(before, "handles"):  # a group
+        return cast(Iterable[str], before.handles)
+    handle = getattr(before, "handle", None)
+    if isinstance(handle, str):
+        return (handle,)
+    raise TypeError(f"after: expected a job, a group or a handle, not {before!r}")
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """The name a function has for every process that imports it: also for the one that runs it as a script."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        file = getattr(main, "__file__", None)
+        if spec is not None and spec.name:
+            module = spec.name
+        elif file:
+            module = Path(file).stem
+    if "<lambda>" in function.__qualname__:
+        raise ValueError("a lambda has no name that a worker could know; give one: app.task(name=...)")
+    return f"{module}.{function.__qualname__}"

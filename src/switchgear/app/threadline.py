@@ -1,0 +1,346 @@
+"""A line that is carried by a thread of its own.
+
+One daemon thread per app and process has an event loop and the connections; callers from any thread, with or without
+event loops of their own, leave their questions in a box and wait for futures.  What several leave there before the
+thread looks is written to the socket at once.
+
+There is a channel for each place.  Questions go to the first channel that is connected; if none is, the places are
+tried in their order, again and again with growing pauses, until one is reached or the question has waited for
+`connect_seconds`.  A cut does not end what the server keeps: whoever follows a durable job follows it again on a new
+connection to the same place.  What was asked and not answered fails, unless asking again can do no harm.
+
+A fork leaves the thread behind in the parent.  The child notices by its process id and starts its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from switchgear.app.channel import Channel
+from switchgear.app.conversation import AppQuestion, ControlQuestion, SubmitQuestion, WatchQuestion
+from switchgear.app.following import UNKNOWN, JobFollower
+from switchgear.app.line import Line
+from switchgear.app.places import Place
+from switchgear.app.requests import SubmitRequest
+from switchgear.errors import JobUnknown, ServerUnreachable
+
+__all__ = ["ThreadLine"]
+
+_CLOSE_SECONDS: Final = 5.0
+_FIRST_PAUSE_SECONDS: Final = 0.02
+_MOST_PAUSE_SECONDS: Final = 1.0
+
+
+class ThreadLine(Line):
+    """The usual line."""
+
+    def __init__(self, places: Sequence[Place], connect_seconds: float) -> None:
+        self._places = places
+        self._connect_seconds = connect_seconds
+        self._lock = threading.Lock()
+        self._carrier: Carrier | None = None
+        self._is_closed = False
+        _lines.add(self)
+
+    def submit_batch(
+        self, requests: list[SubmitRequest], followers: list[JobFollower | None]
+    ) -> Future[list[str | Exception]]:
+        question = SubmitQuestion(requests, followers)
+        self._leave(question, None)
+        return question.future
+
+    def watch(self, handle: str, follower: JobFollower, place: int | None = None) -> Future[str]:
+        question = WatchQuestion(handle, follower)
+        self._leave(question, place)
+        return question.future
+
+    def control(self, verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
+        question = ControlQuestion(verb, arguments)
+        self._leave(question, place)
+        return question.future
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            carrier, self._carrier = self._carrier, None
+        if carrier is not None and carrier.process_id == os.getpid():
+            carrier.stop()
+
+    def _leave(self, question: AppQuestion, place: int | None) -> None:
+        carrier = self._carrier
+        if carrier is None or carrier.process_id != os.getpid():
+            carrier = self._start()
+        carrier.leave(question, place)
+
+    def _start(self) -> Carrier:
+        with self._lock:
+            if self._is_closed:
+                raise ServerUnreachable("the app was closed")
+            if self._carrier is None or self._carrier.process_id != os.getpid():
+                self._carrier = Carrier(self._places, self._connect_seconds)
+            return self._carrier
+
+    def begin_anew_in_child(self) -> None:
+        """After a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+        if self._carrier is not None:
+            _left_behind.append(self._carrier)
+        self._carrier = None
+
+
+class Carrier:
+    """The thread and its channels."""
+
+    def __init__(self, places: Sequence[Place], connect_seconds: float) -> None:
+        self.process_id = os.getpid()
+        self._connect_seconds = connect_seconds
+        self._box: deque[tuple[AppQuestion, int | None]] = deque()
+        self._is_called = False  # the thread will look into the box
+        self._is_stopping = False
+        self._loop = _new_loop()
+        self._channels = [Channel(number, place, self._serve_waiting) for number, place in enumerate(places)]
+        self._waiting: deque[Waiting] = deque()
+        self._connecting: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="switchgear-line", daemon=True)
+        self._thread.start()
+
+    # --- in any thread ---
+
+    def leave(self, question: AppQuestion, place: int | None) -> None:
+        """Have it asked."""
+        self._box.append((question, place))
+        if not self._is_called:
+            self._is_called = True
+            try:
+                self._loop.call_soon_threadsafe(self._look)
+            except RuntimeError:  # the loop is closed
+                self._fail_box()
+
+    def stop(self) -> None:
+        """Hang up, and end the thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._begin_to_stop)
+        except RuntimeError:
+            return
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _fail_box(self) -> None:
+        while self._box:
+            self._box.popleft()[0].fail(ServerUnreachable("the app was closed"))
+
+    # --- in the thread ---
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._finish())
+        finally:
+            self._loop.close()
+            self._fail_box()
+
+    def _begin_to_stop(self) -> None:
+        self._is_stopping = True
+        self._loop.stop()
+
+    async def _finish(self) -> None:
+        self._look()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        error = ServerUnreachable("the app was closed")
+        for waiting in self._waiting:
+            waiting.question.fail(error)
+        self._waiting.clear()
+        for channel in self._channels:
+            channel.close(error)
+        await asyncio.sleep(0)  # transports close in the next turn
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _look(self) -> None:
+        self._is_called = False  # first, so that nothing is left behind unseen
+        touched: set[Channel] = set()
+        while self._box:
+            question, place = self._box.popleft()
+            if self._is_stopping:
+                question.fail(ServerUnreachable("the app was closed"))
+                continue
+            waiting = Waiting(question, place, self._loop.time() + self._connect_seconds)
+            channel = self._channel_for(place)
+            if channel is None:
+                self._wait(waiting)
+            else:
+                self._put(channel, waiting)
+                touched.add(channel)
+        for channel in touched:
+            channel.flush()
+
+    def _channel_for(self, place: int | None) -> Channel | None:
+        """Where to ask now, or None if nobody is there."""
+        if place is not None and place < len(self._channels):
+            return self._channels[place] if self._channels[place].is_ready else None
+        for channel in self._channels:
+            if channel.is_ready:
+                return channel
+        return None
+
+    def _put(self, channel: Channel, waiting: Waiting) -> None:
+        question = waiting.question
+        waiting.asked.add(channel.number)
+        if question.may_repeat:
+            question.on_lost = lambda: self._ask_again(waiting)
+        if len(self._channels) > 1 and (waiting.place is None or waiting.is_guess):
+            question.on_unknown = lambda: self._ask_elsewhere(waiting)
+        try:
+            channel.put(question)
+        except Exception as error:  # whatever it is, somebody waits for the answer
+            question.fail(error)
+
+    def _ask_again(self, waiting: Waiting) -> bool:
+        """The connection was cut before the answer; whether the question is asked again."""
+        if waiting.was_repeated or self._is_stopping:
+            return False
+        waiting.was_repeated = True
+        waiting.deadline = self._loop.time() + self._connect_seconds
+        self._wait(waiting)
+        return True
+
+    def _ask_elsewhere(self, waiting: Waiting) -> bool:
+        """This server does not know the job; whether another is asked."""
+        for channel in self._channels:
+            if channel.number not in waiting.asked and channel.is_ready:
+                self._put(channel, waiting)
+                channel.flush()
+                return True
+        for channel in self._channels:
+            if channel.number not in waiting.asked:
+                waiting.place = channel.number
+                waiting.is_guess = True
+                waiting.deadline = self._loop.time() + self._connect_seconds
+                self._wait(waiting)
+                return True
+        return False
+
+    # --- while nobody is there ---
+
+    def _wait(self, waiting: Waiting) -> None:
+        self._waiting.append(waiting)
+        if self._connecting is None or self._connecting.done():
+            self._connecting = self._loop.create_task(self._connect())
+
+    def _serve_waiting(self) -> None:
+        """A channel is connected: put what has waited for it."""
+        waiting, self._waiting = self._waiting, deque()
+        touched: set[Channel] = set()
+        for entry in waiting:
+            channel = self._channel_for(entry.place)
+            if channel is None:
+                self._waiting.append(entry)
+            else:
+                self._put(channel, entry)
+                touched.add(channel)
+        for channel in touched:
+            channel.flush()
+
+    async def _connect(self) -> None:
+        """Try the places until nobody waits any more."""
+        pause = _FIRST_PAUSE_SECONDS
+        while self._waiting:
+            error = await self._try_places()
+            if error is None:
+                self._serve_waiting()
+                continue
+            self._give_up_on_some(error)
+            if self._waiting:
+                soonest = min(entry.deadline for entry in self._waiting) - self._loop.time()
+                await asyncio.sleep(max(0.0, min(pause, soonest)))
+                pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+
+    async def _try_places(self) -> ServerUnreachable | None:
+        error = ServerUnreachable("no server")
+        wanted = {entry.place for entry in self._waiting}
+        channels = [channel for channel in self._channels if None in wanted or channel.number in wanted]
+        for done, channel in enumerate(channels):
+            try:
+                # One that does not answer must not use up the time of the others; but a server that is being started
+                # in this process, or loads its queue in another, is on its way and worth waiting for.
+                share_seconds = self._seconds_left() / (len(channels) - done)
+                async with asyncio.timeout(max(share_seconds, channel.place.start_seconds)):
+                    await channel.connect()
+                return None
+            except ServerUnreachable as problem:
+                error = problem
+            except TimeoutError:
+                error = ServerUnreachable(f"{channel.place.url} did not answer in time")
+        return error
+
+    def _seconds_left(self) -> float:
+        latest = max((entry.deadline for entry in self._waiting), default=0.0)
+        return max(0.1, latest - self._loop.time())
+
+    def _give_up_on_some(self, error: ServerUnreachable) -> None:
+        now = self._loop.time()
+        waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            if entry.deadline > now:
+                self._waiting.append(entry)
+            elif entry.is_guess and isinstance(entry.question, ControlQuestion):
+                entry.question.fail(JobUnknown("JOB_NOT_FOUND", f"no server that can be reached has it ({error})"))
+            elif entry.is_guess and isinstance(entry.question, WatchQuestion):
+                entry.question.succeed(UNKNOWN)
+            else:
+                entry.question.fail(error)
+
+
+class Waiting:
+    """A question that has not been answered, and how long it may wait for a server to be there."""
+
+    __slots__ = ("asked", "deadline", "is_guess", "place", "question", "was_repeated")
+
+    def __init__(self, question: AppQuestion, place: int | None, deadline: float) -> None:
+        self.question = question
+        self.place = place
+        self.deadline = deadline
+        self.asked: set[int] = set()  # numbers of the places that were asked
+        self.is_guess = False  # the others did not know, and this place may
+        self.was_repeated = False
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+# Event loops of a parent process, which must not be touched in its children: not even to be thrown away.
+_left_behind: list[Carrier] = []
+_lines: weakref.WeakSet[ThreadLine] = weakref.WeakSet()
+
+
+def _begin_anew_in_child() -> None:
+    for line in list(_lines):
+        line.begin_anew_in_child()
+
+
+def _close_all() -> None:
+    """A program that ends hangs up, so that jobs only it waited for are not run for nobody."""
+    for line in list(_lines):
+        line.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew_in_child)
+atexit.register(_close_all)

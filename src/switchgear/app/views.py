@@ -1,0 +1,158 @@
+"""What a server tells about jobs, functions, workers and itself, with names and types."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from switchgear.app.following import Progress
+
+__all__ = ["Explanation", "FunctionInfo", "JobInfo", "ServerInfo", "WorkerInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job as the server sees it at one moment.  `details` has all that the server told."""
+
+    handle: str
+    task: str  # the name of its task, or function
+    state: str  # waiting, scheduled, ready, running, done, failed, cancelled, expired
+    dead: bool  # failed because its attempts were lost or timed out
+    attempts: int  # how often it was started
+    priority: str
+    progress: Progress | None
+    message: str  # what it says it is doing
+    error: str | None  # what its worker said about a failure; the first line is the exception
+    created_at: datetime
+    run_at: datetime | None
+    expires_at: datetime | None
+    finished_at: datetime | None
+    predecessors: tuple[str, ...]
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> JobInfo:
+        """From the server's answer."""
+        message = _text(answer.get("message")) or ""
+        numerator, denominator = answer.get("numerator", 0), answer.get("denominator", 0)
+        return cls(
+            handle=answer["handle"],
+            task=_text(answer["function"]) or "",
+            state=answer["state"],
+            dead=answer["dead"],
+            attempts=answer["attempts"],
+            priority=answer["priority"],
+            progress=Progress(numerator, denominator, message) if numerator or denominator or message else None,
+            message=message,
+            error=_text(answer["error"]),
+            created_at=datetime.fromtimestamp(answer["created_at"], UTC),
+            run_at=_moment(answer["run_at"]),
+            expires_at=_moment(answer["expires_at"]),
+            finished_at=_moment(answer["finished_at"]),
+            predecessors=tuple(answer.get("predecessors", ())),
+            details=answer,
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.state in ("done", "failed", "cancelled", "expired")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """A function as the server sees it.  `details` has all that the server told."""
+
+    name: str
+    ready: int
+    running: int
+    waiting_or_scheduled: int
+    workers: int
+    paused: bool
+    done: int  # this and the next: since the server started
+    failed: int
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> FunctionInfo:
+        """From the server's answer."""
+        names = ("ready", "running", "waiting_or_scheduled", "workers", "paused", "done", "failed")
+        return cls(_text(answer["name"]) or "", **{name: answer[name] for name in names}, details=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker as the server sees it.  `details` has all that the server told."""
+
+    name: str
+    protocol: str
+    address: str
+    functions: tuple[str, ...]
+    running: tuple[str, ...]  # handles
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> WorkerInfo:
+        """From the server's answer."""
+        functions = tuple(_text(name) or "" for name in answer["functions"])
+        name = _text(answer["name"]) or ""
+        return cls(name, answer["protocol"], answer["address"], functions, tuple(answer["running"]), details=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server about itself.  `details` has all that it told."""
+
+    version: str
+    process_id: int
+    uptime_seconds: float
+    store: str
+    jobs: int  # unfinished
+    workers: int
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> ServerInfo:
+        """From the server's answer."""
+        names = ("version", "uptime_seconds", "store", "jobs", "workers")
+        return cls(process_id=answer["pid"], **{name: answer[name] for name in names}, details=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job is where it is; `str` of it is for people.  `details` has all that the server told."""
+
+    handle: str
+    state: str
+    reasons: tuple[str, ...]
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, handle: str, answer: Mapping[str, Any]) -> Explanation:
+        """From the server's answer."""
+        return cls(handle, str(answer.get("state", "")), tuple(_reasons(answer)), details=answer)
+
+    def __str__(self) -> str:
+        lines = [f"{self.handle} is {self.state}"]
+        if len(self.reasons) == 1:
+            return f"{lines[0]}: {self.reasons[0]}"
+        return "\n".join([lines[0] + (":" if self.reasons else ""), *(f"- {reason}" for reason in self.reasons)])
+
+
+def _reasons(answer: Mapping[str, Any]) -> Iterator[str]:
+    for reason in answer.get("reasons", ()):
+        yield reason if isinstance(reason, str) else str(reason.get("text", reason))
+
+
+def _text(value: Any) -> str | None:
+    """Bytes that are no text come as an object with the key base64."""
+    if isinstance(value, dict) and "base64" in value:
+        return base64.b64decode(value["base64"]).decode(errors="backslashreplace")
+    return None if value is None else str(value)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

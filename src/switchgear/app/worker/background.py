@@ -1,0 +1,71 @@
+"""A worker inside a process of the user's: for embedded mode, for tests, and for small programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Self
+
+from switchgear.app.places import Place
+from switchgear.app.worker.observer import LoggingObserver, WorkerObserver
+from switchgear.app.worker.placement import DEFAULT_SLOTS, place_tasks
+from switchgear.app.worker.worker import AppWorker, WorkerSettings
+
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+
+__all__ = ["BackgroundWorker", "start_background"]
+
+
+class BackgroundWorker:
+    """A worker that runs in threads of this process until it is stopped, or until the process ends.
+
+    A context manager: it is stopped at the end of the block, and running jobs may finish for half a minute.
+    """
+
+    def __init__(self, worker: AppWorker) -> None:
+        self._worker = worker
+        worker.start()
+
+    @property
+    def connected(self) -> bool:
+        """Whether jobs may come from every server."""
+        return self._worker.connected
+
+    @property
+    def finished_jobs(self) -> int:
+        """How many jobs it has run, well or badly."""
+        return self._worker.finished_jobs
+
+    def stop(self, drain_seconds: float = 30.0) -> None:
+        """Take no more jobs, and return when those that run have ended.
+
+        After `drain_seconds` what still runs is told so (`current_job().cancelled`) and handed back to the server.
+        """
+        self._worker.stop(drain_seconds)
+        self._worker.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+def start_background(
+    app: App,
+    slots: int = DEFAULT_SLOTS,
+    *,
+    async_slots: int | None = None,
+    functions: Iterable[str] | None = None,
+    places: Sequence[Place] | None = None,
+    settings: WorkerSettings | None = None,
+    observer: WorkerObserver | None = None,
+) -> BackgroundWorker:
+    """Work for the app in threads of this process; coroutine functions get an event loop of their own.
+
+    Tasks that say `run_in="process"` are left to workers that have processes.  Raises ConfigError if no task is left.
+    """
+    only = frozenset(functions) if functions is not None else None
+    placement = place_tasks(app.tasks, slots=slots, async_slots=async_slots, processes=0, only=only)
+    worker = AppWorker(app, placement, settings, observer or LoggingObserver(), places=places)
+    return BackgroundWorker(worker)

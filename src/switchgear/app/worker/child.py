@@ -1,0 +1,141 @@
+"""A child process of a worker: imports the app, and runs one job after the other.
+
+The main thread runs the jobs.  Another one reads what the worker says, so that a job can be told that it is not wanted
+any more, and so that the process ends as soon as the worker does: its jobs are then given to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from switchgear.app.context import CurrentJob
+from switchgear.app.running import Assignment, Fail, Outcome, Stopped, error_text, run, run_async
+from switchgear.app.worker.frames import Cancel, Frame, FrameReader, Progress, Ready, Start, encode, ended
+from switchgear.app.worker.loading import load_app
+
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.task import Task
+
+__all__ = ["main"]
+
+_READ_BYTES: Final = 256 * 1024
+_WORKER_GONE: Final = 1
+
+
+class Terminated(BaseException):
+    """Raised in a job that did not end although it was told that it is not wanted any more."""
+
+
+class Child:
+    """Everything that happens in the process."""
+
+    def __init__(self, app: App, line: socket.socket) -> None:
+        self._app = app
+        self._line = line
+        self._starts: SimpleQueue[Start] = SimpleQueue()
+        self._sending = threading.Lock()
+        self._job: CurrentJob | None = None
+        self._number = 0  # of the attempt
+        self._stop_task: Callable[[], object] | None = None  # how to cancel the coroutine that runs
+        self._runner: asyncio.Runner | None = None
+
+    def serve(self) -> None:
+        """Until the worker is gone."""
+        # A service manager may send TERM to all processes of a worker; what that means for jobs, the worker decides.
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        threading.Thread(target=self._listen, name="switchgear-line", daemon=True).start()
+        self._send(Ready())
+        while True:
+            start = self._starts.get()
+            outcome = self._work(start.attempt, start.assignment)
+            self._send(ended(start.attempt, outcome))
+
+    def _work(self, number: int, assignment: Assignment) -> Outcome:
+        def on_progress(done: int, total: int, message: str) -> None:
+            self._send(Progress(number, done, total, message))
+
+        task = self._app.tasks.get(assignment.function)
+        if task is None:
+            return Fail(f"LookupError: the app has no task {assignment.function} any more")
+        job = assignment.context(on_progress)
+        self._number, self._job = number, job
+        try:
+            if task.is_async:
+                return self._run_async(task, assignment, job)
+            return copy_context().run(run, task, assignment, job)
+        except BaseException as error:  # TERM came a moment too late, or this is a defect of ours
+            return Stopped(job.cancel_reason) if job.cancelled else Fail(error_text(error))
+        finally:
+            self._job = None
+
+    def _run_async(self, task: Task[Any, Any], assignment: Assignment, job: CurrentJob) -> Outcome:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+
+        async def work() -> Outcome:
+            current, loop = asyncio.current_task(), asyncio.get_running_loop()
+            assert current is not None
+            self._stop_task = lambda: loop.call_soon_threadsafe(current.cancel)
+            return await run_async(task, assignment, job)
+
+        try:
+            return self._runner.run(work())
+        finally:
+            self._stop_task = None
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        if self._job is not None and self._job.cancelled:
+            raise Terminated
+
+    def _send(self, frame: Frame) -> None:
+        try:
+            with self._sending:
+                self._line.sendall(encode(frame))
+        except OSError:
+            os._exit(_WORKER_GONE)
+
+    def _listen(self) -> None:
+        reader = FrameReader()
+        while data := self._receive():
+            for frame in reader.feed(data):
+                if isinstance(frame, Start):
+                    self._starts.put(frame)
+                elif isinstance(frame, Cancel):
+                    self._cancel(frame)
+        os._exit(_WORKER_GONE if self._job is not None else 0)
+
+    def _receive(self) -> bytes:
+        try:
+            return self._line.recv(_READ_BYTES)
+        except OSError:
+            return b""
+
+    def _cancel(self, frame: Cancel) -> None:
+        job, stop_task = self._job, self._stop_task
+        if job is not None and self._number == frame.attempt:
+            job.cancel(frame.reason)
+            if stop_task is not None:
+                stop_task()
+
+
+def main(arguments: list[str]) -> None:
+    """`python -m switchgear.app.worker.child DESCRIPTOR MODULE:APP`."""
+    descriptor, target = arguments
+    line = socket.socket(fileno=int(descriptor))
+    Child(load_app(target), line).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

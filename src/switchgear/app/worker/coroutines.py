@@ -1,0 +1,94 @@
+"""Jobs in an event loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from switchgear.app.running import Fail, Outcome, Stopped, error_text, run_async
+from switchgear.app.worker.executor import Attempt, Executor, Superior
+from switchgear.app.worker.mailbox import Mailbox
+
+__all__ = ["AsyncExecutor"]
+
+
+class AsyncExecutor(Executor):
+    """One event loop in a thread of its own, with a task for each job.
+
+    Not the loop of the connections: a job that blocks its loop must not cost the worker its lease.
+    """
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+        self._tasks: dict[Attempt, asyncio.Task[Outcome]] = {}  # belongs to the jobs' thread
+        self._jobs_loop: asyncio.AbstractEventLoop | None = None
+        self._starts: Mailbox[Attempt]
+        self._stopped = asyncio.Event()
+
+    def open(self, superior: Superior, loop: asyncio.AbstractEventLoop) -> None:
+        super().open(superior, loop)
+        self._jobs_loop = asyncio.new_event_loop()
+        self._starts = Mailbox(self._jobs_loop, self._begin)
+        thread = threading.Thread(target=self._serve, args=(self._jobs_loop,), name="switchgear-jobs", daemon=True)
+        thread.start()
+
+    def start(self, attempt: Attempt) -> None:
+        self._starts.put(attempt)
+
+    def cancel(self, attempt: Attempt, *, hard: bool) -> None:
+        assert self._jobs_loop is not None
+        self._jobs_loop.call_soon_threadsafe(self._cancel, attempt)
+
+    async def close(self) -> bool:
+        assert self._jobs_loop is not None
+        self._jobs_loop.call_soon_threadsafe(self._jobs_loop.stop)
+        try:
+            async with asyncio.timeout(1.0):
+                await self._stopped.wait()
+        except TimeoutError:
+            return False  # a job blocks the loop
+        return True
+
+    # --- in the jobs' thread ---
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(_wait_for(asyncio.all_tasks(loop)))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+            try:
+                self.loop.call_soon_threadsafe(self._stopped.set)
+            except RuntimeError:
+                pass  # nobody waits for us any more
+
+    def _begin(self, attempt: Attempt) -> None:
+        task = asyncio.get_running_loop().create_task(
+            run_async(attempt.task, attempt.assignment, attempt.job), name=attempt.handle
+        )
+        self._tasks[attempt] = task
+        task.add_done_callback(lambda done: self._finished(attempt, done))
+
+    def _cancel(self, attempt: Attempt) -> None:
+        task = self._tasks.get(attempt)
+        if task is not None:
+            task.cancel()
+
+    def _finished(self, attempt: Attempt, task: asyncio.Task[Outcome]) -> None:
+        del self._tasks[attempt]
+        if task.cancelled():  # before it had begun
+            self._end_from_thread(attempt, Stopped(attempt.job.cancel_reason))
+            return
+        error = task.exception()
+        self._end_from_thread(attempt, Fail(error_text(error)) if error else task.result())
+
+
+async def _wait_for(tasks: set[asyncio.Task[object]]) -> None:
+    tasks.discard(asyncio.current_task())
+    if tasks:
+        await asyncio.wait(tasks, timeout=1.0)

@@ -1,0 +1,123 @@
+"""What runs jobs: the contract of threads, coroutines and processes, and one attempt of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from switchgear.app.running import Assignment, Outcome
+from switchgear.app.worker.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from switchgear.app.task import Task
+
+__all__ = ["Attempt", "Executor", "Superior"]
+
+PROGRESS_PAUSE_SECONDS: Final = 0.05  # between reports of one job's progress
+
+
+class Attempt:
+    """One attempt of a job in this worker.  Belongs to the I/O thread, except where it says otherwise."""
+
+    def __init__(self, assignment: Assignment, task: Task[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.assignment = assignment
+        self.task = task
+        self.job = assignment.context(self.progress)
+        self.started = time.monotonic()
+        self.watch: asyncio.TimerHandle | None = None  # over the time limit
+        self.send_progress: Callable[[int, int, str], None] | None = None  # while somebody wants to hear of it
+        self._loop = loop
+        self._latest: tuple[int, int, str] | None = None
+        self._sent_at = 0.0
+
+    @property
+    def handle(self) -> str:
+        return self.assignment.handle
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running."""
+        return time.monotonic() - self.started
+
+    def progress(self, done: int, total: int, message: str) -> None:
+        """From any thread.  What has not been sent yet is overtaken, so that a busy loop does not flood the server."""
+        is_first, self._latest = self._latest is None, (done, total, message)
+        if is_first:
+            self._loop.call_soon_threadsafe(self._send_in_time)
+
+    def _send_in_time(self) -> None:
+        wait_seconds = self._sent_at + PROGRESS_PAUSE_SECONDS - time.monotonic()
+        if wait_seconds > 0:
+            self._loop.call_later(wait_seconds, self.flush_progress)
+        else:
+            self.flush_progress()
+
+    def flush_progress(self) -> None:
+        """Send what was not sent yet."""
+        latest, self._latest = self._latest, None
+        if latest is not None and self.send_progress is not None:
+            self._sent_at = time.monotonic()
+            self.send_progress(*latest)
+
+
+class Superior(ABC):
+    """Whom an executor tells what becomes of attempts.  All of it in the I/O thread."""
+
+    @abstractmethod
+    def attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        """The task has returned or raised."""
+
+    @abstractmethod
+    def attempt_lost(self, attempt: Attempt, problem: str) -> None:
+        """What ran the task has died of it."""
+
+    @abstractmethod
+    def readiness_changed(self) -> None:
+        """Look at `ready` again."""
+
+    @abstractmethod
+    def note(self, text: str) -> None:
+        """People should know this."""
+
+
+class Executor(ABC):
+    """Runs jobs.  Its methods are called in the I/O thread, and none of them waits."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.superior: Superior
+        self.loop: asyncio.AbstractEventLoop
+        self._ends: Mailbox[tuple[Attempt, Outcome]]
+
+    @property
+    def ready(self) -> bool:
+        """Whether jobs can be started now."""
+        return True
+
+    def open(self, superior: Superior, loop: asyncio.AbstractEventLoop) -> None:
+        """Get ready."""
+        self.superior = superior
+        self.loop = loop
+        self._ends = Mailbox(loop, lambda end: superior.attempt_ended(*end))
+
+    @abstractmethod
+    def start(self, attempt: Attempt) -> None:
+        """Run this, and tell the superior when it has ended."""
+
+    @abstractmethod
+    def cancel(self, attempt: Attempt, *, hard: bool) -> None:
+        """End this attempt, whose job knows already that it is not wanted; `hard`: at once, if that is possible."""
+
+    @abstractmethod
+    async def close(self) -> bool:
+        """Give up everything.  True if nothing is left behind that still runs."""
+
+    def _end_from_thread(self, attempt: Attempt, outcome: Outcome) -> None:
+        """For other threads: tell the superior."""
+        try:
+            self._ends.put((attempt, outcome))
+        except RuntimeError:
+            pass  # the worker has stopped without waiting for this attempt

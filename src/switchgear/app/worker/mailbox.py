@@ -1,0 +1,38 @@
+"""From any thread into an event loop, without waking the loop for each item."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+__all__ = ["Mailbox"]
+
+T = TypeVar("T")
+
+
+class Mailbox(Generic[T]):
+    """Items are received in the loop, in their order.
+
+    Waking a loop costs a system call here and another one there, so what comes before the loop has looked is received
+    in one go.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, receive: Callable[[T], None]) -> None:
+        self._loop = loop
+        self._receive = receive
+        self._items: deque[T] = deque()
+        self._is_called = False  # the loop is going to look
+
+    def put(self, item: T) -> None:
+        """From any thread; raises RuntimeError if the loop is closed."""
+        self._items.append(item)
+        if not self._is_called:
+            self._is_called = True
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._is_called = False  # first, so that nothing is left behind unseen
+        while self._items:
+            self._receive(self._items.popleft())

@@ -1,0 +1,67 @@
+"""Who hears of what a worker does."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from switchgear.app.running import Assignment, Complete, Outcome, RetryLater, Stopped
+
+__all__ = ["LoggingObserver", "WorkerObserver"]
+
+_LOG: Final = logging.getLogger("switchgear.worker")
+
+
+class WorkerObserver:
+    """Does nothing unless overridden.  Called in the worker's I/O thread, so it must be quick and must not raise."""
+
+    def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
+        """The server knows what this post can do, and jobs may come from it."""
+
+    def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
+        """There is no connection; another attempt follows after a pause."""
+
+    def refused(self, server: str, problem: str) -> None:
+        """The server has answered with an error."""
+
+    def job_started(self, assignment: Assignment) -> None:
+        """A task is about to be called."""
+
+    def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+        """The end of an attempt was reported."""
+
+    def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
+        """An attempt has ended without anything to report: it was not wanted any more, was handed back, or was lost."""
+
+    def note(self, text: str, *, is_problem: bool = False) -> None:
+        """Something else that a person may want to know."""
+
+
+class LoggingObserver(WorkerObserver):
+    """Tells the log, under `switchgear.worker`."""
+
+    def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
+        how = "connected again" if again else "connected"
+        _LOG.log(logging.WARNING if again else logging.INFO, "%s to %s (%s), ready for jobs", how, server, post)
+
+    def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
+        _LOG.warning("%s (%s): %s; next attempt in %.1f s", server, post, problem, retry_seconds)
+
+    def refused(self, server: str, problem: str) -> None:
+        _LOG.warning("%s answered with an error: %s", server, problem)
+
+    def job_started(self, assignment: Assignment) -> None:
+        _LOG.debug("%s (%s) started", assignment.handle, assignment.function)
+
+    def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+        if isinstance(outcome, Complete):
+            _LOG.debug("%s (%s) done in %.3f s", assignment.handle, assignment.function, seconds)
+        elif not isinstance(outcome, Stopped):
+            what = "will be tried again" if isinstance(outcome, RetryLater) else "failed"
+            _LOG.warning("%s (%s) %s: %s", assignment.handle, assignment.function, what, outcome.error)
+
+    def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
+        _LOG.warning("%s (%s) not finished: %s", assignment.handle, assignment.function, reason)
+
+    def note(self, text: str, *, is_problem: bool = False) -> None:
+        _LOG.log(logging.WARNING if is_problem else logging.INFO, "%s", text)

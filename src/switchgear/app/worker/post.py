@@ -1,0 +1,265 @@
+"""A post: some slots, and a link to each server that may fill them.
+
+To each server a post is one worker.  It has as much credit at each of them as there are free slots; a job from one
+takes back a credit from the others.  Should two send their job at the same moment, one gets it back unharmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from switchgear.app.places import Place
+from switchgear.app.running import Outcome, Stopped
+from switchgear.app.worker.conversation import (
+    Arrived,
+    Event,
+    Introduction,
+    QueuesSeen,
+    RefusedByServer,
+    Revoked,
+    Unrunnable,
+)
+from switchgear.app.worker.executor import Attempt, Executor, Superior
+from switchgear.app.worker.link import Link
+from switchgear.app.worker.observer import WorkerObserver
+from switchgear.client.link import Backoff
+
+if TYPE_CHECKING:
+    from switchgear.app.task import Task
+
+__all__ = ["Post"]
+
+TIMED_OUT: Final = "timed_out"
+LEASE_EXPIRED: Final = "LEASE_EXPIRED"
+STOPPING: Final = "the worker stops"
+# Our own server watches over time limits.  This long after one we act ourselves, should it be silent.
+PATIENCE_SECONDS: Final = 1.0
+
+
+class Post(Superior):
+    """Takes jobs from its links, has its executor run them, and reports."""
+
+    def __init__(
+        self,
+        label: str,
+        executor: Executor,
+        tasks: Mapping[str, Task[Any, Any]],
+        places: Sequence[Place],
+        introduction: Introduction,
+        observer: WorkerObserver,
+        on_change: Callable[[bool], None],
+        backoff: Backoff | None = None,
+    ) -> None:
+        """`on_change` is called after each end of an attempt: True if the job was finished here."""
+        self.label = label
+        self.executor = executor
+        self.tasks = tasks
+        self.attempts: set[Attempt] = set()
+        self.arrivals = 0
+        self.queues_seen: dict[Link, int] = {}  # what was last heard of each server's queues
+        self.links = [Link(place, introduction, self, backoff or Backoff()) for place in places]
+        self._declared = [
+            (verb, str(arguments.get("name") or arguments.get("function") or ""))
+            for verb, arguments in introduction.declarations
+        ]
+        self._observer = observer
+        self._on_change = on_change
+        self._stopping = False
+        self._ends_seen = False  # attempts have ended in this turn of the loop
+        self._loop: asyncio.AbstractEventLoop
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Get ready; the links are run by the caller."""
+        self._loop = loop
+        self.executor.open(self, loop)
+
+    # --- room ---
+
+    @property
+    def occupied(self) -> int:
+        """Slots that are taken, by jobs or because a job may come for which a plain server was asked."""
+        return len(self.attempts) + sum(link.conversation.occupied + link.conversation.asking for link in self.links)
+
+    def rebalance(self) -> None:
+        """Tell each server how many jobs there is room for."""
+        self._share_room()
+        for link in self.links:
+            link.flush_soon()
+
+    def _rebalance_after_ends(self) -> None:
+        """The same after all attempts that end in this turn: one packet for the room that all of them leave."""
+        if not self._ends_seen:
+            self._ends_seen = True
+            self._loop.call_soon(self._on_ends)
+
+    def _on_ends(self) -> None:
+        self._ends_seen = False
+        self._share_room()
+        for link in self.links:
+            link.flush()
+
+    def _share_room(self) -> None:
+        takes = self.executor.ready and not self._stopping
+        # Plain servers first: a question to one of them takes a slot, and the credit at the others is less by it.
+        for link in sorted(self.links, key=lambda link: link.conversation.extended):
+            link.conversation.set_room(self.executor.slots - self.occupied if takes else 0)
+
+    def stop_taking(self) -> None:
+        """Take no more jobs.  A plain server that was asked for one may still send it, and it is run."""
+        self._stopping = True
+        for link in self.links:
+            link.stop()
+            link.conversation.hand_back_waiting()
+        self.rebalance()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs, and nothing was asked for."""
+        return not self.occupied
+
+    # --- from the links ---
+
+    def on_connected(self, link: Link, *, again: bool) -> None:
+        self._observer.subscribed(link.server, self.label, again=again, extended=link.conversation.extended)
+        gaps = [] if again or link.conversation.extended else self._gaps_of_plain_servers()
+        if gaps:
+            text = f"{link.server} is a plain Gearman server; what it cannot do: {', '.join(gaps)}"
+            self._observer.note(text, is_problem=True)
+
+    def _gaps_of_plain_servers(self) -> list[str]:
+        """What our tasks want and only our own server has."""
+        retried = [name for name, task in self.tasks.items() if task.settings.retries]
+        gaps = [f"retries (of {', '.join(retried)}: an error fails the job at once)"] if retried else []
+        return gaps + [" ".join(filter(None, words)) for words in self._declared]
+
+    def on_disconnected(self, link: Link, attempts: list[Attempt], problem: str, retry_seconds: float) -> None:
+        self.queues_seen.pop(link, None)
+        for attempt in attempts:
+            attempt.send_progress = None
+            if attempt.job.cancelled:
+                continue
+            attempt.job.cancel("the connection to the server was lost")
+            self.executor.cancel(attempt, hard=False)
+        if not self._stopping:
+            self._observer.disconnected(link.server, self.label, problem, retry_seconds)
+        self.rebalance()
+
+    def on_event(self, link: Link, event: Event) -> None:
+        if isinstance(event, Arrived):
+            self._on_arrived(link, event)
+        elif isinstance(event, Revoked):
+            self._on_revoked(link, event)
+        elif isinstance(event, Unrunnable):
+            self._observer.note(f"{event.assignment.handle} failed: {event.error}", is_problem=True)
+        elif isinstance(event, RefusedByServer) and event.error.code == LEASE_EXPIRED:
+            link.cut(f"the server took this worker for lost: {event.error.text}", at_once=True)
+        elif isinstance(event, RefusedByServer):
+            self._observer.refused(link.server, f"{event.about}: {event.error}" if event.about else str(event.error))
+        elif isinstance(event, QueuesSeen):
+            self.queues_seen[link] = event.ready
+
+    def after_events(self) -> None:
+        self.rebalance()
+
+    def _on_arrived(self, link: Link, event: Arrived) -> None:
+        self.arrivals += 1
+        assignment = event.assignment
+        has_room = self.executor.ready and len(self.attempts) < self.executor.slots
+        if not has_room or (self._stopping and link.conversation.extended):
+            if not link.conversation.hand_back(assignment.handle):
+                link.cut("there is no room for its job", at_once=True)
+            return
+        attempt = Attempt(assignment, self.tasks[assignment.function], self._loop)
+        attempt.send_progress = lambda *figures: self._send_progress(link, attempt, figures)
+        if assignment.timeout_seconds:
+            patience_seconds = PATIENCE_SECONDS if link.conversation.extended else 0.0
+            attempt.watch = self._loop.call_later(assignment.timeout_seconds + patience_seconds, self._overdue, attempt)
+        self.attempts.add(attempt)
+        link.attempts[attempt.handle] = attempt
+        self._observer.job_started(assignment)
+        self.executor.start(attempt)
+
+    def _send_progress(self, link: Link, attempt: Attempt, figures: tuple[int, int, str]) -> None:
+        link.conversation.progress(attempt.handle, *figures)
+        link.flush_soon()
+
+    def _on_revoked(self, link: Link, event: Revoked) -> None:
+        attempt = link.attempts.get(event.handle)
+        if attempt is None:
+            link.conversation.report(event.handle, Stopped(event.reason))  # it was not started yet
+            return
+        attempt.job.cancel(event.reason)
+        self.executor.cancel(attempt, hard=event.reason == TIMED_OUT)
+
+    def _overdue(self, attempt: Attempt) -> None:
+        """The time limit is over, and the server has not said so."""
+        if attempt in self.attempts and not attempt.job.cancelled:
+            attempt.job.cancel(TIMED_OUT)
+            self.executor.cancel(attempt, hard=True)
+
+    # --- from the executor ---
+
+    def attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        link = self._leave(attempt)
+        if link is None:
+            self._observer.job_dropped(
+                attempt.assignment, attempt.job.cancel_reason or "nobody waits for it", attempt.seconds
+            )
+            self._on_change(False)
+        else:
+            attempt.flush_progress()
+            link.conversation.report(attempt.handle, outcome)
+            reason = attempt.job.cancel_reason
+            if reason and (reason != STOPPING or isinstance(outcome, Stopped)):
+                self._observer.job_dropped(attempt.assignment, reason, attempt.seconds)
+            else:
+                self._observer.job_ended(attempt.assignment, outcome, attempt.seconds)
+            self._on_change(True)
+        self._rebalance_after_ends()
+
+    def attempt_lost(self, attempt: Attempt, problem: str) -> None:
+        """A job has killed its process.  The server has to see that as it sees the death of a worker."""
+        link = self._leave(attempt)
+        if link is not None:
+            link.cut(f"{attempt.handle} has ended its process", at_once=True)
+        self._observer.job_dropped(attempt.assignment, problem, attempt.seconds)
+        self._on_change(False)
+        self.rebalance()
+
+    def readiness_changed(self) -> None:
+        self.rebalance()
+
+    def note(self, text: str) -> None:
+        self._observer.note(text, is_problem=True)
+
+    def _leave(self, attempt: Attempt) -> Link | None:
+        """Free the slot; returns whom to tell, if there still is somebody."""
+        self.attempts.discard(attempt)
+        if attempt.watch is not None:
+            attempt.watch.cancel()
+        for link in self.links:
+            if link.attempts.get(attempt.handle) is attempt:
+                del link.attempts[attempt.handle]
+                return link
+        return None
+
+    # --- the end ---
+
+    def give_up(self) -> None:
+        """Tell all that still run that the worker stops; processes are killed."""
+        for attempt in list(self.attempts):
+            if not attempt.job.cancelled:
+                attempt.job.cancel(STOPPING)
+            self.executor.cancel(attempt, hard=True)
+
+    def hand_back_rest(self) -> None:
+        """Return what has not ended, as if it had not been started."""
+        for link in self.links:
+            for attempt in list(link.attempts.values()):
+                del link.attempts[attempt.handle]
+                attempt.send_progress = None
+                link.conversation.hand_back(attempt.handle)
+                self._observer.job_dropped(attempt.assignment, "handed back", attempt.seconds)
+            link.flush_soon()

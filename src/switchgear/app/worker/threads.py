@@ -1,0 +1,64 @@
+"""Jobs in threads."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import copy_context
+from queue import SimpleQueue
+from typing import Final
+
+from switchgear.app.running import Fail, error_text, run
+from switchgear.app.worker.executor import Attempt, Executor
+
+__all__ = ["ThreadExecutor"]
+
+_END: Final = None
+
+
+class ThreadExecutor(Executor):
+    """A thread for each slot, started when it is first needed and used again and again.
+
+    A thread cannot be stopped from outside: a job that is cancelled or has timed out keeps its slot until its function
+    looks at `current_job().cancelled` or returns.
+    """
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+        self._queue: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy: set[Attempt] = set()
+
+    def start(self, attempt: Attempt) -> None:
+        self._busy.add(attempt)
+        if len(self._busy) > len(self._threads):
+            name = f"switchgear-job-{len(self._threads) + 1}"
+            # Daemons, since a function that does not return must not keep the process from its end.
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._queue.put(attempt)
+
+    def cancel(self, attempt: Attempt, *, hard: bool) -> None:
+        if attempt.job.cancel_reason == "timed_out":
+            limit = f"{attempt.assignment.timeout_seconds:g} s"
+            self.superior.note(
+                f"{attempt.handle} ({attempt.assignment.function}) has run for more than {limit}; a thread"
+                " cannot be stopped, so its slot stays taken until the function returns"
+                ' (run_in="process" can be stopped)'
+            )
+
+    async def close(self) -> bool:
+        for _ in self._threads:
+            self._queue.put(_END)
+        return not self._busy
+
+    def _work(self) -> None:
+        while (current := self._queue.get()) is not _END:
+            try:
+                # In a context of its own, so that what one job sets the next does not see.
+                outcome = copy_context().run(run, current.task, current.assignment, current.job)
+            except BaseException as error:  # a defect of ours, which must not cost a slot
+                outcome = Fail(error_text(error))
+            self._busy.discard(current)
+            self._end_from_thread(current, outcome)
+            del current, outcome  # an idle thread holds on to nothing

@@ -1,0 +1,289 @@
+"""The worker of an app: posts for threads, an event loop and processes, and the thread that serves their links."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from switchgear.app.places import Place
+from switchgear.app.running import references_of
+from switchgear.app.worker.conversation import Introduction
+from switchgear.app.worker.coroutines import AsyncExecutor
+from switchgear.app.worker.executor import Executor
+from switchgear.app.worker.link import Link
+from switchgear.app.worker.observer import WorkerObserver
+from switchgear.app.worker.placement import Placement
+from switchgear.app.worker.post import Post
+from switchgear.app.worker.processes import ProcessExecutor
+from switchgear.app.worker.threads import ThreadExecutor
+from switchgear.client.link import Backoff
+from switchgear.errors import ConfigError
+
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.task import Task
+
+__all__ = ["AppWorker", "WorkerSettings"]
+
+# Between the end of the time to finish and handing back: for jobs that end when they are told to.
+GRACE_SECONDS: Final = 1.0
+BURST_PAUSE_SECONDS: Final = 0.1
+LEAST_LEASE_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How a worker works."""
+
+    name: str = ""  # what servers show; default: HOST/PID
+    drain_seconds: float = 30.0  # when it stops by itself
+    lease_seconds: float = 15.0
+    kill_after_seconds: float = 5.0
+    jobs_per_process: int = 0  # 0: any number
+    restart_after: int = 0  # stop after so many jobs, to be started again; 0: never
+    burst: bool = False  # stop when no job is ready
+    backoff: Backoff = field(default_factory=Backoff)  # between attempts to connect
+
+    def __post_init__(self) -> None:
+        if self.lease_seconds < LEAST_LEASE_SECONDS:
+            raise ConfigError(f"a lease of {self.lease_seconds:g} s is too short; {LEAST_LEASE_SECONDS} s is the least")
+
+
+class AppWorker:
+    """Runs the jobs of an app's tasks until it is stopped.  Works in threads of its own; `start` returns at once."""
+
+    def __init__(
+        self,
+        app: App,
+        placement: Placement,
+        settings: WorkerSettings | None = None,
+        observer: WorkerObserver | None = None,
+        *,
+        places: Sequence[Place] | None = None,
+        target: str = "",
+    ) -> None:
+        """`places` are the servers, if not those of the app; `target` is the app as MODULE:APP, for processes."""
+        self.settings = settings or WorkerSettings()
+        self.end_reason = ""  # why it stopped: stop, restart, burst, or another word given to `stop`
+        self.finished_jobs = 0
+        self.left_behind = False  # something still runs that could not be stopped
+        self._observer = observer or WorkerObserver()
+        self.places = list(places if places is not None else app.places)
+        self._declarations = app.declarations()
+        self._placement = placement
+        self._target = target
+        self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
+        self._posts: list[Post] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event
+        self._deadline_over: asyncio.Event
+        self._changed: asyncio.Event
+        self._at_once = False
+        self._stop_asked: tuple[float, str] | None = None
+        self._opened = threading.Event()
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="switchgear-worker", daemon=True)
+
+    # --- from any thread ---
+
+    def start(self) -> None:
+        """Begin.  To be called once."""
+        self._thread.start()
+        self._opened.wait()
+
+    def stop(self, drain_seconds: float, reason: str = "stop") -> None:
+        """Take no more jobs, and end when those that run have ended, or after this time.
+
+        What still runs then is told that it is not wanted any more (processes are killed), and handed back.  Another
+        call may shorten the time; with 0 there is no waiting at all.
+        """
+        self._stop_asked = (drain_seconds, reason)
+        loop = self._loop
+        if loop is not None and not self._ended.is_set():
+            try:
+                loop.call_soon_threadsafe(self._begin_stop, drain_seconds, reason)
+            except RuntimeError:
+                pass  # it has just ended
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Whether it has ended within this time; raises what went wrong inside, if anything did."""
+        if not self._ended.wait(timeout_seconds):
+            return False
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    @property
+    def connected(self) -> bool:
+        """Whether jobs may come from every server to every post."""
+        return bool(self._posts) and all(link.subscribed for post in self._posts for link in post.links)
+
+    @property
+    def labels(self) -> list[str]:
+        """The posts, as servers see them."""
+        return [post.label for post in self._posts]
+
+    # --- in the I/O thread ---
+
+    def _serve(self) -> None:
+        try:
+            # Not uvloop, which may start threads of its own: a process that a task forks would die of them at its end.
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._main())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._opened.set()
+            self._ended.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping, self._deadline_over, self._changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._posts = self._make_posts()
+        for post in self._posts:
+            post.open(self._loop)
+        links = [asyncio.create_task(link.run()) for post in self._posts for link in post.links]
+        helpers = [asyncio.create_task(self._stop_when_empty())] if self.settings.burst else []
+        if self._stop_asked is not None:  # before there was a loop
+            self._begin_stop(*self._stop_asked)
+        self._opened.set()
+        try:
+            await self._until_stopped(links, helpers)
+            await self._drain()
+        finally:
+            for task in (*links, *helpers):
+                task.cancel()
+            await asyncio.gather(*links, *helpers, return_exceptions=True)
+            closed = await asyncio.gather(*(post.executor.close() for post in self._posts))
+            self.left_behind = not all(closed)
+
+    async def _until_stopped(self, links: list[asyncio.Task[None]], helpers: list[asyncio.Task[None]]) -> None:
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({stopping, *links, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stopping.is_set():
+                for task in (*links, *helpers):
+                    if task.done():
+                        task.result()  # none ends by itself, except through a defect: tell
+        finally:
+            stopping.cancel()
+
+    def _begin_stop(self, drain_seconds: float, reason: str) -> None:
+        assert self._loop is not None
+        if not self._stopping.is_set():
+            self.end_reason = reason
+            self._stopping.set()
+            for post in self._posts:
+                post.stop_taking()
+        if drain_seconds <= 0:
+            self._at_once = True
+            self._deadline_over.set()
+        else:
+            self._loop.call_later(drain_seconds, self._deadline_over.set)
+
+    async def _drain(self) -> None:
+        await self._until_idle(self._deadline_over)
+        if not self._is_idle:
+            for post in self._posts:
+                post.give_up()
+            await self._until_idle(None, 0.0 if self._at_once else GRACE_SECONDS)
+            for post in self._posts:
+                post.hand_back_rest()
+        await asyncio.gather(*(link.settle() for post in self._posts for link in post.links))
+
+    @property
+    def _is_idle(self) -> bool:
+        return all(post.is_idle for post in self._posts)
+
+    async def _until_idle(self, given_up: asyncio.Event | None, seconds: float | None = None) -> None:
+        async def watch() -> None:
+            while not self._is_idle:
+                self._changed.clear()
+                await self._changed.wait()
+
+        watching = asyncio.create_task(watch())
+        giving_up = asyncio.create_task(given_up.wait()) if given_up is not None else None
+        tasks = {watching} if giving_up is None else {watching, giving_up}
+        try:
+            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _on_change(self, is_finished: bool) -> None:
+        self._changed.set()
+        if is_finished:
+            self.finished_jobs += 1
+            if self.settings.restart_after and self.finished_jobs == self.settings.restart_after:
+                self._begin_stop(self.settings.drain_seconds, "restart")
+
+    # --- posts ---
+
+    def _make_posts(self) -> list[Post]:
+        placement, settings = self._placement, self.settings
+        posts: list[Post] = []
+        if placement.in_threads:
+            posts.append(self._post("threads", ThreadExecutor(placement.slots), placement.in_threads))
+        if placement.in_loop:
+            posts.append(self._post("asyncio", AsyncExecutor(placement.async_slots), placement.in_loop))
+        if placement.in_processes:
+            for number in range(1, placement.processes + 1):
+                executor = ProcessExecutor(
+                    self._target,
+                    jobs_limit=settings.jobs_per_process,
+                    kill_after_seconds=settings.kill_after_seconds,
+                )
+                posts.append(self._post(f"process-{number}", executor, placement.in_processes))
+        return posts
+
+    def _post(self, label: str, executor: Executor, tasks: dict[str, Task[Any, Any]]) -> Post:
+        introduction = Introduction(
+            name=f"{self._name}/{label}",
+            functions={name: task.settings.timeout or 0.0 for name, task in tasks.items()},
+            declarations=[
+                (verb, arguments)
+                for verb, arguments in self._declarations
+                if arguments.get("function") is None or arguments["function"] in tasks
+            ],
+            lease_seconds=self.settings.lease_seconds,
+            references=lambda function, payload: references_of(tasks[function], payload),
+        )
+        return Post(
+            label, executor, tasks, self.places, introduction, self._observer, self._on_change, self.settings.backoff
+        )
+
+    # --- until the queues are empty ---
+
+    async def _stop_when_empty(self) -> None:
+        """Stop when nothing runs here and no server has a job of ours that is ready."""
+        while not self._stopping.is_set():
+            arrivals = self._arrivals
+            if self.connected and self._is_idle and await self._all_empty() and arrivals == self._arrivals:
+                self._begin_stop(self.settings.drain_seconds, "burst")
+                return
+            await asyncio.sleep(BURST_PAUSE_SECONDS)
+        await asyncio.Event().wait()  # whoever waits for us is told by the stop
+
+    @property
+    def _arrivals(self) -> int:
+        return sum(post.arrivals for post in self._posts)
+
+    async def _all_empty(self) -> bool:
+        """Ask all servers.  What they send because of the credit that they have comes ahead of their answer."""
+        pairs: list[tuple[Post, Link]] = [(post, link) for post in self._posts for link in post.links]
+        for post, link in pairs:
+            post.queues_seen.pop(link, None)
+            if link.conversation.extended:
+                link.conversation.look_at_queues()
+        await asyncio.gather(*(link.settle() for _, link in pairs))
+        return self._is_idle and all(
+            post.queues_seen.get(link) == 0 if link.conversation.extended else link.conversation.sleeps
+            for post, link in pairs
+        )

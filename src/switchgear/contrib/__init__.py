@@ -1,0 +1,1 @@
+"""Switchgear within other people's frameworks."""

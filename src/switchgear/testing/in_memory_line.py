@@ -1,0 +1,162 @@
+"""The way from an app to the server in the same thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from switchgear.app.conversation import AppQuestion, ControlQuestion, Conversation, SubmitQuestion, WatchQuestion
+from switchgear.app.following import End, JobFollower, Progress
+from switchgear.app.line import Line
+from switchgear.app.views import Explanation
+from switchgear.errors import ClientError, ServerUnreachable
+from switchgear.testing.in_memory_house import House
+
+if TYPE_CHECKING:
+    from switchgear.app.requests import SubmitRequest
+
+__all__ = ["InMemoryLine", "WouldWaitForever"]
+
+T = TypeVar("T")
+
+
+class WouldWaitForever(ClientError):
+    """What is waited for cannot come: nothing is left that could be run now.  The text says what holds the job up."""
+
+
+@dataclass(frozen=True, slots=True)
+class CausedEnd(End):
+    """How a job ended in this very process."""
+
+    original: BaseException | None = None
+
+    def failure(self, handle: str) -> ClientError | None:
+        failure = End.failure(self, handle)
+        if failure is not None:
+            failure.__cause__ = self.original
+        return failure
+
+
+class InMemoryLine(Line):
+    """Puts questions and hears the answers at once.  Whoever waits does the work meanwhile."""
+
+    def __init__(
+        self,
+        house: House,
+        work: Callable[[], object],
+        work_async: Callable[[], Coroutine[Any, Any, object]],
+        wait_for_others: Callable[[], Coroutine[Any, Any, bool]],
+    ) -> None:
+        """`work` runs what may be run while somebody waits; `wait_for_others` waits until something has happened in
+        another coroutine, and says whether there is one that could make it happen."""
+        self._house = house
+        self._door = house.connect()
+        self._work = work
+        self._work_async = work_async
+        self._wait_for_others = wait_for_others
+        self._handles: WeakKeyDictionary[Future[Any], str] = WeakKeyDictionary()  # whose end a future will tell
+        self._is_closed = False
+        self.submitted: list[tuple[SubmitRequest, str]] = []  # with its handle
+        self.before_submit: Callable[[], None] = lambda: None  # may refuse it by raising
+        self.original_error: Callable[[str], BaseException | None] = lambda handle: None
+        self._conversation = Conversation("the in-memory server")
+        self._conversation.greet()
+        self.pump()
+
+    def submit_batch(
+        self, requests: list[SubmitRequest], followers: list[JobFollower | None]
+    ) -> Future[list[str | Exception]]:
+        self.before_submit()
+        question = SubmitQuestion(requests, followers)
+        self._put(question)
+        for request, follower, outcome in zip(requests, followers, question.future.result(), strict=True):
+            if isinstance(outcome, str):
+                self.submitted.append((request, outcome))
+                if follower is not None:
+                    self._know(follower, outcome)
+        return question.future
+
+    def watch(self, handle: str, follower: JobFollower, place: int | None = None) -> Future[str]:
+        self._know(follower, handle)
+        question = WatchQuestion(handle, follower)
+        self._put(question)
+        return question.future
+
+    def control(self, verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
+        question = ControlQuestion(verb, arguments)
+        self._put(question)
+        return question.future
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._door.leave()
+            self._conversation.lose(ServerUnreachable("the in-memory server is gone"))
+
+    # --- waiting ---
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        self._work()
+        self.pump()
+        if not future.done():
+            raise self._would_wait_forever(future)
+        return future.result()
+
+    async def wait_async(self, future: Future[T], timeout: float | None = None) -> T:  # noqa: ASYNC109 - as declared
+        await self._work_async()
+        self.pump()
+        while not future.done():
+            if not await self._wait_for_others():
+                raise self._would_wait_forever(future)
+            self.pump()
+        return future.result()
+
+    def wait_news(self, news: SimpleQueue[Progress | None]) -> Progress | None:
+        if news.empty():
+            self._work()
+            self.pump()
+        if news.empty():
+            raise WouldWaitForever("news of the job cannot come: nothing is left that could be run now")
+        return news.get()
+
+    def _would_wait_forever(self, future: Future[Any]) -> WouldWaitForever:
+        handle = self._handles.get(future)
+        if handle is None:
+            return WouldWaitForever("what is waited for cannot come: nothing is left that could be run now")
+        return WouldWaitForever(f"the end of a job cannot come: {self.explain(handle)}")
+
+    def explain(self, handle: str) -> str:
+        """Why a job is where it is, in the words of the server."""
+        return str(Explanation.read(handle, self.control("explain", {"handle": handle}).result()))
+
+    # --- inside ---
+
+    def pump(self) -> None:
+        """Say what is to be said, and hear what was said."""
+        while True:
+            if self._conversation.outgoing:
+                self._door.send(self._conversation.take_outgoing())
+            data = self._door.read()
+            if not data:
+                return
+            self._conversation.receive(data)
+
+    def _put(self, question: AppQuestion) -> None:
+        if self._is_closed:
+            raise ServerUnreachable("the in-memory server is gone")
+        question.put(self._conversation)
+        self.pump()
+
+    def _know(self, follower: JobFollower, handle: str) -> None:
+        self._handles[follower.future] = handle
+        tell = follower.end
+
+        def end(end: End) -> None:
+            original = self.original_error(handle) if end.state == "failed" else None
+            tell(end if original is None else CausedEnd(end.state, end.result, end.cause, end.error, original))
+
+        follower.end = end  # type: ignore[method-assign]  # it hears of the end with what only we know

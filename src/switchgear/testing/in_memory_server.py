@@ -1,0 +1,301 @@
+"""Testing an app without a server, a worker, a socket or a sleep.
+
+    with in_memory(app) as server:
+        assert add.submit(1, 2).result() == 3
+
+The app works with the real engine, the real protocol and real serialisation; only wires, threads and the clock are
+missing.  In the mode "at_once", whatever is ready has been run when a call of the app returns.  In the mode "step",
+jobs are run by `run_one`, `run_all` and `run_until_idle`.  Time stands still until `advance` lets it pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+
+from switchgear.model import SECOND_US
+from switchgear.testing.clock import FakeClock
+from switchgear.testing.in_memory_house import House
+from switchgear.testing.in_memory_line import InMemoryLine, WouldWaitForever
+from switchgear.testing.in_memory_worker import InMemoryWorker
+
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.running import Assignment
+    from switchgear.app.task import Task
+    from switchgear.app.views import JobInfo
+
+__all__ = ["InMemoryServer", "Mode", "Submitted", "WouldWaitForever", "in_memory"]
+
+Mode: TypeAlias = Literal["at_once", "step"]
+
+# Tasks that submit tasks that are run before the submission returns: so deep, and no deeper.
+_DEEPEST: Final = 30
+_MOST_RUNS: Final = 100_000  # at a stretch
+_DAY_SECONDS: Final = 86_400.0
+
+_ours: ContextVar[frozenset[str]] = ContextVar("switchgear_in_memory_ours", default=frozenset())
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job as it was submitted."""
+
+    task: str
+    arguments: Mapping[str, Any]  # by name, as they came out of the payload; empty for tasks that this app lacks
+    handle: str
+    priority: str
+    run_at: float  # seconds since the epoch, 0: at once
+
+
+def in_memory(
+    app: App, mode: Mode = "at_once", *, raise_errors: bool = False, start: float | None = None
+) -> InMemoryServer:
+    """A server in memory that the app uses for the length of a block, `with` or `async with`.
+
+    With `raise_errors`, what `result` raises for a failed job has the exception of the task as its `__cause__`, with
+    its real traceback.  `start` is the time it is at the beginning, in seconds since the epoch; by default now.
+    """
+    return InMemoryServer(app, mode, raise_errors=raise_errors, start=start)
+
+
+class InMemoryServer:
+    """The server, its clock and its only worker.  For one thread at a time."""
+
+    def __init__(
+        self, app: App, mode: Mode = "at_once", *, raise_errors: bool = False, start: float | None = None
+    ) -> None:
+        if mode not in ("at_once", "step"):
+            raise ValueError(f'the mode is "at_once" or "step", not {mode!r}')
+        self.app = app
+        self.mode: Mode = mode
+        self.clock = FakeClock(round((time.time() if start is None else start) * SECOND_US))
+        self._raise_errors = raise_errors
+        self._house = House(self.clock)
+        self._line: InMemoryLine
+        self._worker: InMemoryWorker
+        self._running: set[str] = set()  # handles
+        self._too_deep: RecursionError | None = None
+        self._progress: asyncio.Event | None = None  # something has happened, for coroutines that wait
+        self._restore: tuple[Any, ...] | None = None
+
+    # --- the block ---
+
+    def __enter__(self) -> Self:
+        if self._restore is not None:
+            raise RuntimeError("this server is in use already")
+        self._worker = InMemoryWorker(self.app, self._house)
+        self._line = InMemoryLine(self._house, self._work, self._work_async, self._wait_for_others)
+        self._line.before_submit = self._check_depth
+        if self._raise_errors:
+            self._line.original_error = self._worker.errors.get
+        self._restore = self.app.use_line(self._line, self.now)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._restore is not None
+        self.app.use_line(*self._restore)
+        self._restore = None
+        self._line.close()
+        self._worker.leave()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    # --- running ---
+
+    def run_one(self) -> bool:
+        """Run the next job that is ready, to its end or its next retry; False if none is."""
+        assignment = self._take()
+        if assignment is None:
+            return False
+        self._begin(assignment)
+        token = _ours.set(_ours.get() | {assignment.handle})
+        try:
+            self._worker.work(assignment)
+        finally:
+            _ours.reset(token)
+            self._end(assignment)
+        return True
+
+    async def run_one_async(self) -> bool:
+        """The same in the running event loop, where coroutine functions are run too."""
+        assignment = self._take()
+        if assignment is None:
+            return False
+        self._begin(assignment)
+        token = _ours.set(_ours.get() | {assignment.handle})
+        try:
+            if self.app.tasks[assignment.function].is_async:
+                await self._worker.work_async(assignment)
+            else:
+                self._worker.work(assignment)
+        finally:
+            _ours.reset(token)
+            self._end(assignment)
+        return True
+
+    def run_all(self) -> int:
+        """Run everything that is ready, and what becomes ready by that; returns how many runs there were.
+
+        No time passes: what is to be tried again later, or waits for a moment, waits.
+        """
+        count = 0
+        while self.run_one():
+            count = self._one_more(count)
+        return count
+
+    async def run_all_async(self) -> int:
+        """The same in the running event loop."""
+        count = 0
+        while await self.run_one_async():
+            count = self._one_more(count)
+        return count
+
+    def run_until_idle(self, within_seconds: float = _DAY_SECONDS) -> int:
+        """Run everything, and let time pass to whatever is due next, until no job is left that could ever be run.
+
+        Ticks of schedules are not waited for, since they never end; nor is what is due later than `within_seconds`.
+        """
+        count = self.run_all()
+        end_us = self.clock.now_us() + round(within_seconds * SECOND_US)
+        while (due_us := self._next_due_us()) is not None and due_us <= end_us:
+            self._pass_time_to(due_us)
+            count += self.run_all()
+        return count
+
+    # --- time ---
+
+    def now(self) -> float:
+        """The time it is here, in seconds since the epoch."""
+        return self.clock.now_us() / SECOND_US
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: what is due meanwhile happens, each at its time.
+
+        In the mode "at_once" jobs that become ready are run; a run itself takes no time.
+        """
+        if seconds < 0:
+            raise ValueError(f"time does not run backwards: {seconds} s")
+        end_us = self.clock.now_us() + round(seconds * SECOND_US)
+        while (due_us := self._house.next_deadline_us) is not None and due_us <= end_us:
+            self._pass_time_to(due_us)
+            self._work()
+        self._pass_time_to(end_us)
+        self._work()
+
+    async def advance_async(self, seconds: float) -> None:
+        """The same in the running event loop."""
+        end_us = self.clock.now_us() + round(seconds * SECOND_US)
+        while (due_us := self._house.next_deadline_us) is not None and due_us <= end_us:
+            self._pass_time_to(due_us)
+            await self._work_async()
+        self._pass_time_to(end_us)
+        await self._work_async()
+
+    # --- looking ---
+
+    def jobs(self, task: Task[Any, Any] | str | None = None, *states: str) -> list[JobInfo]:
+        """All jobs of a task, or of all, in these states, or in any; the oldest first."""
+        return list(self.app.jobs(task=task, states=states, limit=None))[::-1]
+
+    def submitted(self, task: Task[Any, Any] | str | None = None) -> list[Submitted]:
+        """What the app has submitted to a task, or to all, in order; also what was joined with an earlier job."""
+        wanted = getattr(task, "name", task)
+        return [
+            self._as_submitted(request.function.decode(), request, handle)
+            for request, handle in self._line.submitted
+            if wanted is None or request.function.decode() == wanted
+        ]
+
+    def explain(self, job: Any) -> str:
+        """Why a job is where it is."""
+        return self._line.explain(getattr(job, "handle", job))
+
+    # --- inside ---
+
+    def _as_submitted(self, name: str, request: Any, handle: str) -> Submitted:
+        arguments: dict[str, Any] = {}
+        task = self.app.tasks.get(name)
+        if task is not None:
+            references = task.arguments.references(request.payload)
+            args, kwargs = task.arguments.decode(request.payload, dict.fromkeys(references))
+            arguments = dict(task.arguments.bind(args, kwargs))
+        return Submitted(name, arguments, handle, request.priority, request.run_at)
+
+    def _check_depth(self) -> None:
+        """In the mode "at_once" tasks that submit each other without end would be run inside each other without end."""
+        if self.mode == "at_once" and len(_ours.get()) >= _DEEPEST:
+            self._too_deep = RecursionError(
+                f"{_DEEPEST} tasks are running inside each other, each submitted by the one before; if that is meant,"
+                ' in_memory(app, "step") runs them one after the other'
+            )
+            raise self._too_deep
+
+    def _complain_of_depth(self) -> None:
+        """To the test itself, for the tasks in between may not have asked what became of what they submitted."""
+        if self._too_deep is not None and not _ours.get():
+            too_deep, self._too_deep = self._too_deep, None
+            raise too_deep
+
+    def _one_more(self, count: int) -> int:
+        if count == _MOST_RUNS:
+            raise RuntimeError(f"after {count} runs there is still more to run: do tasks submit themselves again?")
+        return count + 1
+
+    def _take(self) -> Assignment | None:
+        assignment = self._worker.take()
+        self._line.pump()
+        return assignment
+
+    def _begin(self, assignment: Assignment) -> None:
+        self._running.add(assignment.handle)
+
+    def _end(self, assignment: Assignment) -> None:
+        self._running.discard(assignment.handle)
+        self._line.pump()
+        if self._progress is not None:
+            self._progress.set()
+
+    def _work(self) -> None:
+        """What happens by itself while somebody waits."""
+        if self.mode == "at_once":
+            self.run_all()
+            self._complain_of_depth()
+
+    async def _work_async(self) -> None:
+        if self.mode == "at_once":
+            await self.run_all_async()
+            self._complain_of_depth()
+
+    async def _wait_for_others(self) -> bool:
+        """Wait until something has happened in another coroutine; False if nothing runs there."""
+        if not self._running - _ours.get():
+            return False
+        if self._progress is None or self._progress.is_set():
+            self._progress = asyncio.Event()
+        await self._progress.wait()
+        await self._work_async()
+        return True
+
+    def _pass_time_to(self, moment_us: int) -> None:
+        self.clock.advance(max(0, moment_us - self.clock.now_us()) / SECOND_US)
+        self._house.turn()
+        self._line.pump()
+
+    def _next_due_us(self) -> int | None:
+        """When the next unfinished job is due."""
+        due = [job.run_at_us for job in self._house.engine.jobs.values() if job.run_at_us > self.clock.now_us()]
+        return min(due, default=None)

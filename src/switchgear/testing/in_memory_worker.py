@@ -1,0 +1,189 @@
+"""A worker that runs one job when it is told so, in the thread that tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from switchgear.app.running import Assignment, Outcome, references_of, run, run_async
+from switchgear.app.worker.conversation import (
+    Arrived,
+    Conversation,
+    Introduction,
+    RefusedByServer,
+    Revoked,
+    Unrunnable,
+)
+from switchgear.testing.in_memory_house import House
+
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.context import CurrentJob
+    from switchgear.app.task import Task
+
+__all__ = ["InMemoryWorker"]
+
+T = TypeVar("T")
+
+
+class InMemoryWorker:
+    """Speaks to the server like any worker, but asks for each job."""
+
+    def __init__(self, app: App, house: House) -> None:
+        self._app = app
+        self._house = house
+        self._door = house.connect()
+        self._running: dict[str, CurrentJob] = {}  # by handle, the innermost last
+        self._arrived: list[Assignment] = []
+        self._unrunnable = 0  # jobs that came and were refused
+        self.errors: dict[str, BaseException] = {}  # by handle, what the last attempt of a job has raised
+        self._talk = self._introduce()
+
+    def _introduce(self) -> Conversation:
+        tasks = self._app.tasks
+        introduction = Introduction(
+            "in-memory",
+            {name: task.options.timeout or 0.0 for name, task in tasks.items()},
+            self._app.declarations(),
+            0.0,  # the lease: whoever stands still is not dead
+            lambda function, payload: references_of(tasks[function], payload),
+        )
+        self._known = list(tasks)
+        self._declared = self._app.declarations()
+        self._talk = Conversation(introduction)
+        self._pump()
+        return self._talk
+
+    def meet_new_tasks(self) -> None:
+        """Tasks may be declared while the server is there already."""
+        if not self._running and (list(self._app.tasks) != self._known or self._app.declarations() != self._declared):
+            self._door.leave()
+            self._door = self._house.connect()
+            self._introduce()
+
+    def take(self) -> Assignment | None:
+        """The next job that is ready for us; it is ours from now on."""
+        self.meet_new_tasks()
+        while True:
+            before = self._unrunnable
+            self._talk.set_room(1)
+            self._pump()
+            self._talk.set_room(0)
+            self._pump()
+            if self._arrived:
+                return self._arrived.pop(0)
+            if self._unrunnable == before:
+                return None
+
+    def work(self, assignment: Assignment) -> None:
+        """Run it, and report."""
+        task = self._app.tasks[assignment.function]
+        job = assignment.context(lambda *figures: self._progress(assignment.handle, *figures))
+        self._running[assignment.handle] = job
+        try:
+            outcome = copy_context().run(self._run, self._noting(task, assignment.handle), assignment, job)
+        finally:
+            del self._running[assignment.handle]
+        self._report(assignment, outcome)
+
+    async def work_async(self, assignment: Assignment) -> None:
+        """The same in the running event loop, for a task that is a coroutine function."""
+        task = self._app.tasks[assignment.function]
+        job = assignment.context(lambda *figures: self._progress(assignment.handle, *figures))
+        self._running[assignment.handle] = job
+        try:
+            outcome = await run_async(self._noting(task, assignment.handle), assignment, job)
+        finally:
+            del self._running[assignment.handle]
+        self._report(assignment, outcome)
+
+    def leave(self) -> None:
+        """Hang up."""
+        self._door.leave()
+
+    # --- inside ---
+
+    def _run(self, task: Task[Any, Any], assignment: Assignment, job: CurrentJob) -> Outcome:
+        if task.is_async:
+            return run_in_a_loop(run_async(task, assignment, job))
+        return run(task, assignment, job)
+
+    def _noting(self, task: Task[Any, Any], handle: str) -> Task[Any, Any]:
+        """The task, except that what its function raises is noted."""
+        noting = copy.copy(task)
+        function: Callable[..., Any] = task.function
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:
+                self.errors[handle] = error
+                raise
+
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await function(*args, **kwargs)
+            except BaseException as error:
+                self.errors[handle] = error
+                raise
+
+        noting.function = call_async if inspect.iscoroutinefunction(function) else call
+        return noting
+
+    def _progress(self, handle: str, done: int, total: int, message: str) -> None:
+        self._talk.progress(handle, done, total, message)
+        self._pump()
+
+    def _report(self, assignment: Assignment, outcome: Outcome) -> None:
+        self._talk.report(assignment.handle, outcome)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Say what is to be said and hear what is to be heard, until both are silent."""
+        while True:
+            self._door.send(self._talk.take_output())
+            data = self._door.read()
+            if not data:
+                return
+            for event in self._talk.receive(data):
+                self._hear(event)
+
+    def _hear(self, event: object) -> None:
+        if isinstance(event, Arrived):
+            self._arrived.append(event.assignment)
+        elif isinstance(event, Revoked):
+            job = self._running.get(event.handle)
+            if job is not None:
+                job.cancel(event.reason)
+        elif isinstance(event, RefusedByServer) and event.about:
+            raise event.error
+        elif isinstance(event, Unrunnable):
+            self._unrunnable += 1
+
+
+def run_in_a_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end: here, or in a thread of its own if an event loop runs here already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    found: list[T] = []
+    trouble: list[BaseException] = []
+
+    def live() -> None:
+        try:
+            found.append(asyncio.run(coroutine))
+        except BaseException as error:
+            trouble.append(error)
+
+    thread = threading.Thread(target=live, name="switchgear-in-memory")
+    thread.start()
+    thread.join()
+    if trouble:
+        raise trouble[0]
+    return found[0]

@@ -1,0 +1,259 @@
+"""Programs as people write them, with nothing started by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from switchgear import App, current_job
+from switchgear.app.resident import Resident
+from tests.app.neighbour import neighbours
+from tests.support.waiting import DEADLINE_SECONDS, eventually
+
+pytestmark = pytest.mark.system
+
+HELLO = """\
+from switchgear import App
+app = App()
+@app.task
+def hello(name: str) -> str:
+    return f"Hello, {name}!"
+print(hello.submit("world").result())
+"""
+
+TASKS = """
+    import os, sys, time
+    from pathlib import Path
+    from switchgear import App
+
+    app = App(run_here="here" in sys.argv)
+
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.task
+    def linger(seconds: float) -> None:
+        Path("started").touch()
+        time.sleep(seconds)
+        Path("finished").touch()
+"""
+
+
+class Desk:
+    """A directory with programs in it."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def write(self, name: str, *parts: str) -> None:
+        (self.place / name).write_text("\n".join(dedent(part) for part in parts))
+
+    def run(self, *command: str) -> str:
+        """What it prints; it must end well and complain of nothing."""
+        done = subprocess.run(
+            command,
+            cwd=self.place,
+            capture_output=True,
+            text=True,
+            timeout=3 * DEADLINE_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout
+
+    def python(self, *arguments: str) -> str:
+        return self.run(sys.executable, *arguments)
+
+    def switchgear(self, *arguments: str) -> str:
+        return self.run(sys.executable, "-m", "switchgear", *arguments)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    desk.write("tasks.py", TASKS)
+    return desk
+
+
+# --- one program ---
+
+
+def test_hello_world(desk: Desk) -> None:
+    assert len(HELLO.splitlines()) == 6
+    desk.write("hello.py", HELLO)
+    assert desk.python("hello.py") == "Hello, world!\n"
+    assert desk.python("hello.py") == "Hello, world!\n"
+
+
+def test_jobs_that_run_may_finish_when_the_program_ends(desk: Desk) -> None:
+    ending = """
+        linger.submit(0.5)
+        while not Path("started").exists():
+            time.sleep(0.01)
+    """
+    desk.write("program.py", TASKS, ending)
+    desk.python("program.py", "here")
+    assert (desk.place / "finished").exists()
+
+
+def test_what_is_queued_stays_for_the_next_program(desk: Desk) -> None:
+    desk.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
+    desk.write("run.py", "import sys", "from tasks import double", "print(double.job(sys.argv[2]).result())")
+    handle = desk.python("submit.py").strip()
+    assert desk.python("run.py", "here", handle) == "42\n"
+
+
+def test_a_task_that_is_declared_later_is_run_too(desk: Desk) -> None:
+    later = """
+        print(double.submit(1).result())
+
+        @app.task
+        def triple(number: int) -> int:
+            return 3 * number
+
+        print(triple.submit(1).result())
+    """
+    desk.write("program.py", TASKS, later)
+    assert desk.python("program.py", "here") == "2\n3\n"
+
+
+def test_a_program_that_forks(desk: Desk) -> None:
+    forking = """
+        print(double.submit(1).result(), flush=True)
+        child = os.fork()
+        if child == 0:
+            print(double.submit(2).result(), flush=True)
+            sys.exit()
+        print(os.waitpid(child, 0)[1])
+        print(double.submit(3).result())
+    """
+    desk.write("program.py", TASKS, forking)
+    assert desk.python("program.py", "here") == "2\n4\n0\n6\n"
+
+
+def test_an_error_that_ends_the_program_does_not_hang_it(desk: Desk) -> None:
+    desk.write("program.py", TASKS, "double.submit(1).result()", "raise SystemExit(3)")
+    done = subprocess.run([sys.executable, "program.py", "here"], cwd=desk.place, timeout=30, capture_output=True)
+    assert (done.returncode, done.stderr) == (3, b"")
+
+
+# --- a second terminal ---
+
+
+def test_a_worker_finds_the_queue(desk: Desk) -> None:
+    desk.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
+    handle = desk.python("submit.py").strip()
+    done = subprocess.run(
+        [sys.executable, "-m", "switchgear", "worker", "tasks:app", "--burst"],
+        cwd=desk.place, timeout=30, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    desk.write("ask.py", "import sys", "from tasks import double", "print(double.job(sys.argv[1]).result(timeout=5))")
+    assert desk.python("ask.py", handle) == "42\n"
+
+
+def test_commands_take_the_directory_for_a_server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
+    handle = desk.python("submit.py").strip()
+    listed = json.loads(desk.switchgear("jobs", "--json", "--server", "embedded:.switchgear"))
+    jobs = listed["jobs"] if isinstance(listed, dict) else listed
+    assert [job["handle"] for job in jobs] == [handle]
+    monkeypatch.setenv("SWITCHGEAR_URL", "embedded:.switchgear")
+    assert handle in desk.switchgear("jobs")
+    monkeypatch.setenv("SWITCHGEAR_SERVER", f"embedded:{desk.place}/.switchgear")
+    assert handle in desk.switchgear("jobs")
+
+
+def test_a_mistyped_directory_is_not_made(desk: Desk) -> None:
+    command = [sys.executable, "-m", "switchgear", "jobs", "--server", "embedded:.swichgear"]
+    done = subprocess.run(command, cwd=desk.place, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "there is no" in done.stderr
+    assert not (desk.place / ".swichgear").exists()
+
+
+def test_a_command_as_a_worker_follows_the_server(desk: Desk) -> None:
+    """Its first server is killed, and it works for the next."""
+    queue = desk.place / "queue"
+    with neighbours(queue, 2) as (first, second):
+        first.ask("address")
+        second.ask("address")
+        command = ["-m", "switchgear", "worker", "f", "--exec", "cat >> ran", "--server", f"embedded:{queue}"]
+        worker = subprocess.Popen([sys.executable, *command], cwd=desk.place, stderr=subprocess.DEVNULL)
+        try:
+            first.ask("submit", "f")
+            ran = desk.place / "ran"
+            eventually(lambda: ran.exists() and ran.read_text() == "x", "the first job is done")
+            first.kill()
+            second.ask("submit", "f")
+            eventually(lambda: ran.read_text() == "xx", "the second job is done")
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+# --- an owner that leaves ---
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    with App(f"embedded:{tmp_path}/queue") as app:
+        yield app
+
+
+def test_when_the_owner_leaves_jobs_of_others_go_on_without_loss(tmp_path: Path, app: App) -> None:
+    attempts: list[tuple[int, int]] = []
+    leaving = threading.Event()
+
+    @app.task(name="patient")
+    def patient() -> str:
+        attempts.append((current_job().attempt, current_job().losses))
+        leaving.wait(DEADLINE_SECONDS)
+        return "done"
+
+    with neighbours(tmp_path / "queue", 1) as (owner,):
+        owner.ask("address")
+        job = patient.submit()
+        queued = patient.options(delay=0.5).submit()
+        eventually(lambda: attempts, "it runs")
+        assert owner.leave() == ""
+        leaving.set()
+        assert job.result(timeout=DEADLINE_SECONDS) == "done"
+        assert queued.result(timeout=DEADLINE_SECONDS) == "done"
+    assert {losses for _, losses in attempts} == {0}
+
+
+def test_submissions_go_on_while_owners_come_and_go(tmp_path: Path) -> None:
+    with neighbours(tmp_path / "queue", 3) as processes, App(f"embedded:{tmp_path}/queue", run_here=False) as app:
+
+        @app.task(name="count")
+        def count(number: int) -> None: ...
+
+        for number, process in enumerate(processes):
+            process.ask("address")
+            count.submit(number)
+        for process in processes:
+            started = time.monotonic()
+            process.leave()
+            count.submit(1)
+            assert time.monotonic() - started < DEADLINE_SECONDS / 2
+        assert len(list(app.jobs(limit=None))) == 6
+
+
+def test_tasks_for_processes_are_left_to_workers(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.task(name="heavy", run_in="process")
+    def heavy() -> None: ...
+
+    resident = Resident(app)
+    resident.serve_all()
+    resident.stop()
+    assert 'heavy: run_in="process" needs a worker' in caplog.text

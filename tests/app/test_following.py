@@ -1,0 +1,109 @@
+"""How a job ended, as its submitter is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear import (
+    JobCancelled,
+    JobExpired,
+    JobFailed,
+    JobLost,
+    JobUnknown,
+    PredecessorFailed,
+    Progress,
+    TaskFailed,
+)
+from switchgear.app.following import End, JobFollower
+
+ERROR = b"ValueError: not a number\n\nTraceback (most recent call last):\n  File ...\nValueError: not a number\n"
+
+FAILURES = {
+    "raised": (End("failed", b"", "ended_badly", ERROR), TaskFailed, "job H failed: ValueError: not a number"),
+    "no reason": (End("failed", b"", "ended_badly"), TaskFailed, "job H failed; the worker gave no reason"),
+    "dead": (End("failed", b"", "exhausted"), JobLost, "job H is dead: its attempts were lost or timed out"),
+    "dead after an error": (
+        End("failed", b"", "exhausted", ERROR),
+        JobLost,
+        "job H is dead: its attempts were lost or timed out; it last said: ValueError: not a number",
+    ),
+    "doomed": (
+        End("failed", b"", "doomed"),
+        PredecessorFailed,
+        "job H failed because one that it waited for did not succeed",
+    ),
+    "cancelled": (End("cancelled", b"", "cancelled"), JobCancelled, "job H was cancelled"),
+    "skipped": (
+        End("cancelled", b"", "skipped"),
+        JobCancelled,
+        "job H was cancelled: one that it waited for did not succeed",
+    ),
+    "replaced": (
+        End("cancelled", b"", "replaced"),
+        JobCancelled,
+        "job H was cancelled: another with its unique key took its place",
+    ),
+    "abandoned": (
+        End("cancelled", b"", "abandoned"),
+        JobCancelled,
+        "job H was cancelled: nobody waited for it any more",
+    ),
+    "expired": (End("expired", b"", "expired"), JobExpired, "job H expired: it was not started in time"),
+}
+
+
+@pytest.mark.parametrize(("end", "kind", "text"), FAILURES.values(), ids=FAILURES)
+def test_failures(end: End, kind: type[JobFailed], text: str) -> None:
+    failure = end.failure("H")
+    assert type(failure) is kind
+    assert str(failure) == text
+    assert isinstance(failure, JobFailed)
+
+
+def test_success_is_no_failure() -> None:
+    assert End("done", b"r").failure("H") is None
+
+
+def test_an_unknown_job() -> None:
+    assert isinstance(End("unknown").failure("H"), JobUnknown)
+
+
+def test_the_remote_traceback_travels_along() -> None:
+    failure = End("failed", b"", "ended_badly", ERROR).failure("H")
+    assert isinstance(failure, TaskFailed)
+    assert (failure.error_type, failure.message) == ("ValueError", "not a number")
+    assert failure.remote_traceback.startswith("Traceback (most recent call last):")
+    assert "The traceback of the worker:" in failure.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (b"KeyError: 'a: b'", "KeyError", "'a: b'"),
+        (b"package.Failure: no", "package.Failure", "no"),
+        (b"StopIteration", "StopIteration", ""),
+        (b"out of paper: load tray 2", "", "out of paper: load tray 2"),
+        (b"", "", ""),
+    ],
+    ids=["message", "dotted", "no message", "other languages", "nothing"],
+)
+def test_errors_are_text(error: bytes, kind: str, message: str) -> None:
+    failure = TaskFailed("failed", error)
+    assert (failure.error_type, failure.message, failure.remote_traceback) == (kind, message, "")
+
+
+def test_the_first_end_counts() -> None:
+    follower = JobFollower()
+    follower.end(End("done", b"first"))
+    follower.end(End("done", b"second"))
+    follower.give_up(RuntimeError())
+    assert follower.future.result().result == b"first"
+
+
+def test_who_listens_no_more_is_told_no_more() -> None:
+    follower = JobFollower()
+    heard: list[Progress | None] = []
+    follower.listen(heard.append)
+    follower.ignore(heard.append)
+    follower.end(End("done"))
+    assert heard == []

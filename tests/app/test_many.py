@@ -1,0 +1,296 @@
+"""Many jobs: groups, maps, chains."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from switchgear import (
+    App,
+    ArgumentError,
+    Job,
+    JobGroup,
+    JobUnknown,
+    ServerRefused,
+    TaskFailed,
+    chain,
+    group,
+)
+from tests.app.house import hand_worker, working
+from tests.support.servers import Server, running_switchgear
+from tests.support.waiting import DEADLINE_SECONDS, eventually
+from tests.support.wire import Kind
+
+pytestmark = pytest.mark.system
+
+WAIT = DEADLINE_SECONDS
+
+
+@pytest.fixture(scope="module")
+def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a store that remembers more than the last thousand results."""
+    with running_switchgear(store=f"sqlite:{tmp_path_factory.mktemp('store') / 'jobs.db'}") as server:
+        yield server
+
+
+class Tasks:
+    """Some tasks of an app."""
+
+    def __init__(self, app: App, prefix: str) -> None:
+        @app.task(name=f"{prefix}.add")
+        def add(a: int, b: int = 1) -> int:
+            return a + b
+
+        @app.task(name=f"{prefix}.odd_only")
+        def odd_only(a: int) -> int:
+            if a % 2 == 0:
+                raise ValueError(f"{a} is even")
+            return a
+
+        @app.task(name=f"{prefix}.total")
+        def total(numbers: list[int], more: int = 0) -> int:
+            return sum(numbers) + more
+
+        @app.task(name=f"{prefix}.double")
+        async def double(a: int) -> int:
+            return a * 2
+
+        self.add, self.odd_only, self.total, self.double = add, odd_only, total, double
+
+
+@pytest.fixture
+def tasks(app: App, request: pytest.FixtureRequest) -> Tasks:
+    return Tasks(app, request.node.name)
+
+
+# --- groups ---
+
+
+def test_many_jobs_are_a_group(app: App, tasks: Tasks) -> None:
+    jobs = tasks.add.submit_many(range(1200))
+    assert (len(jobs), repr(jobs)) == (1200, "<JobGroup of 1200 jobs>")
+    assert len(set(jobs.handles)) == 1200
+    assert jobs.counts() == {"ready": 1200}
+    with working(app):
+        assert list(jobs.results(timeout=WAIT)) == list(range(1, 1201))
+        assert sorted(jobs.results(in_order=False)) == list(range(1, 1201))
+        assert jobs.wait() == {"done": 1200}
+    assert jobs.counts() == {"done": 1200}
+    assert jobs.counts() == {"done": 1200}  # the server is not asked again
+    assert jobs[-1].result(WAIT) == 1200
+    assert [job.handle for job in jobs][:3] == list(jobs.handles[:3])
+
+
+def test_a_million_handles_take_eight_bytes_each(app: App) -> None:
+    jobs: JobGroup[int] = JobGroup(app, None, (f"H:host:{number}" for number in range(100_000)))
+    assert sys.getsizeof(jobs.handles._numbers) < 1_000_000
+    assert jobs.handles[99_999] == "H:host:99999"
+    with pytest.raises(IndexError):
+        jobs.handles[100_000]
+
+
+def test_rows_of_several_iterables(app: App, tasks: Tasks) -> None:
+    with working(app):
+        assert list(tasks.add.submit_many([1, 2], [10, 20]).results()) == [11, 22]
+
+
+def test_failures_among_many(app: App, tasks: Tasks) -> None:
+    with working(app):
+        jobs = tasks.odd_only.submit_many([1, 2, 3])
+        results = jobs.results()
+        assert next(results) == 1
+        with pytest.raises(TaskFailed, match="2 is even"):
+            next(results)
+        first, second, third = jobs.results(return_exceptions=True)
+        assert (first, third) == (1, 3)
+        assert isinstance(second, TaskFailed)
+        assert jobs.wait() == {"done": 2, "failed": 1}
+        assert jobs.retry() == 1
+        assert jobs.wait() == {"done": 2, "failed": 1}
+
+
+def test_a_group_is_cancelled(app: App, tasks: Tasks) -> None:
+    jobs = tasks.add.submit_many(range(5))
+    jobs[0].cancel()
+    assert jobs.cancel() == 4
+    assert jobs.counts() == {"cancelled": 5}
+    assert jobs.retry() == 5
+    assert jobs.counts() == {"ready": 5}
+    jobs.cancel()
+
+
+def test_jobs_that_are_not_there(app: App) -> None:
+    jobs: JobGroup[int] = JobGroup(app, None, ["H:nowhere:1", "H:nowhere:2"])
+    assert jobs.counts() == {"unknown": 2}
+    with pytest.raises(JobUnknown):
+        list(jobs.results())
+
+
+def test_a_mistake_in_the_middle_tells_what_was_submitted(app: App, tasks: Tasks) -> None:
+    with pytest.raises(ArgumentError, match="a: expected int, got str") as caught:
+        tasks.add.submit_many(itertools.chain(range(700), ["x"]))
+    submitted = caught.value.submitted  # type: ignore[attr-defined]
+    assert len(submitted) <= 700
+    assert "jobs were submitted before" in caught.value.__notes__[0]
+
+
+def test_a_refusal_in_the_middle_tells_what_was_submitted() -> None:
+    with running_switchgear("--set", "limits.jobs=3") as server, App(f"gearman://127.0.0.1:{server.port}") as app:
+        tasks = Tasks(app, "full")
+        with pytest.raises(ServerRefused, match="Job queue is full") as caught:
+            tasks.add.submit_many(range(5))
+        assert len(caught.value.submitted) == 3  # type: ignore[attr-defined]
+        with pytest.raises(ServerRefused, match="Job queue is full"):
+            list(tasks.add.map(range(5)))
+
+
+def test_nothing_is_no_job(app: App, tasks: Tasks) -> None:
+    assert len(tasks.add.submit_many([])) == 0
+    assert list(tasks.add.map([])) == []
+    with pytest.raises(TypeError, match="an iterable of arguments is needed"):
+        tasks.add.submit_many()
+    with pytest.raises(TypeError, match="3 is not iterable"):
+        tasks.add.map(3)  # type: ignore[arg-type]
+
+
+def test_groups_with_asyncio(app: App, tasks: Tasks) -> None:
+    async def main() -> None:
+        jobs = await tasks.double.submit_many_async(range(1200))
+        assert [result async for result in jobs.results_async()] == list(range(0, 2400, 2))
+        unordered = [result async for result in jobs.results_async(in_order=False, timeout=WAIT)]
+        assert sorted(unordered) == list(range(0, 2400, 2))
+
+    with working(app):
+        asyncio.run(main())
+
+
+# --- maps ---
+
+
+@pytest.mark.parametrize("in_order", [True, False], ids=["in order", "as they end"])
+@pytest.mark.parametrize("window", [1, 7, 1000])
+def test_a_map_gives_results(app: App, tasks: Tasks, window: int, in_order: bool) -> None:
+    with working(app):
+        results = list(tasks.add.map(range(100), window=window, in_order=in_order))
+    assert (results if in_order else sorted(results)) == list(range(1, 101))
+
+
+def test_a_map_has_a_bounded_number_of_jobs_at_a_time(app: App, tasks: Tasks) -> None:
+    taken: list[int] = []
+
+    def without_end() -> Any:
+        for number in itertools.count():
+            taken.append(number)
+            yield number
+
+    with working(app):
+        results = tasks.add.map(without_end(), window=10)
+        assert taken == []  # nothing is done before the first result is asked for
+        assert list(itertools.islice(results, 30)) == list(range(1, 31))
+        assert len(taken) <= 40
+        results.close()  # type: ignore[attr-defined]
+
+
+def test_a_map_that_fails_cancels_the_rest(app: App, tasks: Tasks, live_server: Server) -> None:
+    with hand_worker(live_server, tasks.add) as worker, ThreadPoolExecutor(1) as other_thread:
+        first = other_thread.submit(next, tasks.add.map([2, 3, 5], window=3))
+        worker.wire.send(Kind.WORK_FAIL, worker.grab()[0])
+        with pytest.raises(TaskFailed):
+            first.result(WAIT)
+    eventually(
+        lambda: [info.state for info in app.jobs(task=tasks.add)] == ["cancelled", "cancelled", "failed"],
+        "the others are cancelled",
+    )
+
+
+def test_a_map_with_asyncio(app: App, tasks: Tasks) -> None:
+    async def main() -> None:
+        assert [result async for result in tasks.double.amap(range(20), window=5)] == list(range(0, 40, 2))
+        unordered = [result async for result in tasks.double.amap(range(20), window=5, in_order=False)]
+        assert sorted(unordered) == list(range(0, 40, 2))
+
+    with working(app):
+        asyncio.run(main())
+
+
+def test_a_window_is_a_number(tasks: Tasks) -> None:
+    with pytest.raises(ValueError, match="window is a whole number from 1 up, not 0"):
+        tasks.add.map([1], window=0)
+
+
+# --- chains ---
+
+
+def test_a_chain_passes_results_on(app: App, tasks: Tasks) -> None:
+    with working(app):
+        job = chain(tasks.add.s(1), tasks.add.s(10), tasks.double.s()).submit()
+        assert isinstance(job, Job)
+        assert job.result(WAIT) == 24
+
+
+def test_a_chain_of_groups(app: App, tasks: Tasks) -> None:
+    with working(app):
+        steps = chain(
+            tasks.add.s(1),
+            group(tasks.add.s(number) for number in (10, 20)),
+            tasks.total.s(more=100),
+            group(tasks.add.s(), tasks.double.s()),
+        ).submit_all()
+        assert [type(step) for step in steps] == [Job, JobGroup, Job, JobGroup]
+        last = steps[-1]
+        assert isinstance(last, JobGroup)
+        assert list(last.results(timeout=WAIT)) == [135, 268]
+
+
+def test_a_chain_that_only_waits(app: App, tasks: Tasks) -> None:
+    with working(app):
+        first, second = chain(tasks.add.s(1), tasks.add.s(5), pass_results=False).submit_all()
+        assert isinstance(second, Job)
+        assert second.result(WAIT) == 6
+        assert isinstance(first, Job)
+        assert second.status().predecessors == (first.handle,)
+
+
+def test_chains_and_groups_with_asyncio(app: App, tasks: Tasks) -> None:
+    async def main() -> None:
+        job = await chain(tasks.add.s(1), group([tasks.add.s(1), tasks.add.s(2)]), tasks.total.s()).submit_async()
+        assert isinstance(job, Job)
+        assert await job == 3 + 4
+
+    with working(app):
+        asyncio.run(main())
+
+
+def test_a_group_as_an_argument(app: App, tasks: Tasks) -> None:
+    with working(app):
+        jobs = tasks.add.submit_many([1, 2, 3])
+        assert tasks.total.submit(jobs.as_argument, more=1).result(WAIT) == 10
+
+
+def test_signatures_have_options(app: App, tasks: Tasks) -> None:
+    signature = tasks.add.s(1, b=2).options(priority="high")
+    assert repr(signature) == f"{tasks.add.name}.s(1, b=2)"
+    job = signature.submit()
+    assert job.status().priority == "high"
+    job.cancel()
+
+
+def test_what_is_no_step(app: App, tasks: Tasks) -> None:
+    with pytest.raises(TypeError, match="a chain is made of signatures such as task"):
+        chain(tasks.add.s(1), 3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="a group is made of signatures such as task"):
+        group([3])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a group is made of signatures such as task"):
+        group(tasks.add.s(1), tasks.add)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a chain needs a step"):
+        chain()
+    with pytest.raises(ValueError, match="a group needs a member"):
+        group([])
+    with pytest.raises(ValueError, match="the members of a group belong to one app"):
+        group(tasks.add.s(1), Tasks(App("gearman://other"), "x").add.s(1))

@@ -1,0 +1,144 @@
+"""An app for workers in tests.  What its tasks do can be seen, and let go on, from outside: by files in a directory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+import time
+from pathlib import Path
+
+from switchgear.app.app import App
+from switchgear.app.context import Retry, current_job
+
+PAUSE_SECONDS = 0.005
+NOWHERE = "gearman://127.0.0.1:1"
+
+
+def add(a: int, b: int = 1) -> int:
+    current_job().progress(1, 2, "adding")
+    return a + b
+
+
+async def add_async(a: int, b: int = 1) -> int:
+    current_job().progress(1, 2, "adding")
+    await asyncio.sleep(0)
+    return a + b
+
+
+def process_id() -> int:
+    return os.getpid()
+
+
+def fail(message: str) -> None:
+    raise ValueError(message)
+
+
+def flaky(failures: int) -> int:
+    """Fails as often as it is told to, and then says which attempt this is."""
+    if current_job().attempt <= failures:
+        raise OSError(f"attempt {current_job().attempt}")
+    return current_job().attempt
+
+
+def ask_again(delay: float) -> int:
+    if current_job().attempt == 1:
+        raise Retry("not yet", delay=delay)
+    return current_job().attempt
+
+
+def _note(place: str, word: str) -> None:
+    with (Path(place) / word).open("a") as file:
+        file.write(f"{current_job().attempt}\n")
+
+
+def hold(place: str) -> str:
+    """Until it may go on, or is not wanted any more."""
+    _note(place, "started")
+    job = current_job()
+    while not (Path(place) / "go").exists():
+        if job.cancelled:
+            _note(place, f"stopped {job.cancel_reason}")
+            job.raise_if_cancelled()
+        time.sleep(PAUSE_SECONDS)
+    return "finished"
+
+
+async def hold_async(place: str) -> str:
+    _note(place, "started")
+    try:
+        for _ in itertools.takewhile(lambda _: not (Path(place) / "go").exists(), itertools.count()):
+            await asyncio.sleep(PAUSE_SECONDS)
+    except asyncio.CancelledError:
+        _note(place, f"stopped {current_job().cancel_reason}")
+        raise
+    return "finished"
+
+
+def ignore(place: str) -> str:
+    """Does not look whether it is wanted, but can be interrupted."""
+    _note(place, "started")
+    try:
+        while not (Path(place) / "go").exists():
+            time.sleep(PAUSE_SECONDS)
+    finally:
+        _note(place, "cleaned up")
+    return "finished"
+
+
+def resist(place: str) -> str:
+    """Only KILL ends it."""
+    _note(place, "started")
+    while not (Path(place) / "go").exists():
+        try:
+            while not (Path(place) / "go").exists():
+                time.sleep(PAUSE_SECONDS)
+        except BaseException:
+            _note(place, "would not stop")
+    return "finished"
+
+
+def burn(seconds: float) -> int:
+    """Holds on to the interpreter as long as it is let."""
+    end = time.monotonic() + seconds
+    turns = 0
+    while time.monotonic() < end:
+        turns += sum(range(100))
+    return turns
+
+
+def die(place: str) -> None:
+    _note(place, "started")
+    os._exit(3)
+
+
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+def chatter(times: int) -> int:
+    for number in range(times):
+        current_job().progress(number + 1, times)
+    return times
+
+
+def count_threads() -> int:
+    return threading.active_count()
+
+
+def make_app(url: str = NOWHERE) -> App:
+    app = App(url)
+    for function in (add, add_async, fail, hold, hold_async, resist, burn, total, chatter, count_threads):
+        app.task(name=function.__name__)(function)
+    app.task(name="flaky", retries=3, backoff=0.02, jitter=False)(flaky)
+    app.task(name="ask_again", retries=1, backoff=100.0)(ask_again)
+    app.task(name="hold_limited", timeout=0.2)(hold)
+    for function in (add, process_id, hold, hold_async, ignore, resist, count_threads, chatter):
+        app.task(name=f"{function.__name__}_in_process", run_in="process")(function)
+    app.task(name="resist_limited_in_process", run_in="process", timeout=0.2, retries=1)(resist)
+    app.task(name="die_in_process", run_in="process", crash_limit=2)(die)
+    return app
+
+
+app = make_app(os.environ.get("SWITCHGEAR_URL", NOWHERE))

@@ -1,0 +1,53 @@
+"""What a worker and its child processes say to each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchgear.app.running import Assignment, Complete, Fail, RetryLater, Stopped
+from switchgear.app.worker.frames import (
+    Cancel,
+    Ended,
+    Frame,
+    FrameReader,
+    Progress,
+    Ready,
+    Start,
+    encode,
+    ended,
+    outcome_of,
+)
+
+FRAMES: list[Frame] = [
+    Ready(),
+    Start(1, Assignment("H:a:1", "f", b"\x00\xff" * 1000, "key", 2, 1, 3, 0.5, {"H:a:7": b"x", "H:a:8": None})),
+    Cancel(1, "cancelled"),
+    Progress(1, 3, 10, "resizing"),
+    Ended(1, "complete", b"result"),
+]
+
+
+@given(st.lists(st.integers(1, 4000), max_size=20))
+def test_slicing_never_matters(cuts: list[int]) -> None:
+    data = b"".join(map(encode, FRAMES))
+    reader = FrameReader()
+    heard: list[Frame] = []
+    position = 0
+    for size in [*cuts, len(data)]:
+        heard += reader.feed(data[position : position + size])
+        position += size
+    assert heard == FRAMES
+
+
+@pytest.mark.parametrize(
+    "outcome", [Complete(b"x"), Fail("E: no"), RetryLater(1.5, "E: no", 3), Stopped("cancelled")], ids=repr
+)
+def test_each_outcome_comes_back(outcome: Any) -> None:
+    (frame,) = FrameReader().feed(encode(ended(7, outcome)))
+    assert isinstance(frame, Ended)
+    assert frame.attempt == 7
+    assert outcome_of(frame) == outcome
