@@ -98,6 +98,45 @@ def test_retry_all_dead_of_a_function(server: Server) -> None:
     assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "none retried\n")
 
 
+def test_retry_those_that_match(server: Server) -> None:
+    handles = [submit(server, function) for function in ("resize", "resize", "mail")]
+    errors = [b"OSError: disk full", b"ValueError", b"OSError: disk full"]
+    with Wire(server.address) as wire:
+        for function, error in zip((b"resize", b"resize", b"mail"), errors, strict=True):
+            wire.send(Kind.RESET_ABILITIES)
+            wire.send(Kind.CAN_DO, function)
+            wire.send(Kind.GRAB_JOB)
+            wire.send(Kind.WORK_EXCEPTION, wire.receive_packet().body.split(b"\0")[0], error)
+        wire.receive_until_fence()
+    assert call_json(server, "retry", "--error", "disk", "--function", "resize")["retried"] == [handles[0]]
+    assert call_json(server, "retry", "--dead", "--error", "disk")["retried"] == []
+    assert call_json(server, "retry", "--state", "cancelled", "--function", "mail")["retried"] == []
+    assert call_json(server, "retry", "--state", "failed", "--since", "1", "--limit", "1")["retried"] == [handles[2]]
+    assert [state_of(server, handle) for handle in handles] == ["ready", "failed", "ready"]
+
+
+def test_more_than_the_server_does_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switchgear.cli.control._MOST_AT_A_TIME", 2)
+    handles = [submit(server, "f") for _ in range(5)]
+    assert len(call_json(server, "cancel", "--function", "f", "--limit", "3")["cancelled"]) == 3
+    assert len(call_json(server, "cancel", "--function", "f", "--state", "ready")["cancelled"]) == 2
+    newest_first = handles[::-1]
+    assert call_json(server, "retry", "--state", "cancelled", "--limit", "3")["retried"] == newest_first[:3]
+    assert call_json(server, "retry", "--state", "cancelled")["retried"] == newest_first[3:]
+
+
+def test_cancel_those_that_match(server: Server) -> None:
+    mail = submit(server, "mail")
+    ready = submit(server, "resize")
+    later = submit(server, "resize", "--at", "+1h")
+    result = call(server, "cancel", "--function", "resize", "--state", "ready")
+    assert (result.exit_code, result.stdout) == (0, f"{ready} cancelled\n")
+    nothing = call(server, "cancel", "--function", "resize", "--state", "ready")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "none cancelled\n")
+    assert call_json(server, "cancel", "--state", "scheduled")["cancelled"] == [later]
+    assert state_of(server, mail) == "ready"
+
+
 def test_what_cannot_be_retried(server: Server) -> None:
     handle = submit(server, "f")
     result = call(server, "retry", handle, "H:nobody:1")
@@ -133,7 +172,16 @@ def test_pause_and_resume(server: Server) -> None:
         ["retry"],
         ["retry", "H:x:1", "--all-dead"],
         ["retry", "H:x:1", "--function", "f"],
-        ["retry", "--function", "f"],
+        ["retry", "H:x:1", "--limit", "5"],
+        ["retry", "--limit", "5"],
+        ["retry", "--state", "ready"],
+        ["retry", "--dead", "--state", "cancelled"],
+        ["retry", "--dead", "--limit", "0"],
+        ["retry", "--dead", "--since", "lately"],
+        ["cancel", "H:x:1", "--function", "f"],
+        ["cancel", "--cascade"],
+        ["cancel", "--state", "done"],
+        ["jobs", "--dead", "--state", "done"],
         ["pause"],
         ["resume"],
     ],

@@ -87,6 +87,23 @@ def test_jobs_are_filtered(server: Server) -> None:
     assert call(server, "jobs", "--limit", "0").exit_code == 2
 
 
+def test_dead_jobs_and_errors(server: Server) -> None:
+    dead = submit(server, "f", "x", "--attempts", "1")
+    failed = submit(server, "f")
+    with Wire(server.address) as lost, Wire(server.address) as wire:
+        for worker in (lost, wire):
+            worker.send(Kind.CAN_DO, b"f")
+            worker.send(Kind.GRAB_JOB)
+            assert worker.receive_packet().type == Kind.JOB_ASSIGN
+        wire.send(Kind.WORK_EXCEPTION, failed.encode(), b"OSError: disk full")
+        lost.close()
+        eventually(lambda: call_json(server, "jobs", "--dead")["jobs"], "it is dead")
+    assert [job["handle"] for job in call_json(server, "jobs", "--dead")["jobs"]] == [dead]
+    assert [job["handle"] for job in call_json(server, "jobs", "--error", "disk")["jobs"]] == [failed]
+    assert call_json(server, "jobs", "--dead", "--error", "disk")["jobs"] == []
+    assert dead in call(server, "jobs", "--dead", "--state", "failed").stdout
+
+
 def test_one_job(server: Server) -> None:
     handle = submit(server, "resize", "line one\nline two", "--priority", "high", "--unique", "key")
     text = call(server, "job", handle).stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from switchgear.cli import main as main_module
 from switchgear.cli import serve as serve_module
-from switchgear.cli.demo import show_demo
+from switchgear.cli.demo import Demo
 from switchgear.cli.main import COMMANDS, ExitCode, exit_code_of, main
 from switchgear.config import SETTINGS, Config
 from switchgear.errors import (
@@ -37,7 +36,7 @@ class Service:
     def __init__(self) -> None:
         self.configs: list[Config] = []
         self.reload: Callable[[], Config] | None = None
-        self.demo: Callable[[str], None] | None = None
+        self.demo: Callable[[list[str]], None] | None = None
         self.ending: int | BaseException = 0
 
     def run_server(
@@ -45,7 +44,7 @@ class Service:
         config: Config,
         *,
         reload: Callable[[], Config] | None = None,
-        demo: Callable[[str], None] | None = None,
+        demo: Callable[[list[str]], None] | None = None,
         on_listening: Callable[[], None] | None = None,
     ) -> int:
         self.configs.append(config)
@@ -110,7 +109,9 @@ def test_every_flag_named_in_a_setting_exists() -> None:
 @pytest.mark.parametrize("arguments", [[], ["--demo"]])
 def test_the_demo_is_asked_for(service: Service, arguments: list[str]) -> None:
     run("serve", *arguments)
-    assert service.demo is (show_demo if arguments else None)
+    assert isinstance(service.demo, Demo if arguments else type(None))
+    assert service.reload is not None
+    assert service.reload() == service.configs[0], "a reload finds nothing changed"
 
 
 def test_file_environment_and_flags_meet(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,38 +246,6 @@ def test_the_version() -> None:
     described = json.loads(run("version", "--json").output)
     assert described["switchgear"] == VERSION
     assert set(described) == {"switchgear", "python", "system"}
-
-
-@pytest.mark.system
-def test_the_demo_sends_a_job_through_a_real_server() -> None:
-    source = Path(main_module.__file__).parents[2]
-    command = [sys.executable, "-m", "switchgear", "serve", "--demo"]
-    server = subprocess.Popen(
-        [*command, "--listen=gearman://127.0.0.1:0", "--store=memory:", "--log-level=error"],
-        env={**os.environ, "PYTHONPATH": str(source)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with server:
-        try:
-            assert server.stdout is not None
-            lines = [next(server.stdout) for _ in range(3)]
-        finally:
-            server.terminate()
-    assert lines[0].startswith("listening on gearman://127.0.0.1:")
-    assert lines[1] == "keeping jobs in memory:\n"
-    assert lines[2].startswith("demo: job ")
-    assert lines[2].endswith("'hello, world' came back as 'dlrow ,olleh'\n")
-    assert server.returncode == 0
-
-
-def test_a_demo_without_a_server_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        show_demo(f"gearman://127.0.0.1:{nobody.getsockname()[1]}")
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("demo: cannot connect to gearman://127.0.0.1:")
 
 
 def test_no_such_command() -> None:

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 import click
 
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, json_option, print_json, printable, server_option
+from switchgear.cli.output import complain, json_option, print_json, printable, server_option, when_option
 from switchgear.client.client import UNKNOWN_EXTENSION, Client
 from switchgear.errors import ServerRefused
+from switchgear.model import DONE, FINAL_STATES, JobState
 
 __all__ = ["cancel", "pause", "resume", "retry"]
+
+UNFINISHED_STATES: Final = [state for state in JobState if state not in FINAL_STATES]
+UNSUCCESSFUL_STATES: Final = [state for state in JobState if state in FINAL_STATES - {DONE}]
+_MOST_AT_A_TIME: Final = 1000
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def selecting(states: Iterable[JobState], what: str) -> Callable[[F], F]:
+    """Options that say which jobs, in place of handles."""
+    words = [state.name.lower() for state in states]
+
+    def decorate(command: F) -> F:
+        for option in (
+            click.option("--limit", type=click.IntRange(1), help=f"{what} at most so many of those that match."),
+            when_option("--since", "Those submitted since then: 2030-01-31T18:00, or seconds since the epoch."),
+            click.option("--error", metavar="TEXT", help="Those whose error has this text in it."),
+            click.option(
+                "--state",
+                "states",
+                multiple=True,
+                type=click.Choice(words, case_sensitive=False),
+                help="Those in this state; may be given several times.",
+            ),
+            click.option("--function", metavar="NAME", help="Those of this function."),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @click.command(
@@ -20,58 +51,125 @@ __all__ = ["cancel", "pause", "resume", "retry"]
 Examples:
   switchgear cancel H:myhost:42
   switchgear cancel --cascade H:myhost:42 H:myhost:43
+  switchgear cancel --function resize --state ready
 """
 )
-@click.argument("handles", metavar="HANDLE...", nargs=-1, required=True)
+@click.argument("handles", metavar="[HANDLE...]", nargs=-1)
 @click.option("--cascade", is_flag=True, help="Cancel also the jobs that wait for these, and so on.")
+@selecting(UNFINISHED_STATES, "Cancel")
 @server_option
 @json_option("Write one JSON object: cancelled, an array of handles, and problems.")
 @click.pass_context
-def cancel(ctx: click.Context, handles: tuple[str, ...], cascade: bool, server: str, as_json: bool) -> None:
-    """Cancel unfinished jobs.
+def cancel(
+    ctx: click.Context,
+    handles: tuple[str, ...],
+    cascade: bool,
+    function: str | None,
+    states: tuple[str, ...],
+    error: str | None,
+    since: float | None,
+    limit: int | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Cancel unfinished jobs: those named, or all that match.
 
-    A running one ends for its submitter and for the server at once, and what its worker reports is ignored. A WMP
-    worker is told to stop; other protocols have no word for that, and their workers go on. Exits with 1 if any of the
-    jobs is unknown or finished; the others are cancelled all the same.
+    A running one ends for its submitter and for the server at once, and what its worker reports is ignored. A worker
+    that knows how is told to stop; most protocols have no word for that, and their workers go on. Exits with 1 if any
+    of the jobs is unknown or finished; the others are cancelled all the same. With options that say which jobs, there
+    is nothing wrong with finding none.
     """
+    selection = _selection(function=function, states=list(states), error=error, since=since)
+    _check(handles, selection, limit)
     with Client(server) as client:
         answers, problems = _each(handles, lambda handle: client.control("cancel", handle=handle, cascade=cascade))
+        if selection:
+            answers += _cancel_matching(client, selection, cascade, limit)
     # A job that was cancelled together with an earlier one of the list is no problem.
     cancelled = {handle for answer in answers for handle in answer["cancelled"]}
     problems = [problem for problem in problems if problem["name"] not in cancelled]
     _tell_handles(ctx, "cancelled", answers, problems, as_json)
 
 
+def _cancel_matching(client: Client, selection: dict[str, Any], cascade: bool, limit: int | None) -> Iterator[Any]:
+    """Some at a time, so that the server goes on with its work in between."""
+    left = limit
+    while left is None or left > 0:
+        batch = _MOST_AT_A_TIME if left is None else min(left, _MOST_AT_A_TIME)
+        answer = client.control("cancel", **selection, cascade=cascade, limit=batch)
+        yield answer
+        if not answer["more"]:
+            return
+        if left is not None:
+            left -= batch
+
+
 @click.command(
     epilog="""\b
 Examples:
   switchgear retry H:myhost:42
-  switchgear retry --all-dead --function resize
+  switchgear retry --dead --function resize --error 'disk full'
+  switchgear retry --state cancelled --since 2030-01-31T18:00
 """
 )
 @click.argument("handles", metavar="[HANDLE...]", nargs=-1)
-@click.option("--all-dead", is_flag=True, help="Retry the jobs that failed because their attempts were spent.")
-@click.option("--function", metavar="NAME", help="With --all-dead: only those of this function.")
+@click.option("--dead", "--all-dead", is_flag=True, help="Those that failed because their attempts were spent.")
+@selecting(UNSUCCESSFUL_STATES, "Retry")
 @server_option
 @json_option("Write one JSON object: retried, an array of handles, and problems.")
 @click.pass_context
 def retry(
-    ctx: click.Context, handles: tuple[str, ...], all_dead: bool, function: str | None, server: str, as_json: bool
+    ctx: click.Context,
+    handles: tuple[str, ...],
+    dead: bool,
+    function: str | None,
+    states: tuple[str, ...],
+    error: str | None,
+    since: float | None,
+    limit: int | None,
+    server: str,
+    as_json: bool,
 ) -> None:
     """Run jobs again that ended without success, under their old handles and with all their attempts.
 
-    Exits with 1 if any of the jobs is unknown or did not end without success; the others are retried all the same.
-    With --all-dead there is nothing wrong with finding none.
+    Which ones is said by their handles, or by options that all have to match. Of those, only failed jobs are meant,
+    unless --state says otherwise. Exits with 1 if any of the jobs named is unknown or did not end without success; the
+    others are retried all the same. With options there is nothing wrong with finding none.
     """
-    if bool(handles) == all_dead:
-        raise click.UsageError("Give the handles of jobs, or --all-dead.")
-    if function is not None and not all_dead:
-        raise click.UsageError("--function needs --all-dead.")
+    if dead and states and "failed" not in states:
+        raise click.UsageError("Dead jobs are failed ones: --dead goes with --state failed, or with none.")
+    selection = _selection(dead=dead, function=function, states=list(states), error=error, since=since)
+    _check(handles, selection, limit)
     with Client(server) as client:
         answers, problems = _each(handles, lambda handle: client.control("retry", handle=handle))
-        if all_dead:
-            answers.append(client.control("retry", all_dead=True, function=function))
+        if selection:
+            answers += _retry_matching(client, selection, limit)
     _tell_handles(ctx, "retried", answers, problems, as_json)
+
+
+def _retry_matching(client: Client, selection: dict[str, Any], limit: int | None) -> Iterator[Any]:
+    """Some at a time, so that the server goes on with its work in between."""
+    left = limit
+    before_id: int | None = 0
+    while before_id is not None and (left is None or left > 0):
+        batch = _MOST_AT_A_TIME if left is None else min(left, _MOST_AT_A_TIME)
+        answer = client.control("retry", **selection, before_id=before_id, limit=batch)
+        yield answer
+        before_id = answer["next_before_id"]
+        if left is not None:
+            left -= answer["count"]
+
+
+def _selection(**options: Any) -> dict[str, Any]:
+    """What was said about which jobs."""
+    return {name: value for name, value in options.items() if value}
+
+
+def _check(handles: tuple[str, ...], selection: dict[str, Any], limit: int | None) -> None:
+    if bool(handles) == bool(selection):
+        raise click.UsageError("Give the handles of jobs, or options that say which.")
+    if limit is not None and not selection:
+        raise click.UsageError("--limit needs options that say which jobs.")
 
 
 @click.command(

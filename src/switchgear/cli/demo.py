@@ -1,42 +1,145 @@
-"""One job through a running server, to show that it works: this program is its client and its worker."""
+"""One job from every submitter to every worker through a running server, to show that it works.
+
+Submitters and workers are this program's own, one kind of worker at a time, so that it is known who does what.
+Whatever goes wrong is told, and does no harm to the server.
+"""
 
 from __future__ import annotations
 
+import itertools
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import Final
+
 import click
 
-from switchgear.client.address import ServerAddress
-from switchgear.client.client import Client
-from switchgear.client.connection import Connection
-from switchgear.errors import SwitchgearError
-from switchgear.protocols.gearman.codec import request
-from switchgear.protocols.gearman.messages import Packet
+from switchgear.cli.demo_places import Places
+from switchgear.cli.demo_submitters import SUBMITTERS, submitters_at
+from switchgear.cli.demo_workers import WORKERS, workers_at
+from switchgear.cli.output import Column, print_table, printable
+from switchgear.config import Config
 
-__all__ = ["show_demo"]
+__all__ = ["Demo"]
 
-FUNCTION = "switchgear-demo"
-PAYLOAD = b"hello, world"
-TIMEOUT_SECONDS = 10.0
+JOB_SECONDS: Final = 3.0  # so long a job may take, on a machine that is busy
+HAS_NO_RESULTS: Final = "dwork"  # it says that a job is done, and no more
+TICKS: Final = ("✓", "✗")
+PLAIN_TICKS: Final = ("ok", "FAILED")
+STYLES: Final = {TICKS[0]: "green", TICKS[1]: "bold red"}
 
 
-def show_demo(url: str) -> None:
-    """Submit a job, do it, and print what came back.  A failure is told too, and does no harm to the server."""
+class Demo:
+    """What is shown of a server with this configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self._zeromq = config.zeromq
+
+    def __call__(self, addresses: Iterable[str]) -> None:
+        """Send the jobs, and print what came of them."""
+        try:
+            self._show(self._places(addresses))
+        except Exception as error:  # it is only a demo: the server goes on
+            click.echo(f"demo: {_words_of(error)}", err=True)
+
+    def _places(self, addresses: Iterable[str]) -> Places:
+        if not self._zeromq.curve_key_file:
+            return Places.of(addresses)
+        if self._zeromq.curve_clients_dir:
+            click.echo("demo: without PING/PONG, WMP and dwork, whose listeners take only those whose keys they know")
+            return Places.of(addresses).without_zeromq()
+        from switchgear.client.zeromq import CurveKeys
+
+        return Places.of(addresses, CurveKeys.load(self._zeromq.curve_key_file))
+
+    def _show(self, places: Places) -> None:
+        submitters, workers = submitters_at(places), workers_at(places)
+        if not submitters:
+            click.echo("demo: nothing to show: there is no listener for those who submit jobs")
+            return
+        began = time.monotonic()
+        trials = {
+            (trial.submitter, trial.worker): trial
+            for worker in workers
+            for trial in _try_worker(places, submitters, worker)
+        }
+        _print(submitters, workers, trials, time.monotonic() - began)
+
+
+class Trial:
+    """One job, from one submitter to one worker."""
+
+    def __init__(self, submitter: str, worker: str) -> None:
+        self.submitter = submitter
+        self.worker = worker
+        self.payload = f"hello, {worker} {secrets.token_hex(8)}".encode()
+        self.problem = ""
+
+    def run(self, places: Places, done: set[bytes]) -> None:
+        """Submit, and see what comes back; `done` is what the worker has done."""
+        try:
+            result = SUBMITTERS[self.submitter](places, self.payload, JOB_SECONDS)
+        except Exception as error:
+            self.problem = _words_of(error)
+            return
+        wanted = b"" if self.worker == HAS_NO_RESULTS else self.payload[::-1]
+        if self.payload not in done:
+            self.problem = "another worker has done it"
+        elif result != wanted and self.submitter != HAS_NO_RESULTS:
+            self.problem = f"came back as {result!r}"
+
+
+def _try_worker(places: Places, submitters: list[str], worker: str) -> list[Trial]:
+    """A job of every submitter, all at once, to one kind of worker."""
+    trials = [Trial(submitter, worker) for submitter in submitters]
+    done: set[bytes] = set()
+
+    def do(payload: bytes) -> bytes:
+        done.add(payload)
+        return payload[::-1]
+
     try:
-        address = ServerAddress.parse(url)
-        with Connection(address.host, address.port) as worker, Client(url) as client:
-            worker.send(request(Packet.CAN_DO, FUNCTION.encode()))
-            submission = client.submit(FUNCTION, PAYLOAD)
-            _do_one_job(worker)
-            result = submission.wait(TIMEOUT_SECONDS)
-    except (SwitchgearError, TimeoutError) as error:
-        click.echo(f"demo: {error}", err=True)
-        return
-    click.echo(f"demo: job {submission.handle} of {FUNCTION}: {PAYLOAD.decode()!r} came back as {result.decode()!r}")
+        with WORKERS[worker](places, do):
+            # Daemons: a server that is stopped in the middle of its demo does not wait for it.
+            threads = [threading.Thread(target=trial.run, args=(places, done), daemon=True) for trial in trials]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    except Exception as error:  # the worker could not begin, or not end
+        for trial in trials:
+            trial.problem = trial.problem or _words_of(error)
+    return trials
 
 
-def _do_one_job(worker: Connection) -> None:
-    worker.send(request(Packet.GRAB_JOB))
-    kind, body = worker.receive_answer()
-    if kind != Packet.JOB_ASSIGN:
-        raise SwitchgearError("the server did not hand out the job")
-    handle, _, payload = body.split(b"\0", 2)
-    worker.send(request(Packet.WORK_COMPLETE, handle, payload[::-1]))
+def _print(submitters: list[str], workers: list[str], trials: dict[tuple[str, str], Trial], seconds: float) -> None:
+    good, bad = TICKS if _can_print(TICKS) else PLAIN_TICKS
+    problems = [trial for trial in trials.values() if trial.problem]
+    click.echo("demo: a job from each submitter (rows) to each worker (columns)")
+    rows = [
+        [submitter, *(bad if trials[submitter, worker].problem else good for worker in workers)]
+        for submitter in submitters
+    ]
+    print_table([Column(""), *map(Column, workers)], rows, STYLES)
+    for problem, pairs in itertools.groupby(sorted(problems, key=_problem_of), _problem_of):
+        click.echo(f"demo: {', '.join(f'{pair.submitter} to {pair.worker}' for pair in pairs)}: {printable(problem)}")
+    came_back = f"{len(trials) - len(problems)} of {len(trials)} jobs came back"
+    click.echo(f"demo: {came_back} in {seconds:.1f} s; serving until Ctrl-C")
+
+
+def _problem_of(trial: Trial) -> str:
+    return trial.problem
+
+
+def _can_print(texts: Iterable[str]) -> bool:
+    try:
+        "".join(texts).encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _words_of(error: Exception) -> str:
+    return str(error) or type(error).__name__

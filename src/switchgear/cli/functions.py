@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from switchgear.cli.limit import limits_in_words
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     Column,
@@ -46,7 +47,8 @@ def functions(server: str, as_json: bool) -> None:
     """List functions with their queues and workers.
 
     READY jobs wait for a worker, WAITING ones for other jobs or for their time. DONE and FAILED count since the
-    server was started. OLDEST is the age of the job that has been ready for longest.
+    server was started. OLDEST is the age of the job that has been ready for longest. LIMITS are those that were set
+    with switchgear limit, or by a Python program.
     """
     with Client(server) as client:
         found = client.control("functions")
@@ -55,7 +57,10 @@ def functions(server: str, as_json: bool) -> None:
         return
     heads = ("READY", "RUNNING", "WAITING", "WORKERS", "DONE", "FAILED", "OLDEST")
     columns = [Column("FUNCTION", wrap=True), *(Column(head, right=True) for head in heads), Column("")]
-    print_table(columns, (_function_row(function) for function in sorted(found, key=lambda f: text_of(f["name"]))))
+    rows = [_function_row(function) for function in sorted(found, key=lambda f: text_of(f["name"]))]
+    if any(function["policy"] for function in found):
+        columns.append(Column("LIMITS", wrap=True))
+    print_table(columns, (row[: len(columns)] for row in rows))
 
 
 def _function_row(function: Mapping[str, Any]) -> list[str]:
@@ -65,6 +70,7 @@ def _function_row(function: Mapping[str, Any]) -> list[str]:
         *(str(function[count]) for count in counts),
         lasting(function["oldest_ready_seconds"]),
         "paused" if function["paused"] else "",
+        limits_in_words(function["policy"]),
     ]
 
 
@@ -114,6 +120,7 @@ def _worker_row(worker: Mapping[str, Any], now: float) -> list[str]:
 Examples:
   switchgear jobs --function resize --state failed
   switchgear jobs --state running --state ready --limit 500
+  switchgear jobs --dead --error 'disk full'
   switchgear jobs --json --unique order-4711 | jq -r '.jobs[].handle'
 """
 )
@@ -126,6 +133,8 @@ Examples:
     help="Only jobs in this state; may be given several times.",
 )
 @click.option("--unique", metavar="KEY", help="Only jobs with this unique key.")
+@click.option("--dead", is_flag=True, help="Only jobs that failed because their attempts were spent.")
+@click.option("--error", metavar="TEXT", help="Only jobs whose error has this text in it.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
 @click.option("--before", type=click.IntRange(1), metavar="ID", help="Only jobs older than the one with this number.")
 @server_option
@@ -134,6 +143,8 @@ def jobs(
     function: str | None,
     states: tuple[str, ...],
     unique: str | None,
+    dead: bool,
+    error: str | None,
     limit: int,
     before: int | None,
     server: str,
@@ -142,12 +153,13 @@ def jobs(
     """List jobs, the newest first, finished ones included as long as the server keeps them.
 
     A job is dead if it failed because its attempts were spent, not because a worker said so; --state failed lists
-    both.
+    both. A search with --dead or --error looks at some thousand jobs at a time, and says where to go on.
     """
+    if dead and states and "failed" not in states:
+        raise click.UsageError("Dead jobs are failed ones: --dead goes with --state failed, or with none.")
+    selection = {"function": function, "states": list(states) or None, "unique": unique, "error": error}
     with Client(server) as client:
-        found = client.control(
-            "jobs", function=function, states=list(states) or None, unique=unique, before_id=before, limit=limit
-        )
+        found = client.control("jobs", **selection, dead=dead or None, before_id=before, limit=limit)
     if as_json:
         print_json(found)
         return
@@ -186,7 +198,15 @@ def _state(job: Mapping[str, Any]) -> str:
 
 
 def _attempts(job: Mapping[str, Any]) -> str:
-    return f"{job['attempts']}/{job['attempts_limit']}" if job["attempts_limit"] else str(job["attempts"])
+    spent = job["attempts"] - job["losses"]
+    return f"{spent}/{job['attempts_limit']}" if job["attempts_limit"] else str(spent)
+
+
+def _losses(job: Mapping[str, Any]) -> str:
+    """How often it was lost, if that counts apart."""
+    if job["losses_limit"] is None:
+        return ""
+    return f"{job['losses']}/{job['losses_limit']}" if job["losses_limit"] else str(job["losses"])
 
 
 def _progress(job: Mapping[str, Any]) -> str:
@@ -236,8 +256,11 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "priority": job["priority"],
         "unique": text_of(job["unique"]),
         "name": text_of(job["name"]),
+        "key": text_of(job["key"]),
         "attempts": _attempts(job),
+        "lost": _losses(job),
         "progress": _progress(job),
+        "message": text_of(job["message"]),
         "time left": lasting(job["time_left"]),
         "created": moment(job["created_at"]),
         "runs at": moment(job["run_at"]),
@@ -245,6 +268,8 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "finished": moment(job["finished_at"]),
         "run timeout": lasting(job["timeout"]),
         "after": " ".join(job["predecessors"]),
+        "on failure": " ".join(job["on_failure"]) if any(word != "wait" for word in job["on_failure"]) else "",
+        "schedule": text_of(job["schedule"]),
         "delivery": job["delivery"].replace("_", " "),
         "origin": job["origin"],
     }

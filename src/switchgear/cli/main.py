@@ -23,7 +23,7 @@ from switchgear.errors import (
 )
 from switchgear.version import VERSION
 
-__all__ = ["COMMANDS", "ExitCode", "exit_code_of", "main", "report"]
+__all__ = ["COMMANDS", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "main", "report"]
 
 
 class ExitCode(IntEnum):
@@ -51,6 +51,9 @@ _MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 
+# Where, in the meta of a context, stands what else to say if the server cannot be reached.
+UNREACHABLE_HINT = "switchgear.unreachable_hint"
+
 # Which error ends in which code; the first that fits decides.
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (ConfigError, ExitCode.USAGE),
@@ -73,17 +76,21 @@ COMMANDS = {
     "serve": _Lazy("switchgear.cli.serve", "serve", "Run the job server."),
     "gearmand": _Lazy("switchgear.cli.gearmand", "gearmand", "Run the job server with gearmand's own options."),
     "submit": _Lazy("switchgear.cli.submit", "submit", "Submit a job, and wait for its result unless told not to."),
-    "worker": _Lazy("switchgear.cli.worker", "worker", "Run a command for each job of a function."),
+    "worker": _Lazy("switchgear.cli.worker", "worker", "Run the tasks of an app, or a command for each job."),
     "device": _Lazy("switchgear.cli.device", "device", "Pass WMP messages on between workers and managers."),
     "functions": _Lazy("switchgear.cli.functions", "functions", "List functions with their queues and workers."),
     "workers": _Lazy("switchgear.cli.functions", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.functions", "jobs", "List jobs."),
     "job": _Lazy("switchgear.cli.functions", "job", "Show one job."),
+    "explain": _Lazy("switchgear.cli.explain", "explain", "Say why a job waits, where it runs, or how it ended."),
     "log": _Lazy("switchgear.cli.log", "log", "Show what ran, how long it took, and how it ended."),
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop handing out the jobs of a function."),
     "resume": _Lazy("switchgear.cli.control", "resume", "Hand out the jobs of a function again."),
+    "limit": _Lazy("switchgear.cli.limit", "limit", "Show or set how many jobs of a function may run, and how often."),
+    "schedules": _Lazy("switchgear.cli.schedules", "schedules", "List the jobs that the server makes by itself."),
+    "schedule": _Lazy("switchgear.cli.schedules", "schedule", "Add, remove, pause, resume or run schedules."),
     "dwork": _Lazy("switchgear.cli.dwork", "dwork", "Graphs of tasks: create, steal, complete, or run them here."),
     "keys": _Lazy("switchgear.cli.keys", "keys", "Make keys for encrypted ZeroMQ connections."),
     "config": _Lazy("switchgear.cli.config", "config", "Check or show the server's configuration."),
@@ -127,7 +134,10 @@ class _Main(click.Group):
         except (SwitchgearError, OSError, KeyboardInterrupt, click.Abort) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader of our output has gone; click ends quietly
-            return ctx.exit(report(error))
+            code = report(error)
+            if code is ExitCode.UNREACHABLE and UNREACHABLE_HINT in ctx.meta:
+                click.echo(f"switchgear: {ctx.meta[UNREACHABLE_HINT]}", err=True)
+            return ctx.exit(code)
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

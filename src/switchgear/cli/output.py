@@ -8,11 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from switchgear.client.address import DEFAULT_URL, ServerAddress
+from switchgear.app.places import Place, place_at
+from switchgear.cli.main import UNREACHABLE_HINT
+from switchgear.client.address import DEFAULT_URL, Locator
 from switchgear.client.when import parse_duration, parse_when
 from switchgear.errors import ConfigError
 
@@ -24,6 +28,7 @@ __all__ = [
     "duration_option",
     "json_option",
     "lasting",
+    "locators",
     "moment",
     "plain",
     "print_json",
@@ -31,6 +36,7 @@ __all__ = [
     "printable",
     "reading",
     "server_option",
+    "server_place",
     "servers_option",
     "text_of",
     "when_option",
@@ -40,6 +46,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 SERVER_VARIABLE: Final = "SWITCHGEAR_SERVER"
+# What `App()` goes by.  A program and the commands beside it should mean the same server.
+APP_VARIABLE: Final = "SWITCHGEAR_URL"
+DEFAULT_DIRECTORY: Final = ".switchgear"  # where an app is that was not told otherwise
 STATE_STYLES: Final = {
     "running": "cyan",
     "done": "green",
@@ -78,34 +87,74 @@ def duration_option(name: str, help_text: str, default: str | None = None) -> Ca
     return click.option(name, metavar="SECONDS", default=default, callback=reading(parse_duration), help=help_text)
 
 
-def _server_url(text: str) -> str:
-    return str(ServerAddress.parse(text))
+def server_place(url: str) -> Place:
+    """Where the server of a URL is; raises ConfigError.
+
+    With `embedded:PATH`, this process runs the server itself while it needs one, if no other does.  The directory must
+    be there already: a mistyped path should not become one more queue.
+    """
+    place = place_at(url)
+    if place.directory is not None and not place.directory.is_dir():
+        raise ConfigError(f'"{url}": there is no {place.directory}; it is made by the first program that uses it')
+    return place
+
+
+def _urls_in(text: str) -> list[str]:
+    """The servers in a variable, written as `App()` reads them too."""
+    return text.replace(",", " ").split() or [DEFAULT_URL]
+
+
+def _server_address(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """For a command that asks a question and is done: where the server is now."""
+    source = ctx.get_parameter_source("server")
+    if source is ParameterSource.ENVIRONMENT:
+        value = _urls_in(value)[0]
+    elif source is ParameterSource.DEFAULT and Path(DEFAULT_DIRECTORY, "jobs.db").exists():
+        hint = f"there is a queue in ./{DEFAULT_DIRECTORY}; to ask that: --server embedded:{DEFAULT_DIRECTORY}"
+        ctx.meta[UNREACHABLE_HINT] = hint
+    address: str = reading(lambda url: str(server_place(url).address()))(ctx, param, value)
+    return address
+
+
+def _server_urls(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """For a command that stays: how it can find the servers again and again."""
+    if ctx.get_parameter_source("servers") is ParameterSource.ENVIRONMENT:
+        value = tuple(_urls_in(" ".join(value)))
+    urls: tuple[str, ...] = reading(lambda url: place_at(url).url)(ctx, param, value)
+    return urls
+
+
+def locators(urls: Iterable[str]) -> list[str | Locator]:
+    """Servers as a worker takes them: those that may move are asked for before every attempt to connect."""
+    places = [server_place(url) for url in urls]
+    return [place.url if place.directory is None else place for place in places]
 
 
 def server_option(command: F) -> F:
-    """`--server URL`."""
+    """`--server URL`, given as the address that it has now."""
     return click.option(
         "--server",
-        callback=reading(_server_url),
+        callback=_server_address,
         metavar="URL",
-        envvar=SERVER_VARIABLE,
-        default=DEFAULT_URL,
-        help=f"The server to talk to. Default: {SERVER_VARIABLE}, or {DEFAULT_URL}.",
+        envvar=[SERVER_VARIABLE, APP_VARIABLE],
+        default=lambda: DEFAULT_URL,
+        help="The server to talk to: gearman://HOST:PORT, or embedded:DIRECTORY for that of programs which use the"
+        f" directory. Default: {SERVER_VARIABLE}, then {APP_VARIABLE}, then {DEFAULT_URL}.",
     )(command)
 
 
 def servers_option(command: F) -> F:
-    """`--server URL`, any number of times."""
+    """`--server URL`, any number of times; see `locators`."""
     return click.option(
         "--server",
         "servers",
-        callback=reading(_server_url),
+        callback=_server_urls,
         metavar="URL",
-        envvar=SERVER_VARIABLE,
+        envvar=[SERVER_VARIABLE, APP_VARIABLE],
         multiple=True,
-        default=(DEFAULT_URL,),
-        help="A server to work for; may be given several times."
-        f" Default: those in {SERVER_VARIABLE}, or {DEFAULT_URL}.",
+        default=lambda: (DEFAULT_URL,),
+        help="A server to work for, gearman://HOST:PORT or embedded:DIRECTORY; may be given several times. Default: the"
+        f" servers of the app; for a command, those in {SERVER_VARIABLE}, then {APP_VARIABLE}, then {DEFAULT_URL}.",
     )(command)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from switchgear.cli.demo_places import with_demo_listeners
 from switchgear.cli.process import raise_file_descriptors
 from switchgear.config import SETTINGS, Config, load_config
 from switchgear.config.values import Choice
@@ -90,7 +91,11 @@ def _words(name: str) -> click.Choice[str]:
     metavar="NAME=VALUE",
     help="Set anything, by the name it has in the file; `switchgear config show` lists all.",
 )
-@click.option("--demo", is_flag=True, help="Send one job through the server at the start and show its result.")
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="At the start, send a job from each kind of submitter to each kind of worker, and show what came back.",
+)
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -126,15 +131,16 @@ def serve(
     _add_settings(flags, settings)
 
     def load() -> Config:
-        return load_config(file, os.environ, flags)
+        config = load_config(file, os.environ, flags)
+        return with_demo_listeners(config) if demo else config
 
     config = load()
     raise_file_descriptors(config.limits.connections)
     # After the checks, so that a mistake is told without delay.
-    from switchgear.cli.demo import show_demo
+    from switchgear.cli.demo import Demo
     from switchgear.net.service import run_server
 
-    ctx.exit(run_server(config, reload=load, demo=show_demo if demo else None))
+    ctx.exit(run_server(config, reload=load, demo=Demo(config) if demo else None))
 
 
 def _add_settings(flags: dict[str, object], settings: tuple[str, ...]) -> None:

@@ -1,29 +1,36 @@
-"""`switchgear worker`: a command of the shell as a worker."""
+"""`switchgear worker`: the tasks of an app, or a command of the shell, as a worker."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import signal
-import time
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import duration_option, json_option, lasting, printable, servers_option
-from switchgear.cli.signals import on_signals
-from switchgear.client.address import ServerAddress
-from switchgear.client.link import WorkerJob, WorkerObserver
-from switchgear.client.shell import ShellCommand
-from switchgear.client.worker import DEFAULT_DRAIN_SECONDS, Worker
-from switchgear.errors import ServerRefused
+from switchgear.cli.output import duration_option, json_option, servers_option
+from switchgear.client.worker import DEFAULT_DRAIN_SECONDS
 
 __all__ = ["worker"]
 
 _EPILOG = """\b
-Examples:
+Examples, with an app:
+  switchgear worker myapp:app
+  switchgear worker myapp:app --slots 16 --processes 4
+  switchgear worker myapp --reload
+  switchgear worker mypackage.tasks:app --functions mypackage.tasks.mail,mypackage.tasks.sms
+  switchgear worker myapp:app --burst
+
+\b
+Where a task runs:
+  async def               in one event loop, --async-slots at once
+  run_in="process"        in child processes, --processes of them; only these can be killed when they take too long
+  other functions         in threads, --slots at once;
+                          but in the child processes if --processes is given and --slots is not
+
+\b
+Examples, with a command:
   switchgear worker reverse --exec rev
   switchgear worker resize --exec 'convert - -resize 50% -' --jobs 4 --timeout 60
   switchgear worker mail sms --exec './notify "$SWITCHGEAR_FUNCTION"' \\
@@ -44,36 +51,63 @@ What it says:
 
 \b
 Signals:
-  TERM, INT   take no more jobs; running ones may finish, up to --drain-timeout; a second one kills them
-              Jobs that were not finished are run again elsewhere, or fail if their attempts are spent.
+  TERM, INT   take no more jobs; running ones may finish, up to --drain-timeout; then, or at a second signal, they
+              are stopped. Jobs of an app are handed back to the server unharmed; those of a command are run again
+              elsewhere, or fail if their attempts are spent.
 
 \b
 Exit codes:
-    0  stopped by TERM or after --count jobs, whether those were done or failed
-    1  stopped by TERM with jobs unfinished
+    0  stopped by TERM, after --count jobs, or by --burst, whether jobs were done or failed
+    1  stopped by TERM with commands unfinished
+    2  wrong usage, or the app cannot be imported
   130  stopped by INT
 """
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Which options belong to one form only, as they are written.
+_EXEC_OPTIONS: Final = {"jobs": "--jobs", "timeout": "--timeout", "count": "--count"}
+_APP_OPTIONS: Final = {
+    "slots": "--slots",
+    "async_slots": "--async-slots",
+    "processes": "--processes",
+    "max_jobs_per_process": "--max-jobs-per-process",
+    "kill_after": "--kill-after",
+    "only": "--functions",
+    "restart_after": "--restart-after",
+    "reload": "--reload",
+    "burst": "--burst",
+    "lease": "--lease",
+}
+
+
+def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[F], F]:
+    return click.option(name, parameter, type=click.IntRange(least), metavar="N", help=help_text)
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("functions", metavar="FUNCTION...", nargs=-1, required=True)
-@click.option("--exec", "command", required=True, metavar="COMMAND", help="Run this with /bin/sh for each job.")
-@click.option(
-    "--jobs",
-    "slots",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Run so many at once, over all servers.",
+@click.argument("names", metavar="MODULE:APP | FUNCTION...", nargs=-1, required=True)
+@_number("--slots", "slots", 0, "App: threads for plain functions. Default: 8.")
+@_number("--async-slots", "async_slots", 0, "App: coroutine functions that run at once. Default: 100.")
+@_number("--processes", "processes", 0, 'App: child processes. Default: one per core if a task says run_in="process".')
+@_number("--max-jobs-per-process", "max_jobs_per_process", 1, "App: replace a child process after so many jobs.")
+@duration_option(
+    "--kill-after", "App: how long a cancelled job may take to end before its process is killed. Default: 5.", "5"
 )
-@duration_option("--timeout", "Stop a command that runs for longer than this: TERM, then KILL. Its job fails.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after so many jobs.")
+@click.option("--functions", "only", metavar="A,B", help="App: only these tasks.")
+@_number("--restart-after", "restart_after", 1, "App: start afresh after so many jobs, without losing any.")
+@click.option("--reload", is_flag=True, help="App: start afresh when its source is changed; for development.")
+@click.option("--burst", is_flag=True, help="App: stop when no job is ready.")
+@duration_option(
+    "--lease", "App: after so long without a sign of life the server gives our jobs to others. Default: 15.", "15"
+)
+@click.option("--exec", "command", metavar="COMMAND", help="Run this with /bin/sh for each job of the FUNCTIONs.")
+@_number("--jobs", "jobs", 1, "Command: run so many at once, over all servers. Default: 1.")
+@duration_option("--timeout", "Command: stop one that runs for longer than this: TERM, then KILL. Its job fails.")
+@_number("--count", "count", 1, "Command: stop after so many jobs.")
 @duration_option(
     "--drain-timeout",
-    f"How long running commands may take to finish after a signal. Default: {DEFAULT_DRAIN_SECONDS:g}.",
+    f"How long running jobs may take to finish after a signal. Default: {DEFAULT_DRAIN_SECONDS:g}.",
     default=f"{DEFAULT_DRAIN_SECONDS:g}",
 )
 @click.option("--name", default="", help="What `switchgear workers` shows. Default: HOST/PID.")
@@ -81,106 +115,47 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 @servers_option
 @json_option("Report on standard output, one JSON object on each line.")
 @click.pass_context
-def worker(
-    ctx: click.Context,
-    functions: tuple[str, ...],
-    command: str,
-    slots: int,
-    timeout: float | None,
-    count: int | None,
-    drain_timeout: float,
-    name: str,
-    quiet: bool,
-    servers: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Run a command for each job of the FUNCTIONs.
+def worker(ctx: click.Context, /, names: tuple[str, ...], command: str | None, **options: Any) -> None:
+    """Run the tasks of an app, or a command for each job of the FUNCTIONs.
 
-    A server that cannot be reached is tried again until it can be; if the connection is lost, commands whose jobs came
-    over it are stopped, because the server gives those jobs to other workers.
+    MODULE:APP is a switchgear.App in a module that can be imported from here; MODULE is enough if it has only one. Jobs
+    come from the servers of the app, or from those given by --server.
+
+    A server that cannot be reached is tried again until it can be; if the connection is lost, jobs that came over it
+    are stopped, because the server gives them to other workers.
     """
-    shell = ShellCommand(command, timeout_seconds=timeout or 0.0)
-    reporter = _Reporter(quiet=quiet, as_json=as_json)
-    handlers = dict.fromkeys(functions, shell)
-    ctx.exit(
-        asyncio.run(
-            _work(
-                Worker(servers, handlers, slots, jobs_total=count or 0, name=name, observer=reporter),
-                shell,
-                reporter,
-                drain_timeout,
-            )
-        )
+    given = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    _refuse_foreign(ctx, command, given)
+    if command is not None:
+        ctx.exit(_by_command(command, names, options))
+    if len(names) > 1:
+        raise click.UsageError("one app at a time; for a worker that runs a command for FUNCTIONs give --exec", ctx)
+    from switchgear.cli.worker_app import work_for_app
+
+    ctx.exit(work_for_app(names[0], options, servers=options["servers"] if "servers" in given else None))
+
+
+def _refuse_foreign(ctx: click.Context, command: str | None, given: set[str]) -> None:
+    foreign = _EXEC_OPTIONS if command is None else _APP_OPTIONS
+    found = [option for name, option in foreign.items() if name in given]
+    if found and command is None:
+        raise click.UsageError(f"{', '.join(found)} is for workers that run a command, with --exec", ctx)
+    if found:
+        raise click.UsageError(f"{', '.join(found)} is for workers of an app, without --exec", ctx)
+
+
+def _by_command(command: str, functions: tuple[str, ...], options: dict[str, Any]) -> ExitCode:
+    from switchgear.cli.worker_exec import work_by_command
+
+    return work_by_command(
+        command,
+        functions,
+        options["servers"],
+        slots=options["jobs"] or 1,
+        timeout_seconds=options["timeout"],
+        count=options["count"],
+        drain_seconds=options["drain_timeout"],
+        name=options["name"],
+        quiet=options["quiet"],
+        as_json=options["as_json"],
     )
-
-
-async def _work(worker: Worker, shell: ShellCommand, reporter: _Reporter, drain_seconds: float) -> ExitCode:
-    received: list[signal.Signals] = []
-
-    def on_signal(number: signal.Signals) -> None:
-        if received:
-            shell.kill_at_once()
-            worker.stop(0.0)
-        else:
-            reporter.stopping(number, drain_seconds)
-            worker.stop(drain_seconds)
-        received.append(number)
-
-    with on_signals(_SIGNALS, on_signal):
-        await worker.run()
-    if signal.SIGINT in received:
-        return ExitCode.INTERRUPTED
-    return ExitCode.FAILED if received and reporter.dropped_at_stop else ExitCode.SUCCESS
-
-
-class _Reporter(WorkerObserver):
-    """Tells people on standard error, or programs on standard output, what the worker does."""
-
-    def __init__(self, *, quiet: bool, as_json: bool) -> None:
-        self._quiet = quiet
-        self._as_json = as_json
-        self._is_stopping = False
-        self.dropped_at_stop = 0
-
-    def connected(self, server: ServerAddress) -> None:
-        self._say(f"connected to {server}", event="connected", server=str(server))
-
-    def disconnected(self, server: ServerAddress, problem: str, retry_seconds: float) -> None:
-        text = f"{server}: {problem}; next attempt in {lasting(retry_seconds)}"
-        fields: dict[str, Any] = {"server": str(server), "problem": problem, "retry_seconds": retry_seconds}
-        self._say(text, is_problem=True, event="disconnected", **fields)
-
-    def refused(self, server: ServerAddress, error: ServerRefused) -> None:
-        text = f"{server} answered with an error: {error}"
-        self._say(text, is_problem=True, event="refused", server=str(server), code=error.code, error=error.text)
-
-    def job_started(self, job: WorkerJob) -> None:
-        self._say(f"{job.handle} ({job.function}) started", event="started", handle=job.handle, function=job.function)
-
-    def job_ended(self, job: WorkerJob, failure: str | None, seconds: float) -> None:
-        fields: dict[str, Any] = {"handle": job.handle, "function": job.function, "seconds": round(seconds, 6)}
-        about = f"{job.handle} ({job.function})"
-        if failure is None:
-            self._say(f"{about} done in {lasting(seconds)}", event="done", **fields)
-        else:
-            text = f"{about} failed in {lasting(seconds)}: {failure}"
-            self._say(text, is_problem=True, event="failed", error=failure, **fields)
-
-    def job_dropped(self, job: WorkerJob) -> None:
-        self.dropped_at_stop += self._is_stopping
-        text = f"{job.handle} ({job.function}) stopped before its end"
-        self._say(text, is_problem=True, event="dropped", handle=job.handle, function=job.function)
-
-    def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
-        self._is_stopping = True
-        text = f"{number.name}: running jobs may finish within {lasting(drain_seconds)}; the next signal kills them"
-        self._say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)
-
-    def _say(self, text: str, *, is_problem: bool = False, event: str, **fields: object) -> None:
-        if self._quiet and not is_problem:
-            return
-        with suppress(OSError):  # nobody reads it; the jobs matter more
-            if self._as_json:
-                click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}))
-            else:
-                click.echo(f"switchgear worker: {printable(text)}", err=True)

@@ -1,0 +1,166 @@
+"""Those who work in the demo: one of each protocol, in a thread, for as long as its context lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from switchgear.cli import demo_resp
+from switchgear.cli.demo_places import FUNCTION, Places
+
+if TYPE_CHECKING:
+    from switchgear.client import WorkerJob
+    from switchgear.client.draft import DraftTask
+    from switchgear.client.wmp import WmpJob
+
+__all__ = ["WORKERS", "Do", "workers_at"]
+
+STOP_SECONDS: Final = 2.0
+STEAL_SECONDS: Final = 0.05
+
+Do = Callable[[bytes], bytes]
+"""What a worker does with a payload."""
+
+
+@contextmanager
+def _beside(run: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
+    """`run` in a thread of its own, until it is told to stop."""
+    # A daemon: a server that is stopped in the middle of its demo does not wait for it.
+    thread = threading.Thread(target=run, name="demo-worker", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join(STOP_SECONDS)
+
+
+@contextmanager
+def by_gearman(places: Places, do: Do) -> Iterator[None]:
+    from switchgear.client import Worker
+
+    loop = asyncio.new_event_loop()
+
+    async def handle(job: WorkerJob) -> bytes:
+        return do(job.payload)
+
+    worker = Worker(places.gearman, {FUNCTION: handle}, slots=10)
+
+    def live() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(worker.run())
+
+    with _beside(live, lambda: loop.call_soon_threadsafe(worker.stop)):
+        yield
+
+
+@contextmanager
+def by_draft(places: Places, do: Do) -> Iterator[None]:
+    from switchgear.client.draft import DraftWorker, Pace
+
+    def handle(task: DraftTask) -> bytes:
+        return do(task.args)
+
+    worker = DraftWorker(places.gearman, {FUNCTION: handle}, pace=Pace(sleep_threshold_seconds=0))
+    with _beside(worker.run, worker.stop):
+        yield
+
+
+@contextmanager
+def by_pingpong(places: Places, do: Do) -> Iterator[None]:
+    from switchgear.client import PingPongWorker
+
+    worker = PingPongWorker(do, places.pingpong_workers, keys=places.keys)
+    with _beside(lambda: worker.run(handle_signals=False), worker.stop):
+        yield
+
+
+@contextmanager
+def by_wmp(places: Places, do: Do) -> Iterator[None]:
+    from switchgear.client import WmpWorker
+
+    def handle(job: WmpJob) -> bytes:
+        return do(job.payload)
+
+    worker = WmpWorker(places.wmp, {FUNCTION: handle}, keys=places.keys)
+    with _beside(lambda: worker.run(handle_signals=False), worker.stop):
+        yield
+
+
+@contextmanager
+def by_dwork(places: Places, do: Do) -> Iterator[None]:
+    from switchgear.client import DworkClient
+
+    stopping = threading.Event()
+
+    def live() -> None:
+        with DworkClient(places.dwork, location=FUNCTION, keys=places.keys) as client:
+            while not stopping.is_set():
+                for task in client.steal(1, STEAL_SECONDS):
+                    do(task.name.encode(errors="surrogateescape"))
+                    client.complete(task.name)
+            client.exit()
+
+    with _beside(live, stopping.set):
+        yield
+
+
+@contextmanager
+def by_gearmonkey(places: Places, do: Do) -> Iterator[None]:
+    assert places.gearmonkey is not None
+
+    def live() -> None:
+        try:
+            demo_resp.work(line, do)
+        except OSError:
+            pass  # hung up: that is how it ends
+
+    with demo_resp.RespLine(places.gearmonkey, 2 * STOP_SECONDS) as line, _beside(live, line.hang_up):
+        yield
+
+
+@contextmanager
+def by_python(places: Places, do: Do) -> Iterator[None]:
+    from switchgear.app.app import App
+    from switchgear.app.worker.background import start_background
+    from switchgear.app.worker.observer import WorkerObserver
+
+    def work(payload: bytes) -> bytes:
+        return do(payload)
+
+    app = App(places.gearman)
+    app.task(name=FUNCTION)(work)
+    worker = start_background(app, observer=WorkerObserver())
+    try:
+        yield
+    finally:
+        worker.stop(STOP_SECONDS)
+        app.close()
+
+
+WORKERS: Final[dict[str, Callable[[Places, Do], AbstractContextManager[None]]]] = {
+    "Gearman": by_gearman,
+    "2005 draft": by_draft,
+    "PING/PONG": by_pingpong,
+    "WMP": by_wmp,
+    "dwork": by_dwork,
+    "GearMonkey": by_gearmonkey,
+    "Python API": by_python,
+}
+
+
+def workers_at(places: Places) -> list[str]:
+    """Those who have somebody to work for."""
+    spoken = {
+        "Gearman": places.gearman,
+        "2005 draft": places.gearman,
+        "PING/PONG": places.pingpong_workers,
+        "WMP": places.wmp,
+        "dwork": places.dwork,
+        "GearMonkey": places.gearmonkey,
+        "Python API": places.gearman,
+    }
+    return [name for name in WORKERS if spoken[name]]

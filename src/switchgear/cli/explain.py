@@ -1,0 +1,45 @@
+"""Why a job is where it is."""
+
+from __future__ import annotations
+
+import click
+
+from switchgear.cli.main import ExitCode
+from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of
+from switchgear.client.client import JOB_NOT_FOUND, Client
+from switchgear.errors import ServerRefused
+
+__all__ = ["explain"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear explain H:myhost:42
+  switchgear explain --json H:myhost:42 | jq -r '.reasons[].word'
+"""
+)
+@click.argument("handle")
+@server_option
+@json_option("Write one JSON object: handle, function, state, and reasons, an array of word, text and data.")
+@click.pass_context
+def explain(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
+    """Say why a job waits, where it runs, or how it ended.
+
+    There may be several reasons at once; the most important comes first. Exits with 1 if the server does not know the
+    job.
+    """
+    try:
+        with Client(server) as client:
+            answer = client.control("explain", handle=handle)
+    except ServerRefused as error:
+        if error.code != JOB_NOT_FOUND:
+            raise
+        complain(f"{handle}: {error.text}")
+        ctx.exit(ExitCode.FAILED)
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(f"{printable(answer['handle'])} ({printable(text_of(answer['function']))}) is {answer['state']}")
+    for reason in answer["reasons"]:
+        click.echo(f"  {printable(reason['text'])}")

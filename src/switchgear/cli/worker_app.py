@@ -1,0 +1,224 @@
+"""`switchgear worker MODULE:APP`: the tasks of an app as a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+import click
+
+from switchgear.app.app import App
+from switchgear.app.running import Assignment, Complete, Outcome, RetryLater, Stopped
+from switchgear.app.worker.loading import AppNotFound, load_app
+from switchgear.app.worker.observer import WorkerObserver
+from switchgear.app.worker.placement import Placement, place_tasks
+from switchgear.app.worker.reload import SourceWatch
+from switchgear.app.worker.worker import AppWorker, WorkerSettings
+from switchgear.cli.main import ExitCode
+from switchgear.cli.output import complain, lasting, printable, server_place
+
+__all__ = ["work_for_app"]
+
+RELOAD_SECONDS: Final = 0.5  # between looks at the source
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | None) -> ExitCode:
+    """Work until stopped; raises ConfigError if there is no such app, or nothing for it to do."""
+    reporter = _Reporter(quiet=options["quiet"], as_json=options["as_json"])
+    if options["reload"]:
+        _leave_no_bytecode()
+    try:
+        app = load_app(target)
+    except AppNotFound as error:
+        if not options["reload"]:
+            raise
+        _wait_for_repair(error)
+    watch = SourceWatch(os.getcwd()) if options["reload"] else None  # before anything else takes time
+    only = options["only"]
+    placement = place_tasks(
+        app.tasks,
+        slots=options["slots"],
+        async_slots=options["async_slots"],
+        processes=options["processes"],
+        only=frozenset(name.strip() for name in only.split(",") if name.strip()) if only is not None else None,
+    )
+    settings = WorkerSettings(
+        name=options["name"],
+        drain_seconds=options["drain_timeout"],
+        lease_seconds=options["lease"],
+        kill_after_seconds=options["kill_after"],
+        jobs_per_process=options["max_jobs_per_process"] or 0,
+        restart_after=options["restart_after"] or 0,
+        burst=options["burst"],
+    )
+    places = [server_place(url) for url in servers] if servers is not None else None
+    worker = AppWorker(app, placement, settings, reporter, places=places, target=target)
+    reporter.serving(target, placement)
+    return _work(app, worker, reporter, settings.drain_seconds, watch)
+
+
+def _work(
+    app: App, worker: AppWorker, reporter: _Reporter, drain_seconds: float, watch: SourceWatch | None
+) -> ExitCode:
+    received: list[int] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        received.append(number)  # first of all: the next signal may come while we are here
+        if len(received) > 1:
+            worker.stop(0.0)
+        else:
+            worker.stop(drain_seconds)
+            reporter.stopping(signal.Signals(number), drain_seconds)
+
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        worker.start()
+        while not worker.wait(RELOAD_SECONDS if watch is not None else None):
+            changed = watch.changes() if watch is not None else []
+            if changed and not received:
+                reporter.note(f"{', '.join(map(os.path.relpath, changed))} changed; starting afresh")
+                worker.stop(drain_seconds, "reload")
+                watch = None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    app.close()
+    for place in worker.places:  # an embedded server that lives in this process is left in good order
+        place.close()
+    if not received and worker.end_reason in ("restart", "reload"):
+        if worker.end_reason == "restart":
+            reporter.note(f"starting afresh after {worker.finished_jobs} jobs")
+        _start_afresh()
+    code = ExitCode.INTERRUPTED if signal.SIGINT in received else ExitCode.SUCCESS
+    if worker.left_behind:  # a function that does not return must not keep us from our end
+        _flush()
+        os._exit(code)
+    return code
+
+
+def _leave_no_bytecode() -> None:
+    """Compiled files are told from stale ones by whole seconds, and who edits and saves can be quicker than that."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # for child processes
+
+
+def _start_afresh() -> NoReturn:
+    """The same command, in the same process, with nothing of what it has imported."""
+    _flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _wait_for_repair(error: AppNotFound) -> NoReturn:
+    """In development a mistake in the source is no reason to give up: it is about to be repaired."""
+    watch = SourceWatch(os.getcwd(), error.files)
+    complain(f"{error}\nwaiting for a change of the source")
+    while not watch.changes():
+        time.sleep(RELOAD_SECONDS)
+    _start_afresh()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+
+
+class _Reporter(WorkerObserver):
+    """Tells people on standard error, or programs on standard output, what the worker does."""
+
+    def __init__(self, *, quiet: bool, as_json: bool) -> None:
+        self._quiet = quiet
+        self._as_json = as_json
+
+    def serving(self, target: str, placement: Placement) -> None:
+        """Before the work begins: what is served, and where it runs."""
+        kinds = {
+            "threads": (placement.slots, sorted(placement.in_threads)),
+            "asyncio": (placement.async_slots, sorted(placement.in_loop)),
+            "processes": (placement.processes, sorted(placement.in_processes)),
+        }
+        used: dict[str, Any] = {
+            kind: {"slots": slots, "tasks": tasks} for kind, (slots, tasks) in kinds.items() if tasks
+        }
+        words = [f"{kind} ({slots}): {', '.join(tasks)}" for kind, (slots, tasks) in kinds.items() if tasks]
+        self._say(f"{target} serves {'; '.join(words)}", event="serving", app=target, **used)
+        if placement.not_served:
+            text = f"not served, because there are no slots for them: {', '.join(placement.not_served)}"
+            self._say(text, is_problem=True, event="not_served", tasks=list(placement.not_served))
+
+    def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
+        how = "connected again" if again else "connected"
+        fields: dict[str, Any] = {"server": server, "post": post, "again": again, "plain": not extended}
+        self._say(f"{how} to {server} ({post}), ready for jobs", is_problem=again, event="connected", **fields)
+
+    def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
+        text = f"{server} ({post}): {problem}; next attempt in {lasting(retry_seconds)}"
+        fields: dict[str, Any] = {"server": server, "post": post, "problem": problem, "retry_seconds": retry_seconds}
+        self._say(text, is_problem=True, event="disconnected", **fields)
+
+    def refused(self, server: str, problem: str) -> None:
+        text = f"{server} answered with an error: {problem}"
+        self._say(text, is_problem=True, event="refused", server=server, error=problem)
+
+    def job_started(self, assignment: Assignment) -> None:
+        if self._quiet:
+            return
+        text = f"{_about(assignment)} started"
+        self._say(text, event="started", attempt=assignment.attempt, **_fields(assignment))
+
+    def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+        if self._quiet and isinstance(outcome, Complete):
+            return
+        fields: dict[str, Any] = {"seconds": round(seconds, 6), **_fields(assignment)}
+        about = f"{_about(assignment)} {{}} in {lasting(seconds)}"
+        if isinstance(outcome, Complete):
+            self._say(about.format("done"), event="done", **fields)
+        elif isinstance(outcome, RetryLater):
+            text = f"{about.format('failed')}, next attempt in {lasting(outcome.delay_seconds)}: {outcome.error}"
+            fields |= {"error": outcome.error, "delay_seconds": outcome.delay_seconds}
+            self._say(text, is_problem=True, event="retry", **fields)
+        elif isinstance(outcome, Stopped):
+            self.job_dropped(assignment, outcome.reason, seconds)
+        else:
+            text = f"{about.format('failed')}: {outcome.error}"
+            self._say(text, is_problem=True, event="failed", error=outcome.error, **fields)
+
+    def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
+        text = f"{_about(assignment)} stopped before its end after {lasting(seconds)}: {reason}"
+        fields: dict[str, Any] = {"reason": reason, "seconds": round(seconds, 6), **_fields(assignment)}
+        self._say(text, is_problem=True, event="dropped", **fields)
+
+    def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
+        """A signal came."""
+        text = f"{number.name}: running jobs may finish within {lasting(drain_seconds)}; the next signal stops them"
+        self._say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)
+
+    def note(self, text: str, *, is_problem: bool = False) -> None:
+        self._say(text, is_problem=is_problem, event="note", text=text)
+
+    def _say(self, text: str, /, *, is_problem: bool = False, event: str, **fields: object) -> None:
+        if self._quiet and not is_problem:
+            return
+        # Nobody reads it, or a signal came while we wrote; the jobs matter more.
+        with suppress(OSError, RuntimeError):
+            if self._as_json:
+                click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}))
+                return
+            for line in text.rstrip().splitlines():  # a traceback has several
+                click.echo(f"switchgear worker: {printable(line)}", err=True)
+
+
+def _about(assignment: Assignment) -> str:
+    return f"{assignment.handle} ({assignment.function})"
+
+
+def _fields(assignment: Assignment) -> dict[str, Any]:
+    return {"handle": assignment.handle, "function": assignment.function}
