@@ -8,12 +8,12 @@ CYCLES ?= 50
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit crash example simulate bench format diagram clean peers
+.PHONY: help run test check lint types unit crash example simulate bench format diagram interop clean peers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(STAMPS)/installed ## set up, start the server with its defaults, send a demo job through it, serve until Ctrl-C
+run: $(STAMPS)/installed ## set up, start the server with its defaults, send a job from each submitter to each worker, serve until Ctrl-C
 	@exec $(BIN)/switchgear serve --demo
 
 test: $(STAMPS)/developing peers lint types unit ## set up, install the peers, and run everything that CI runs
@@ -39,12 +39,13 @@ example: $(STAMPS)/developing ## run the ten tasks of the 2005 draft through a s
 simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 	$(BIN)/python -m switchgear.testing.simulation --seed $(SEED) --verbose
 
-bench: $(STAMPS)/developing peers ## measure this server beside gearmand in one run, and what ZeroMQ workers and tasks cost
+bench: $(STAMPS)/developing peers ## measure this server beside gearmand in one run, and what ZeroMQ workers, tasks and the Python API cost
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/zeromq.py
 	$(BIN)/python bench/dwork.py
 	$(BIN)/python bench/gearmonkey.py
+	$(BIN)/python bench/app.py
 
 format: $(STAMPS)/developing ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix .
@@ -52,6 +53,9 @@ format: $(STAMPS)/developing ## let ruff rewrite the sources
 
 diagram: $(STAMPS)/developing ## redraw the diagram of a job's life from its table
 	$(BIN)/python -m switchgear.testing.diagram
+
+interop: $(STAMPS)/developing peers ## try every submitter with every worker, and write docs/interop.md from what was found
+	WRITE_INTEROP=1 $(BIN)/pytest tests/matrix
 
 peers: ## install the real programs that the tests talk to
 	@command -v gearmand >/dev/null && command -v gearman >/dev/null || \
@@ -61,6 +65,7 @@ peers: ## install the real programs that the tests talk to
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
 	@command -v openssl >/dev/null || scripts/install-packages openssl
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
+	@scripts/install-django
 	@test -d tests/interop/node/node_modules || npm ci --silent --no-audit --no-fund --prefix tests/interop/node
 
 clean: ## remove what the other targets made
