@@ -13,7 +13,7 @@ ROOT = Path(switchgear.__file__).parent
 
 # From the bottom up.  Rooms on one floor do not know each other, unless the room is the same.
 FLOORS = (
-    ("errors", "lazily", "policy", "text", "version"),
+    ("errors", "lazily", "policy", "states", "text", "version"),
     ("model", "config", "timetable"),
     ("engine",),
     ("protocols", "storage", "joblog", "telemetry"),
@@ -76,7 +76,7 @@ def test_protocols_do_not_know_each_other(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in MODULES if room_of(module_name(p)) in ("engine", "model", "errors")], ids=module_name
+    "path", [p for p in MODULES if room_of(module_name(p)) in ("engine", "model", "states", "errors")], ids=module_name
 )
 def test_the_engine_is_pure(path: Path) -> None:
     touched = {name.split(".")[0] for name in imports_of(path)} & IMPURE

@@ -12,10 +12,28 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Final, Protocol
 
 from switchgear.policy import Policy
+from switchgear.states import (
+    CANCELLED,
+    DONE,
+    EXPIRED,
+    FAILED,
+    FINAL_STATES,
+    QUEUED_STATES,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    WAITING,
+    CatchUp,
+    Cause,
+    Delivery,
+    EdgePolicy,
+    JobState,
+    UniquePolicy,
+    UniqueScope,
+)
 
 __all__ = [
     "BEST_FIRST",
@@ -25,12 +43,14 @@ __all__ = [
     "FAILED",
     "FINAL_STATES",
     "HIGH",
+    "KEPT",
     "LOW",
     "NORMAL",
     "PAYLOAD_KEY",
     "PRIORITY_NAMES",
     "QUEUED_STATES",
     "READY",
+    "RESIDENT",
     "RUNNING",
     "SCHEDULED",
     "SECOND_US",
@@ -56,63 +76,9 @@ __all__ = [
 
 SECOND_US: Final = 1_000_000
 
-
-class JobState(IntEnum):
-    """Where a job is in its life.  The numbers are stored; never renumber them."""
-
-    WAITING = 0  # for its predecessors
-    SCHEDULED = 1  # for a time
-    READY = 2  # for a worker
-    RUNNING = 3
-    DONE = 4
-    FAILED = 5
-    CANCELLED = 6
-    EXPIRED = 7
-
-
-WAITING: Final = JobState.WAITING
-SCHEDULED: Final = JobState.SCHEDULED
-READY: Final = JobState.READY
-RUNNING: Final = JobState.RUNNING
-DONE: Final = JobState.DONE
-FAILED: Final = JobState.FAILED
-CANCELLED: Final = JobState.CANCELLED
-EXPIRED: Final = JobState.EXPIRED
-
-QUEUED_STATES: Final = frozenset({WAITING, SCHEDULED, READY})
-FINAL_STATES: Final = frozenset({DONE, FAILED, CANCELLED, EXPIRED})
-
-
-class Cause(IntEnum):
-    """Why a job moved.  Each cause leads to exactly one state (`engine.lifecycle`), so a log of causes and times is
-    a log of states.  The numbers are stored; never renumber them."""
-
-    SUBMITTED = 0  # and may run at once
-    SUBMITTED_EARLY = 1  # before its run-at time
-    SUBMITTED_WAITING = 2  # before its predecessors are done
-    RELEASED = 3  # the last predecessor is done
-    RELEASED_EARLY = 4  # the last predecessor is done, its time has not come
-    DUE = 5
-    HELD_BACK = 6  # a predecessor was added
-    TAKEN = 7
-    SUCCEEDED = 8
-    SETTLED = 9  # reported done while no worker held it
-    ENDED_BADLY = 10  # its worker reported failure
-    WORKER_LOST = 11
-    TIMED_OUT = 12
-    GIVEN_BACK = 13  # its worker returned it unharmed; no attempt is spent
-    RETRY_LATER = 14  # its worker asked for another try after a pause
-    EXHAUSTED = 15  # lost or timed out, and no attempt is left: the job is dead
-    CANCELLED = 16
-    ABANDONED = 17  # nobody waits for its result any more
-    EXPIRED = 18
-    RETRIED = 19  # a person or program asked for a finished job to run again
-    SERVER_LOST = 20  # the server stopped while the job was running
-    RETRIED_WAITING = 21  # retried, and not all its predecessors are done
-    SKIPPED = 22  # a predecessor did not succeed, and the edge says that this job is then not wanted
-    DOOMED = 23  # a predecessor did not succeed, and the edge says that this job then fails too
-    REPLACED = 24  # another with the same unique key was submitted in its place
-
+# What the store has of a job, if anything.
+KEPT: Final = 1
+RESIDENT: Final = 2  # and the payload is in memory all the same, within what is set aside for that
 
 # How a unique key starts that stands for the payload itself, written as a dash.  No protocol lets a client send a NUL
 # in a key, so nobody can make one up.
@@ -124,46 +90,6 @@ LOW: Final = 2
 URGENT: Final = 3  # ahead of high; for jobs whose time has come, where a protocol wants that
 PRIORITY_NAMES: Final = ("high", "normal", "low")  # those that a submitter may ask for
 BEST_FIRST: Final = (URGENT, HIGH, NORMAL, LOW)
-
-
-class Delivery(IntEnum):
-    """What the submitter wants of the result.  The numbers are stored."""
-
-    WAIT = 0  # stays connected for it; without a waiting submitter the job is pointless
-    HANDLE = 1  # may ask for it later
-    THROW_AWAY = 2
-
-
-class EdgePolicy(IntEnum):
-    """What becomes of a job when one it waits for ends without success.  The numbers are stored."""
-
-    WAIT = 0  # it waits on: the other may be retried
-    SKIP = 1  # it is cancelled
-    FAIL = 2  # it fails
-    RUN = 3  # it runs anyway, as if the other were done
-
-
-class UniqueScope(IntEnum):
-    """How long a job's unique key is its own.  The numbers are stored."""
-
-    UNFINISHED = 0  # until its end
-    QUEUED = 1  # until it is started
-
-
-class UniquePolicy(IntEnum):
-    """What becomes of a submission whose unique key is taken."""
-
-    JOIN = 0  # it is the job that has the key
-    REJECT = 1  # it is refused
-    REPLACE = 2  # the job that has the key is cancelled, and this one comes in its place
-
-
-class CatchUp(IntEnum):
-    """What becomes of the ticks of a schedule that were missed.  The numbers are stored."""
-
-    NONE = 0  # nothing
-    LATEST = 1  # the last of them is made up for
-    ALL = 2  # all of them are, up to a bound
 
 
 class Peer:
@@ -385,10 +311,9 @@ class Job:
     run_limit: int = 0  # * tells the deadline of this attempt from those of earlier ones
     run_until_us: int = 0  # * when this attempt ends, if that was put off since it began
     ghosts: int = 0  # * stale entries of this job in its queue
-    changed: bool = False  # already in the list of changes to be kept
-    kept: bool = False  # the store has it, in some state
-    resident: bool = False  # its payload counts towards the memory set aside for payloads
+    kept: int = 0  # KEPT: the store has it, in some state; RESIDENT: and its payload counts as being in memory
     withdrawn: bool = False  # undone because the store could not keep it
+    irrevocable: bool = False  # that is not possible
     key: bytes = b""  # whose it is: limits may be set for each key, and keys be served in turn; see engine.gates
     losses: int = 0  # * how often its worker, or the server, was lost while it ran
     losses_limit: int = -1  # * dead at so many losses; 0: no limit; -1: a loss is an attempt like any other
@@ -517,9 +442,8 @@ def lay_out_jobs() -> None:
     that is given another attribute later gets a dictionary of its own, takes three times the memory, and is slower.
     """
     job = Job(0, Function(b""), b"", None, NORMAL, Delivery.HANDLE, 0)
-    job.changed = job.kept = job.resident = False
-    job.revision = job.finished_us = job.run_limit = 0
-    job.result = job.name = b""
+    job.kept = job.revision = job.finished_us = job.run_limit = 0
+    job.result = job.name = job.key = job.edges = b""
     job.predecessors = ()
     job.blockers = job.rank = 0
     job.run_at_us = job.expires_us = job.timeout_us = 0

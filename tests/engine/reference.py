@@ -272,7 +272,7 @@ class Model(ModelDispatch):
         function = self.function(name)
         twin = self.holder(function, unique)
         if twin is not None and unique_policy == UniquePolicy.REJECT:
-            raise RefusedByModel("conflict")
+            raise RefusedByModel("unique")
         if twin is not None and unique_policy == UniquePolicy.JOIN:
             if twin.state not in FINAL_STATES:
                 if heard is not None:

@@ -104,6 +104,18 @@ def test_one_that_runs_anyway_may_still_have_to_wait_for_its_time(house: House) 
     assert state_of(job) is SCHEDULED
 
 
+def test_one_that_runs_anyway_is_not_started_after_its_expiry(house: House) -> None:
+    """Both expire while nobody looks, and the first to be met lets the other go on."""
+    first = house.submit(b"other", expires_us=house.at(4))
+    job = house.submit(after=(first,), edges=edges(RUN), expires_us=house.at(5))
+    behind = house.submit(after=(job,), edges=edges(RUN))
+    worker = house.worker()
+    house.engine.grant(worker, 1)
+    house.pass_seconds(6)
+    assert (state_of(job), state_of(behind)) == (EXPIRED, RUNNING)
+    check_engine(house.engine)
+
+
 def test_watchers_are_told(house: House) -> None:
     client = RecordingPeer()
     first = house.submit(b"other")
@@ -183,14 +195,16 @@ def test_news_come_in_the_order_of_the_ends(house: House) -> None:
     assert [news[1] for news in client.heard] == ids(first, second, third)
 
 
-def test_a_long_chain_ends_at_once_and_neither_recurses_nor_takes_long(house: House) -> None:
+def test_a_long_chain_neither_recurses_nor_takes_long(house: House) -> None:
     first = house.submit(b"other")
     last = first
     for _ in range(100_000):
         last = house.submit(after=(last,), edges=edges(FAIL))
     began = time.perf_counter()
     house.engine.cancel(first)
+    turns = turns_until_all_are_told(house)
     assert time.perf_counter() - began < 10  # seconds; a second on a slow machine, an hour if it were quadratic
+    assert turns == 199  # after the first; in each, so many jobs end or let down others
     assert causes(last)[-1] is Cause.DOOMED
     assert house.engine.jobs == {}
     assert house.engine.graph.successors == {}
@@ -201,9 +215,87 @@ def test_any_number_of_successors_of_one_job(house: House) -> None:
     first = house.submit(b"other")
     jobs = [house.submit(after=(first,), edges=edges(policy)) for policy in EdgePolicy for _ in range(1000)]
     end_badly(house, first)
+    turns_until_all_are_told(house)
     states = [state_of(job) for job in jobs]
     assert states == [WAITING] * 1000 + [CANCELLED] * 1000 + [FAILED] * 1000 + [READY] * 1000
     assert house.engine.graph.waiting_for(first.id) == jobs[:1000]
+
+
+# --- a turn ends in between ---
+
+
+def turns_until_all_are_told(house: House) -> int:
+    """How many more turns it takes, in which no time passes."""
+    turns = 0
+    while house.engine.next_deadline_us is not None:
+        assert house.engine.next_deadline_us <= house.now_us
+        house.pass_seconds(0)
+        turns += 1
+    check_engine(house.engine)
+    return turns
+
+
+@pytest.fixture
+def halted(house: House) -> tuple[House, list[Job]]:
+    """A chain whose first job has ended, while the second has not heard of it yet."""
+    house.engine.let_down_at_once = 1
+    first = house.submit(b"other", payload=b"first")
+    chain = [first]
+    for _ in range(3):
+        chain.append(house.submit(after=(chain[-1],), edges=edges(FAIL)))
+    end_badly(house, first)
+    assert [state_of(job) for job in chain] == [CANCELLED, WAITING, WAITING, WAITING]
+    return house, chain
+
+
+def test_the_rest_ends_in_the_turns_that_follow(halted: tuple[House, list[Job]]) -> None:
+    house, chain = halted
+    turns_until_all_are_told(house)
+    assert [causes(job)[-1] for job in chain] == [Cause.CANCELLED] + [Cause.DOOMED] * 3
+
+
+def test_setting_the_clock_back_does_not_hold_it_up(halted: tuple[House, list[Job]]) -> None:
+    house, chain = halted
+    house.set_clock(-3600)
+    turns_until_all_are_told(house)
+    assert state_of(chain[-1]) is FAILED
+
+
+def test_a_crash_in_between_leads_to_the_same_end(halted: tuple[House, list[Job]]) -> None:
+    house, chain = halted
+    again, copies = restarted(house, *chain)
+    turns_until_all_are_told(again)
+    assert [state_of(copies[job.id]) for job in chain[1:]] == [FAILED] * 3
+
+
+def test_a_job_that_is_retried_in_between_lets_nobody_down_unless_it_fails_again(
+    halted: tuple[House, list[Job]],
+) -> None:
+    house, chain = halted
+    house.engine.retry(chain[0])
+    turns_until_all_are_told(house)
+    assert [state_of(job) for job in chain] == [READY, WAITING, WAITING, WAITING]
+    end_badly(house, chain[0])
+    turns_until_all_are_told(house)
+    assert [state_of(job) for job in chain] == [CANCELLED] + [FAILED] * 3
+
+
+def test_one_that_is_cancelled_in_between_stays_cancelled_and_lets_down_those_behind_it(
+    halted: tuple[House, list[Job]],
+) -> None:
+    house, chain = halted
+    end_badly(house, chain[1])
+    turns_until_all_are_told(house)
+    assert [causes(job)[-1] for job in chain] == [Cause.CANCELLED] * 2 + [Cause.DOOMED] * 2
+
+
+def test_other_ends_take_their_turn(halted: tuple[House, list[Job]]) -> None:
+    house, chain = halted
+    other = house.submit(b"other")
+    successor = house.submit(after=(other,), edges=edges(RUN))
+    end_badly(house, other)
+    turns_until_all_are_told(house)
+    assert (state_of(successor), state_of(chain[-1])) == (READY, FAILED)
 
 
 def test_a_cascading_cancel_cancels_whatever_the_edges_say(house: House) -> None:
@@ -425,3 +517,35 @@ def test_a_job_that_is_done_disappoints_nobody(house: House) -> None:
     house.drain_with(house.worker(b"other"))
     assert house.engine.graph.minded == set()
     assert state_of(first) is DONE
+
+
+# --- what successors need of those that they waited for ---
+
+RETENTIONS = [
+    # its own, whether another waits for it, what counts
+    (0, True, -1),
+    (59, True, -1),
+    (60, True, 60),
+    (61, True, 61),
+    (-1, True, -1),
+    (0, False, 0),
+]
+
+
+@pytest.mark.parametrize(("own", "is_awaited", "kept"), RETENTIONS)
+@pytest.mark.parametrize("policy", [WAIT, RUN], ids=["done", "failed"])
+def test_a_job_that_others_waited_for_is_kept_as_long_as_any(
+    own: int, is_awaited: bool, kept: int, policy: EdgePolicy
+) -> None:
+    house = House(retention_us=60)
+    job = house.submit(retention_us=own)
+    if is_awaited:
+        house.submit(predecessors=(job.id,), edges=edges(policy))
+    worker = house.worker()
+    assert house.engine.take(worker) is job
+    if policy is RUN:
+        house.engine.fail(worker, job.id)
+    else:
+        house.engine.complete(worker, job.id, b"")
+    assert job.retention_us == kept
+    check_engine(house.engine)

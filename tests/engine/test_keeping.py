@@ -20,6 +20,7 @@ from switchgear.model import (
     Delivery,
     Job,
     JobState,
+    UniquePolicy,
 )
 from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House, causes, ids, state_of
@@ -103,6 +104,19 @@ def test_a_job_that_a_worker_has_cannot_be_undone(house: House) -> None:
 def test_a_job_that_was_kept_cannot_be_undone(house: House) -> None:
     job = house.submit()
     job.kept = True
+    assert not house.engine.withdraw(job)
+
+
+def test_a_job_that_has_replaced_another_cannot_be_undone(house: House) -> None:
+    old = house.submit(unique=b"k")
+    new = house.submit(unique=b"k", unique_policy=UniquePolicy.REPLACE)
+    assert not house.engine.withdraw(new)
+    assert (state_of(old), state_of(new)) == (CANCELLED, READY)
+
+
+def test_a_job_that_was_retried_before_the_store_heard_of_it_cannot_be_undone(house: House) -> None:
+    job = house.ended(CANCELLED)
+    house.engine.retry(job)
     assert not house.engine.withdraw(job)
 
 

@@ -272,6 +272,14 @@ def test_a_worker_may_ask_for_another_attempt_after_a_pause(house: House) -> Non
     assert job.result == b"whole"
 
 
+def test_of_what_was_said_between_attempts_only_the_beginning_is_remembered(make_house: MakeHouse) -> None:
+    """The job waits in memory, and what a worker says may be long."""
+    house = make_house(warning_bytes=8)
+    worker, job = house.running()
+    house.engine.retry_later(worker, job.id, 0, b"OSError: and a long story")
+    assert job.error == b"OSError:"
+
+
 def test_on_the_last_attempt_asking_for_another_is_failing(make_house: MakeHouse) -> None:
     house = make_house(attempts=2)
     worker, job = house.running()

@@ -376,6 +376,21 @@ class TestRefusals:
         assert known.missed == missed
         assert known.refusal == ""
 
+    def test_while_the_store_does_not_work_its_timetable_is_not_asked_again_and_again(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        known = house.engine.set_schedule(schedule(60))
+        house.engine.refusal = Refused(REFUSED_STORAGE, "disk full")
+        house.pass_seconds(60)
+        with monkeypatch.context() as patch:
+            patch.setattr(known, "timetable", None)
+            for _ in range(5):
+                house.pass_seconds(1)
+        assert (known.refused, known.refusal) == (1, "disk full")
+        house.engine.refusal = None
+        house.pass_seconds(1)
+        assert counts(known) == (1, 0, 0)
+
     def test_a_clock_set_back_does_not_keep_it_waiting(self, house: House) -> None:
         known = house.engine.set_schedule(schedule(60))
         house.engine.refusal = Refused(REFUSED_STORAGE, "disk full")

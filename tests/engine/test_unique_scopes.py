@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL
+from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_UNIQUE
 from switchgear.errors import Refused
 from switchgear.model import (
     CANCELLED,
@@ -261,10 +261,11 @@ def test_so_does_that_of_an_unfinished_job(house: House, seconds: float, has_it:
 @pytest.mark.parametrize("running", [False, True], ids=["queued", "running"])
 def test_a_submission_may_be_rejected(house: House, running: bool) -> None:
     job = house.running(unique=b"k")[1] if running else house.submit(unique=b"k")
-    words = f"job {job.id}, which is {'running' if running else 'ready'}, has the unique key b'k'"
-    with pytest.raises(Refused, match=words) as refused:
+    words = f"job {job.id}, which is {'running' if running else 'ready'}, has the unique key"
+    with pytest.raises(Refused, match=f'^{words} "k"$') as refused:
         house.submit(unique=b"k", unique_policy=REJECT)
-    assert refused.value.reason == REFUSED_CONFLICT
+    assert refused.value.reason == REFUSED_UNIQUE
+    assert refused.value.told("H:t:{}".format).startswith(f"H:t:{job.id}, which is")
     assert house.function().total == 1
 
 

@@ -68,6 +68,8 @@ def test_what_ended_a_job_that_was_let_down() -> None:
     office.finish(code=1)
     (reason,) = office.ask("explain", job_id=2)["reasons"]
     assert (reason["data"]["cause"], reason["data"]["predecessors"]) == ("doomed", ["H:t:1"])
+    assert reason["text"].endswith(": H:t:1, which it waited for, failed")
+    assert office.ask("job", job_id=2)["error"] == "H:t:1, which it waited for, failed"
 
 
 def test_a_job_whose_end_is_not_kept_yet() -> None:

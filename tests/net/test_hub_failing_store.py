@@ -136,6 +136,27 @@ async def test_jobs_that_wait_for_each_other_are_withdrawn_together() -> None:
 
 
 @in_turns
+async def test_a_job_that_has_replaced_another_is_not_withdrawn_since_the_other_is_gone() -> None:
+    house = await open_house()
+    client, other = house.connect(), house.connect()
+    client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"old"))
+    await idle()
+    await house.store.succeed()
+    assert client.heard() == [created(1)]
+    replacing = request(Extension.SUBMIT_JOB_OPTIONS, b"f", b"key", b'{"unique_policy": "replace"}', b"new")
+    client.send(replacing)
+    other.send(request(Extension.SUBMIT_JOB_OPTIONS, b"f", b"other", b'{"unique_policy": "replace"}', b"new"))
+    await idle()
+    await house.store.fail()
+    assert client.heard() == []
+    assert other.heard() == [REFUSED]  # it has replaced nobody
+    await mend(house)
+    assert client.heard() == [created(2)]
+    assert house.store.kept == {1: "CANCELLED", 2: "READY"}
+    check_engine(house.engine)
+
+
+@in_turns
 async def test_two_who_share_a_job_are_both_refused() -> None:
     house = await open_house()
     first, second = house.connect(), house.connect()

@@ -98,6 +98,36 @@ def test_a_job_of_which_the_store_has_not_heard_is_found_on_its_way(tmp_path: Pa
     with_hub(SqliteStore(tmp_path / "jobs.db"), test)
 
 
+def test_an_end_that_is_not_kept_yet_is_found_until_it_is(tmp_path: Path) -> None:
+    async def test(hub: Hub) -> None:
+        jobs = [submit(hub, Delivery.HANDLE) for _ in range(3)]
+        await commit(hub)
+        for job in jobs:
+            assert hub.find_unkept_end(job.id) is None
+            finish(hub, job)
+            assert hub.find_unkept_end(job.id) is job
+            await hub.settle()  # it is staged
+            assert hub.find_unkept_end(job.id) is job
+        hub._start_commit()
+        assert [hub.find_unkept_end(job.id) for job in jobs] == jobs
+        await hub.settle()
+        assert [hub.find_unkept_end(job.id) for job in jobs] == [None] * 3
+
+    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
+
+
+def test_states_of_many_are_found_wherever_the_jobs_are(tmp_path: Path) -> None:
+    async def test(hub: Hub) -> None:
+        jobs = [submit(hub, delivery) for delivery in (Delivery.HANDLE, Delivery.WAIT, Delivery.HANDLE)]
+        await commit(hub)
+        finish(hub, jobs[0])
+        await commit(hub)
+        finish(hub, jobs[1])  # of which the store has not heard
+        assert hub.find_states([1, 2, 3, 0, 4, -1, 10**30]) == {1: DONE, 2: DONE, 3: READY}
+
+    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
+
+
 @pytest.mark.parametrize("job_id", [-1, 0, 2, 10**30])
 def test_a_number_that_was_never_given_is_not_looked_for(job_id: int) -> None:
     class Deaf(MemoryStore):
@@ -121,5 +151,7 @@ def test_a_log_that_cannot_be_read_is_a_refusal() -> None:
         finish(hub, job)
         with pytest.raises(Refused, match="unreadable"):
             hub.find_job(job.id)
+        with pytest.raises(Refused, match="unreadable"):
+            hub.find_states([job.id])
 
     with_hub(Broken(), test)

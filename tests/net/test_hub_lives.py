@@ -148,3 +148,20 @@ async def test_a_job_that_comes_too_late_ends_in_the_turn_after_its_submission()
     assert state_of(job) is WAITING
     await idle()
     assert state_of(job) is FAILED
+
+
+@in_turns
+async def test_jobs_that_are_let_down_end_turn_by_turn_by_themselves() -> None:
+    house = await open_house()
+    house.engine.let_down_at_once = 1
+    house.hub.begin_turn()
+    first = last = house.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
+    for _ in range(4):
+        options = SubmitOptions(predecessors=(last.id,), edges=bytes([EdgePolicy.FAIL]))
+        last = house.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE, None, options)
+    house.engine.cancel(first)
+    assert state_of(last) is WAITING
+    await idle()
+    await idle()
+    assert state_of(last) is FAILED
+    check_engine(house.engine)

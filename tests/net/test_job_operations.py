@@ -226,9 +226,13 @@ def test_cancel_with_what_waits_for_them() -> None:
     assert answer["count"] == 3
 
 
-def test_ready_jobs_of_a_function_are_found_behind_any_number_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limits", [{}, {"concurrency": 1}, {"fair": True}], ids=["plain", "gate", "lanes"])
+def test_ready_jobs_of_a_function_are_found_behind_any_number_of_others(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]
+) -> None:
     monkeypatch.setattr(job_operations, "MOST_SCANNED", 5)
     office = Office()
+    office.ask("limit", function="rare", **limits)
     office.submit(2, function=b"rare")
     office.submit(10)
     assert office.ask("cancel", function="rare", states=["ready"])["count"] == 2
@@ -241,3 +245,25 @@ def test_jobs_that_left_their_queue_are_left_alone() -> None:
     office.engine.add_predecessors(jobs[2], (1,))
     assert office.ask("cancel", function="f", states=["ready"])["cancelled"] == ["H:t:1", "H:t:4"]
     assert list(office.engine.jobs) == [3]
+
+
+# --- states of many ---
+
+
+def test_the_states_of_many_jobs_at_once() -> None:
+    answer = story().ask("states", job_ids=[9, 1, 5, 6, 7, 99, 0])
+    assert answer == {
+        "states": ["scheduled", "failed", "cancelled", "done", "ready", "unknown", "unknown"],
+        "counts": {"scheduled": 1, "failed": 1, "cancelled": 1, "done": 1, "ready": 1, "unknown": 2},
+    }
+    assert story().ask("states", job_ids=[]) == {"states": [], "counts": {}}
+
+
+def test_so_many_are_too_many() -> None:
+    with pytest.raises(ValueError, match="states: at most 10000 handles at a time, not 10001"):
+        story().ask("states", job_ids=[1] * 10_001)
+
+
+def test_something_that_is_no_list_of_handles() -> None:
+    with pytest.raises(ValueError, match="states: handles is a list"):
+        story().ask("states", job_ids=7)

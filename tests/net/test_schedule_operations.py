@@ -157,6 +157,7 @@ def test_one_that_there_is_not(office: Office, verb: str) -> None:
         ({"payload": {"base32": "x"}}, "payload is a text, or an object with the one key base64"),
         ({"payload": {"base64": "!"}}, "payload: "),
         ({"payload": 5}, "payload is a text"),
+        ({"payload": "x" * 65_537}, "the payload of a schedule has at most 65536 bytes, not 65537"),
         ({"catch_up": "some"}, "catch_up is one of none, latest, all, not 'some'"),
         ({"catch_up": ["all"]}, "catch_up is one of"),
         ({"overlap": "yes"}, "overlap: Expected `bool`"),

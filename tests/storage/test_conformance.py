@@ -101,6 +101,11 @@ class TestEveryStore:
         assert store.get(8) is None
         assert store.read_payloads([7, 8]) == {7: b"payload"}
 
+    def test_states_of_many(self, store: Store) -> None:
+        commit(store, [finished_job(1), finished_job(2, state=FAILED), finished_job(9, state=CANCELLED)])
+        assert store.states([]) == {}
+        assert store.states([2, 1, 3, 2, 9]) == {1: DONE, 2: FAILED, 9: CANCELLED}
+
     def test_a_result_that_came_in_parts_is_whole_in_the_log(self, store: Store) -> None:
         commit(store, [finished_job(1, chunks=[b"first ", b"second "], result=b"last")])
         found = store.get(1)

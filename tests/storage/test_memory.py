@@ -36,6 +36,25 @@ def test_large_jobs_are_forgotten_sooner() -> None:
     assert ids(store.find(ALL)) == [12]
 
 
+def test_what_was_said_of_a_failure_counts_too() -> None:
+    store = MemoryStore(keep_count=100, keep_bytes=1000)
+    said, warned = b"x" * 200, b"y" * 100
+    commit(store, [finished_job(number, state=FAILED, error=said, warnings=warned) for number in range(1, 11)])
+    assert ids(store.find(ALL)) == [10, 9, 8]
+
+
+def test_a_job_that_is_retried_again_and_again_does_not_wash_away_the_others() -> None:
+    store = MemoryStore(keep_count=100, keep_bytes=1000)
+    stubborn = finished_job(2, state=FAILED, payload=b"x" * 200, result=b"y" * 300)
+    commit(store, [finished_job(1, state=FAILED), stubborn])
+    for _ in range(10):
+        retry(stubborn).result = b""
+        stubborn.state = FAILED
+        stubborn.result = b"y" * 300
+        commit(store, [stubborn])
+    assert ids(store.find(ALL)) == [2, 1]
+
+
 def test_a_flood_of_done_jobs_does_not_wash_away_the_failures() -> None:
     store = MemoryStore(keep_count=5_000)
     of = function()

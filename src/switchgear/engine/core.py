@@ -18,6 +18,7 @@ REFUSED_DRAINING: Final = "draining"
 REFUSED_STORAGE: Final = "storage"
 REFUSED_LIMIT: Final = "limit"
 REFUSED_CONFLICT: Final = "conflict"
+REFUSED_UNIQUE: Final = "unique"  # another job has the unique key
 
 FUNCTION_ORDERS: Final = ("fair", "registration", "round-robin")
 
@@ -36,6 +37,7 @@ class EngineSettings:
     neglect_us: int = SECOND_US  # a woken worker that has not come by then gets company
     warning_bytes: int = 65_536  # kept of what a job says on the way
     collected_bytes: int = 64 * 1024 * 1024  # kept of the parts of one result
+    retention_us: int = 86_400 * SECOND_US  # how long a finished job is remembered; zero: not at all
 
 
 class Observer:
@@ -87,7 +89,7 @@ class Core:
         self.functions: dict[bytes, Function] = {}
         self.workers: dict[int, Worker] = {}
         self.deadlines = Deadlines()
-        self.changed: list[Job] = []  # since the owner last took them; without `keeps` only those that finished
+        self.changed: dict[Job, None] = {}  # since the owner last took them; without `keeps` only those that finished
         self.changed_functions: list[Function] = []
         self.schedules: dict[bytes, Schedule] = {}
         self.changed_schedules: dict[bytes, Schedule] = {}
@@ -118,11 +120,8 @@ class Core:
 
     def take_changes(self) -> tuple[list[Job], list[Function]]:
         """What changed since the last call and has to be kept."""
-        changes = self.changed, self.changed_functions
-        if self.keeps:
-            for job in self.changed:
-                job.changed = False
-        self.changed = []
+        changes = list(self.changed), self.changed_functions
+        self.changed = {}
         self.changed_functions = []
         return changes
 
@@ -144,9 +143,7 @@ class Core:
 
     def _note(self, job: Job) -> None:
         """This job must be kept as it will be at the end of the turn."""
-        if not job.changed:
-            job.changed = True
-            self.changed.append(job)
+        self.changed[job] = None
 
     def _note_function(self, function: Function) -> None:
         if function not in self.changed_functions:

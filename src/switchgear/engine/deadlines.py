@@ -31,12 +31,12 @@ class Kind(IntEnum):
     PATIENCE = 5  # a worker has waited long enough to be given a job
     GATE = 6  # a function, or one key of it, may hand out a job again; see engine.gates
     KEY_HELD = 7  # a unique key that outlived its job is free again
-    DOOM = 8  # a new job waits for one that did not succeed, and its edge says what becomes of it
+    DOOM = 8  # a job waits for one that did not succeed, and its edge says what becomes of it: in the next turn
     TICK = 9  # a schedule makes a job
 
 
 # Kinds that measure a span from some event; the others name a moment on the calendar.
-SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE, Kind.GATE})
+SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE, Kind.GATE, Kind.DOOM})
 
 Deadline = tuple[int, int, Kind, Subject, int]
 """Time, serial number (so that equal times keep their order), kind, subject, and a token that tells stale entries."""

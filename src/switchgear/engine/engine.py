@@ -19,6 +19,7 @@ from switchgear.engine.core import (
     REFUSED_CONFLICT,
     REFUSED_DRAINING,
     REFUSED_FULL,
+    REFUSED_UNIQUE,
     EngineSettings,
     Observer,
 )
@@ -105,28 +106,34 @@ class Engine(Schedules):
 
     def _meet_deadlines(self) -> None:
         self._is_meeting = True
-        while (deadline := self.deadlines.pop_due(self.now_us)) is not None:
-            if not self._is_live(deadline):
-                self.deadlines.stale = max(0, self.deadlines.stale - 1)
-                continue
-            at_us, _, kind, subject, token = deadline
-            if isinstance(subject, Job):
-                self._meet_job_deadline(subject, kind, at_us)
-            elif isinstance(subject, Worker):
-                if kind is Kind.LEASE:
-                    self._meet_lease(subject)
+        try:
+            while (deadline := self.deadlines.pop_due(self.now_us)) is not None:
+                if self._is_live(deadline):
+                    self._meet_deadline(deadline)
                 else:
-                    self._end_patience(subject, token)
-            elif isinstance(subject, Schedule):
-                self._meet_tick(subject)
-            elif isinstance(subject, Gate | Lane):
-                self._meet_gate(subject)
-            else:
-                self._look_after(subject)
-        self._is_meeting = False
+                    self.deadlines.stale = max(0, self.deadlines.stale - 1)
+        finally:  # or one defect would leave jobs lying for ever
+            self._is_meeting = False
+            self._disappoint_others_later()
         if self._to_offer:
             self._offer_all()
         self.deadlines.forget_stale(self._is_live)
+
+    def _meet_deadline(self, deadline: Deadline) -> None:
+        at_us, _, kind, subject, token = deadline
+        if isinstance(subject, Job):
+            self._meet_job_deadline(subject, kind, at_us)
+        elif isinstance(subject, Worker):
+            if kind is Kind.LEASE:
+                self._meet_lease(subject)
+            else:
+                self._end_patience(subject, token)
+        elif isinstance(subject, Schedule):
+            self._meet_tick(subject)
+        elif isinstance(subject, Gate | Lane):
+            self._meet_gate(subject)
+        else:
+            self._look_after(subject)
 
     def _is_live(self, deadline: Deadline) -> bool:
         """Whether an entry of the heap still means something."""
@@ -166,7 +173,10 @@ class Engine(Schedules):
         elif kind is Kind.KEY_HELD:
             self._meet_end_of_hold(job)
         elif kind is Kind.DOOM:
-            self._meet_doom(job)
+            if self._disappointing and self._disappointing[0] is job:
+                self._disappoint_some()
+            else:
+                self._meet_doom(job)
         elif job.run_until_us > at_us:  # renewed meanwhile; should that end have passed too, it is next
             self.deadlines.add(job.run_until_us, Kind.RUN_LIMIT, job, job.run_limit)
         else:
@@ -231,6 +241,8 @@ class Engine(Schedules):
         self.jobs[job_id] = job
         if unique:
             function.uniques[unique] = job
+            if twin is not None:
+                job.irrevocable = True  # the one that it replaces is gone
         function.total += 1
         function.submitted += 1
         if watcher is not None:
@@ -317,8 +329,9 @@ class Engine(Schedules):
     def _join(self, job: Job, delivery: int, watcher: Peer | None, options: SubmitOptions | None) -> None:
         """A second submission of a job that has its key."""
         if options is not None and options.unique_policy == UniquePolicy.REJECT:
-            text = f"job {job.id}, which is {job.state.name.lower()}, has the unique key {job.shown_unique!r}"
-            raise Refused(REFUSED_CONFLICT, text)
+            key = job.shown_unique.decode("utf-8", "backslashreplace")
+            text = f'{{}}, which is {job.state.name.lower()}, has the unique key "{key}"'
+            raise Refused(REFUSED_UNIQUE, text, job.id)
         if job.state in FINAL_STATES:
             return
         if watcher is not None:
@@ -335,9 +348,9 @@ class Engine(Schedules):
 
         Not possible once a worker has the job, while somebody watches it who will not be `told` (and has perhaps
         submitted it too, but was not promised that it is kept), or while another job waits for it; so of several the
-        newest should be undone first.
+        newest should be undone first.  Nor if something else was undone for it, which cannot be brought back.
         """
-        if job.state not in QUEUED_STATES or job.kept or self.jobs.get(job.id) is not job:
+        if job.state not in QUEUED_STATES or job.kept or job.irrevocable or self.jobs.get(job.id) is not job:
             return False
         watchers = job.watchers or []
         if job.id in self.graph.successors or len(watchers) > len(told) or not told.issuperset(watchers):
@@ -350,9 +363,7 @@ class Engine(Schedules):
         self._unlist(job)
         job.function.submitted -= 1
         job.withdrawn = True
-        if job.changed:
-            job.changed = False
-            self.changed.remove(job)
+        self.changed.pop(job, None)
         if job.schedule:
             self._take_back_tick(job)
         return True

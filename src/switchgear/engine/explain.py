@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from switchgear.engine.core import REFUSED_DRAINING
+from switchgear.engine.edge_errors import ENDED_WORDS, error_told
 from switchgear.engine.graph import policy_of
-from switchgear.engine.tables import ENDED_WORDS, Tables
+from switchgear.engine.tables import Tables
 from switchgear.model import (
     DONE,
     FINAL_STATES,
@@ -24,6 +25,7 @@ from switchgear.model import (
     Job,
     JobState,
 )
+from switchgear.text import counted
 
 __all__ = ["MOST_NAMED", "Reason", "explain"]
 
@@ -73,7 +75,7 @@ class Reason:
 def explain(engine: Tables, job: Job, name: Name = "job {}".format) -> list[Reason]:
     """Why the job is where it is, the most important reason first.  A finished one may be a copy from a store."""
     if job.state in FINAL_STATES:
-        return [ended(engine, job)]
+        return [ended(engine, job, name)]
     if job.state is RUNNING:
         return [running(engine, job)]
     if job.state is SCHEDULED:
@@ -86,15 +88,16 @@ def explain(engine: Tables, job: Job, name: Name = "job {}".format) -> list[Reas
 # --- what has ended, runs, or waits for a time ---
 
 
-def ended(engine: Tables, job: Job) -> Reason:
+def ended(engine: Tables, job: Job, name: Name) -> Reason:
     cause, at_us = job.log[-1]
     word = "dead" if job.is_dead else job.state.name.lower()
     parts = [END_TEXTS.get(cause, word), when(engine, at_us)]
     if job.attempts:
         parts.append(f"after {counted(job.attempts, 'attempt')}")
     text = ", ".join(parts)
-    if job.error and job.state is not DONE:
-        text += f": {shortened(job.error)}"
+    error = error_told(job, name)
+    if error and job.state is not DONE:
+        text += f": {shortened(error)}"
     data: dict[str, Any] = {"cause": cause.name.lower(), "at_us": at_us, "attempts": job.attempts}
     if job.losses:
         data["losses"] = job.losses
@@ -231,10 +234,6 @@ def unfinished_state(engine: Tables, job_id: int) -> JobState | None:
 
 def words(value: Cause | JobState) -> str:
     return value.name.lower().replace("_", " ")
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def shown(name: bytes) -> str:

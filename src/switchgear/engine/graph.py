@@ -147,6 +147,12 @@ class Graph:
         if len(self.unsuccessful) > self._prune_above:
             self._forget_old_ones()
 
+    def forget_unsuccessful(self, job_id: int) -> None:
+        """This job is tried again, and whoever still waits for it may mind how it ends then."""
+        self.unsuccessful.pop(job_id, None)
+        if job_id in self.successors:
+            self.minded.add(job_id)
+
     def awaited_in_vain(self) -> frozenset[int]:
         """The unsuccessful jobs that others wait for: few, however large the graph is."""
         return frozenset(self.unsuccessful.keys() & self.successors.keys())

@@ -66,7 +66,7 @@ class Reports(Wishes):
             job.attempts_limit = attempts_limit
         if self._attempts_are_spent(job):
             return self.fail(worker, job_id, 1, error)
-        job.error = error
+        job.error = error[: self.settings.warning_bytes] if error is not None else None  # it waits in memory
         self._leave_worker(job)
         if job.delivery == Delivery.WAIT and not job.watchers:
             self._finish(job, Cause.ABANDONED)

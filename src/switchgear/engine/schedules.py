@@ -149,6 +149,10 @@ class Schedules(Reports):
     def _meet_tick(self, schedule: Schedule) -> None:
         """The time of a schedule has come."""
         schedule.wake_us = 0  # this entry is used up, not stale
+        if self.refusal is not None:  # so that thousands of them cost little while a store does not work
+            self._hold_up(schedule, self.refusal)
+            self._look_at(schedule, self.now_us + RETRY_US)
+            return
         due = schedule.timetable.last_between_us(schedule.reached_us, self.now_us, MOST_MADE_UP_FOR)
         if due:
             self._meet_ticks(schedule, due)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
 from switchgear.engine.dispatch import Dispatch
+from switchgear.engine.edge_errors import edge_error
 from switchgear.engine.graph import Graph, policy_of
 from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.engine.queues import place_of
 from switchgear.engine.uniques import free_key, owns_key, take_key_again
 from switchgear.model import (
-    CANCELLED,
     DONE,
-    EXPIRED,
-    FAILED,
     READY,
     RUNNING,
     WAITING,
@@ -32,17 +31,22 @@ SUCCEEDED: Final = Cause.SUCCEEDED  # a global is cheaper to look up than a memb
 RELEASED: Final = Cause.RELEASED
 assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `_finish` relies on
 
-# How a job that others wait for has ended, as they are told.
-ENDED_WORDS: Final = {FAILED: "failed", CANCELLED: "was cancelled", EXPIRED: "expired"}
+# The end of one job may be that of a million others.  So many of them end in one turn, in some ten milliseconds; the
+# others follow in the next turns, and whoever has something else to do is not kept waiting.
+LET_DOWN_AT_ONCE: Final = 1_000
 
 
 class Tables(Dispatch):
     """The part of the engine that keeps account of all jobs."""
 
+    let_down_at_once: int = LET_DOWN_AT_ONCE
+    _is_disappointing: bool = False  # the list below is being worked through, or will be in the next turn
+
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
         super().__init__(settings, observer)
         self.graph = Graph()
-        self._disappointing: list[Job] = []  # ended without success, and those that waited for them are to meet that
+        # Ended without success, and those that waited for them are to meet that; and those that must end for it.
+        self._disappointing: deque[Job] = deque()
 
     def _list(self, job: Job) -> None:
         """Enter a job that is not new into the tables."""
@@ -123,6 +127,9 @@ class Tables(Dispatch):
         if len(jobs) > 1:
             jobs.sort(key=place_of)
         for job in jobs:
+            if self._is_too_late(job):
+                self._expire(job)
+                continue
             if job.run_at_us <= self.now_us:
                 self._make_ready(job, RELEASED)
                 continue
@@ -149,6 +156,8 @@ class Tables(Dispatch):
         if job.state is DONE:
             function.done += 1
             if self.graph.successors:
+                if job.special:
+                    self._keep_for_others(job)
                 self._release(self.graph.release(job.id))
         else:
             self._count_unsuccessful(job)
@@ -163,10 +172,7 @@ class Tables(Dispatch):
                 peer.job_finished(job)
         if job.special:
             self._tidy(job)
-        if self.keeps:
-            self._note(job)
-        else:
-            self.changed.append(job)
+        self.changed[job] = None
         if minded:
             self._disappoint(job)
         if function.gate is not None:
@@ -177,27 +183,41 @@ class Tables(Dispatch):
     def _disappoint(self, job: Job) -> None:
         """Let those that wait for this job meet what their edges say, and then those that wait for them.
 
-        It may be a chain of a million, so each end only adds to a list that is worked through here.
+        It may be a chain of a million, so each end only adds to a list that is worked through, part by part.
         """
+        self._disappointing.append(job)
+        if not self._is_disappointing:
+            self._is_disappointing = True
+            self._disappoint_some()
+
+    def _disappoint_some(self) -> None:
+        """Work through a part of the list.  A crash on the way loses nothing: who must end is seen at a restart."""
         pending = self._disappointing
-        pending.append(job)
-        if len(pending) > 1:
-            return
         try:
-            for ended in pending:  # it grows
-                released, doomed = self.graph.disappoint(ended.id)
-                for successor in doomed:
-                    self._end_by_edge(successor, ended.id)
-                if released:
-                    self._release(released)
+            for _ in range(self.let_down_at_once):
+                if not pending:
+                    break
+                job = pending.popleft()
+                if job.state is WAITING:
+                    self._meet_doom(job)
+                elif job.id in self.graph.unsuccessful:  # it may have been retried meanwhile
+                    released, doomed = self.graph.disappoint(job.id)
+                    pending.extend(doomed)
+                    if released:
+                        self._release(released)
         finally:
-            pending.clear()
+            self._is_disappointing = bool(pending)
+            if not self._is_meeting:  # or the rest would follow at once
+                self._disappoint_others_later()
+
+    def _disappoint_others_later(self) -> None:
+        if self._disappointing:
+            self.deadlines.add(self.now_us, Kind.DOOM, self._disappointing[0])
 
     def _end_by_edge(self, job: Job, predecessor_id: int) -> None:
         """The end of a waiting job because one that it waited for was not done."""
         is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
-        state = self.graph.unsuccessful[predecessor_id]
-        job.error = f"job {predecessor_id}, which it waited for, {ENDED_WORDS[state]}".encode()
+        job.error = edge_error(predecessor_id, self.graph.unsuccessful[predecessor_id])
         self.graph.remove(job)
         if is_skipped:
             self._finish(job, Cause.SKIPPED)
@@ -212,6 +232,7 @@ class Tables(Dispatch):
             self.deadlines.add(self.now_us, Kind.DOOM, job)
 
     def _meet_doom(self, job: Job) -> None:
+        """The job ends, if one that it waits for was not done, and its edge to that one says so."""
         if job.state is WAITING and self.jobs.get(job.id) is job:
             predecessor_id = self.graph.doom_of(job)
             if predecessor_id:  # it may have been retried meanwhile
@@ -225,8 +246,15 @@ class Tables(Dispatch):
         if job.error is not None and job.state is DONE:
             job.error = None
 
+    def _keep_for_others(self, job: Job) -> None:
+        """Whoever waited for this job may need its result, and comes later than its own retention would allow for."""
+        if 0 <= job.retention_us < self.settings.retention_us and job.id in self.graph.successors:
+            job.retention_us = -1
+
     def _count_unsuccessful(self, job: Job) -> None:
         function = job.function
+        if job.special and self.graph.successors:
+            self._keep_for_others(job)
         state = job.state
         self.graph.remember_unsuccessful(job.id, state)
         if state is JobState.FAILED:

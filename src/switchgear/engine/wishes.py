@@ -7,10 +7,11 @@ from typing import Final
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL
 from switchgear.engine.deadlines import Kind
+from switchgear.engine.edge_errors import ENDED_WORDS
 from switchgear.engine.explain import Reason, explain
 from switchgear.engine.graph import check_edges, has_policies, policy_of
 from switchgear.engine.options import SubmitOptions
-from switchgear.engine.tables import ENDED_WORDS, Tables
+from switchgear.engine.tables import Tables
 from switchgear.engine.uniques import free_key, take_key, take_key_again
 from switchgear.errors import Refused
 from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, URGENT, WAITING, Cause, Delivery, EdgePolicy, Job
@@ -53,7 +54,7 @@ class Wishes(Tables):
         `edges` has an EdgePolicy for each.  One that the job was told of before keeps the policy that it has.
         """
         if self.jobs.get(job.id) is not job:
-            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {job.state.name.lower()}")
+            raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
         if edges:
             check_edges(edges, job_ids)
         known = set(job.predecessors)
@@ -109,12 +110,12 @@ class Wishes(Tables):
             raise Refused(self.refusal.reason, str(self.refusal))
         unfinished = self.jobs.get(job.id, job)  # if there is one, the caller's may be an old copy of it
         if unfinished.state not in FINAL_STATES or job.state is DONE:
-            raise Refused(REFUSED_CONFLICT, f"job {job.id} is {unfinished.state.name.lower()}")
+            raise Refused(REFUSED_CONFLICT, f"{{}} is {unfinished.state.name.lower()}", job.id)
         function = job.function = self.function_named(job.function.name)
         twin = function.uniques.get(job.unique) if job.unique else None
         if (twin is not None and twin.id != job.id) or (job.name and job.name in self.names):
-            raise Refused(REFUSED_CONFLICT, f"another job has the unique key or name of job {job.id}")
-        self._refuse_doomed(job)
+            raise Refused(REFUSED_CONFLICT, "another job has the unique key or name of {}", job.id)
+        self.refuse_doomed(job)
         predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()
         edges = job.edges
         if edges and predecessors:
@@ -129,7 +130,7 @@ class Wishes(Tables):
             job.unique_until_us = 0  # a copy from the store may not know that
         elif twin is not job:
             self._take_key_from(twin, job)
-        self.graph.unsuccessful.pop(job.id, None)
+        self.graph.forget_unsuccessful(job.id)
         job.attempts = 0
         if job.losses:
             job.losses = 0
@@ -140,6 +141,8 @@ class Wishes(Tables):
         self._forget_run(job)
         job.delivery = job.delivery or Delivery.HANDLE  # whoever waited is gone
         self._list(job)
+        if not job.kept:
+            job.irrevocable = True  # somebody was told of its first life
         function.submitted += 1
         if self.keeps:
             self._note(job)
@@ -152,6 +155,16 @@ class Wishes(Tables):
             self._move(job, Cause.RETRIED)
             self._enqueue_last(job)
 
+    def refuse_doomed(self, job: Job) -> None:
+        """Raise Refused if running this job again makes no sense: it would end at once for one that it waits for."""
+        predecessor_id = self.graph.doom_of(job) if job.edges else 0
+        if predecessor_id:
+            is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
+            end = ENDED_WORDS[self.graph.unsuccessful[predecessor_id]]
+            what = "be skipped" if is_skipped else "fail"
+            text = f"{{}} would {what} at once, because {{}}, which it waits for, {end}; retry {{}} first"
+            raise Refused(REFUSED_CONFLICT, text, job.id, predecessor_id, predecessor_id)
+
     # --- why ---
 
     def explain(self, job: Job, name: Callable[[int], str] = "job {}".format) -> list[Reason]:
@@ -159,18 +172,6 @@ class Wishes(Tables):
         return explain(self, job, name)
 
     # --- inside ---
-
-    def _refuse_doomed(self, job: Job) -> None:
-        """Running a job again makes no sense if it would end at once for one that it waits for."""
-        predecessor_id = self.graph.doom_of(job) if job.edges else 0
-        if predecessor_id:
-            is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
-            end = ENDED_WORDS[self.graph.unsuccessful[predecessor_id]]
-            text = (
-                f"job {job.id} would {'be skipped' if is_skipped else 'fail'} at once, because job {predecessor_id}, "
-                f"which it waits for, {end}; retry job {predecessor_id} first"
-            )
-            raise Refused(REFUSED_CONFLICT, text)
 
     def _take_key_from(self, held: Job, job: Job) -> None:
         """A job that ended and holds its key is retried, in another copy that came from the store."""

@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_STORAGE
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
-from switchgear.model import FINAL_STATES, QUEUED_STATES, Job, Peer
+from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, RESIDENT, Job, JobState, Peer
 from switchgear.net.clock import SystemClock
 from switchgear.protocols.base import Context, Session
 from switchgear.storage.base import JobQuery, Store
@@ -87,6 +87,7 @@ class Hub(Context):
         self._commit: asyncio.Task[None] | None = None
         self._unkept: list[Job] = []  # staged since the commit under way began
         self._in_commit: list[Job] = []
+        self._ends: dict[int, Job] | None = None  # of both by id, those that ended; None: to be looked up again
         self._waiting: list[Session] = []  # promised something that the next commit keeps
         self._held: list[Session] = []  # promised something that the commit under way keeps
         self.ids_at_once = RESERVED_IDS
@@ -239,9 +240,10 @@ class Hub(Context):
                 return
         if self.keeps:
             self._unkept.extend(jobs)
+            self._ends = None
             for job in jobs:
-                if job.resident and job.finished_us:
-                    job.resident = False
+                if job.kept == RESIDENT and job.finished_us:
+                    job.kept = KEPT
                     self._resident_bytes -= len(job.payload or b"")
             self._commit_soon()
         self.store.stage(jobs, functions, 0, schedules)
@@ -295,11 +297,12 @@ class Hub(Context):
         """What was staged is kept now: the answers may go."""
         for job in self._in_commit:
             if not job.kept:
-                job.kept = True
+                job.kept = KEPT
                 self._spill(job)
             if job.special and job.unique_until_us and job.finished_us:
                 job.payload = None  # it is only remembered for its key
         self._in_commit = []
+        self._ends = None
         self._kept_ids = self._ids_in_commit
         held, self._held = self._held, []
         for session in held:
@@ -318,7 +321,7 @@ class Hub(Context):
         if self._resident_bytes + len(payload) > self.payload_memory_bytes:
             job.payload = None
         else:
-            job.resident = True
+            job.kept = RESIDENT
             self._resident_bytes += len(payload)
 
     def payload(self, job: Job) -> bytes:
@@ -363,9 +366,29 @@ class Hub(Context):
             job = next((job for job in recent if job.id == job_id and not (self.keeps and job.delivery)), None)
         return job
 
+    def find_states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        """The states of those of the jobs that are known, as `find_job` would find them."""
+        jobs = self.engine.jobs
+        unfinished = {job_id: jobs[job_id].state for job_id in job_ids if job_id in jobs}
+        others = [number for number in job_ids if number not in unfinished and 0 < number < self.engine.next_job_id]
+        try:
+            kept = self.store.states(others) if others else {}
+        except StorageError as error:
+            raise Refused(REFUSED_STORAGE, str(error)) from error
+        wanted = set(others) - kept.keys()
+        recent = chain(self.engine.changed, self._unkept, self._in_commit) if wanted else ()
+        ended = {job.id: job.state for job in recent if job.id in wanted and not (self.keeps and job.delivery)}
+        return ended | kept | unfinished
+
     def find_unkept_end(self, job_id: int) -> Job | None:
-        recent = chain(reversed(self.engine.changed), reversed(self._unkept), reversed(self._in_commit))
-        return next((job for job in recent if job.id == job_id and job.state in FINAL_STATES), None)
+        for job in reversed(self.engine.changed):
+            if job.id == job_id and job.state in FINAL_STATES:
+                return job
+        if self._ends is None:  # whoever was cut off asks for thousands of jobs at once
+            unkept = chain(self._in_commit, self._unkept)
+            self._ends = {job.id: job for job in unkept if job.state in FINAL_STATES}
+        ended = self._ends.get(job_id)
+        return ended if ended is not None and ended.state in FINAL_STATES else None  # it may have been retried
 
     def find_named(self, names: frozenset[bytes], since_us: int = 0) -> dict[bytes, Job]:
         # Those that the store has not heard of yet come first, and are newer than what it has of that name.

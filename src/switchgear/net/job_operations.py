@@ -7,6 +7,7 @@ little does not keep the server from its work; its answer says where to go on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain, islice
@@ -27,7 +28,10 @@ MOST_LISTED: Final = 1000
 MOST_SCANNED: Final = 200_000
 # ... and so many that did not succeed, which have to be read.
 MOST_SEARCHED: Final = 10_000
+# So many states are told at a time.
+MOST_STATES: Final = 10_000
 STATE_NAMES: Final = {state.name.lower(): state for state in JobState}
+STATE_WORDS: Final = {state: word for word, state in STATE_NAMES.items()}
 UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
 UNFINISHED_STATES: Final = frozenset(JobState) - FINAL_STATES
 LATEST_SECONDS: Final = 2**43 // 1000 * 1000  # what fits into 63 bits of microseconds, and is far enough
@@ -58,7 +62,7 @@ class JobOperations:
 
     def verbs(self) -> dict[str, Callable[..., Any]]:
         """The verbs by name."""
-        return {"jobs": self.jobs, "cancel": self.cancel, "retry": self.retry}
+        return {"jobs": self.jobs, "states": self.states, "cancel": self.cancel, "retry": self.retry}
 
     # --- listing ---
 
@@ -103,6 +107,16 @@ class JobOperations:
                         return found, job.id
         return found, 0
 
+    def states(self, job_ids: list[int]) -> dict[str, Any]:
+        """The state of each of these, in their order, and how many are in which."""
+        if not isinstance(job_ids, list):
+            raise ValueError("handles is a list")
+        if len(job_ids) > MOST_STATES:
+            raise ValueError(f"at most {MOST_STATES} handles at a time, not {len(job_ids)}")
+        found = self._hub.find_states(job_ids)
+        states = [STATE_WORDS[found[job_id]] if job_id in found else "unknown" for job_id in job_ids]
+        return {"states": states, "counts": dict(Counter(states))}
+
     # --- cancelling ---
 
     def cancel(self, job_id: int | None = None, cascade: bool = False, **selection: Any) -> dict[str, Any]:
@@ -131,9 +145,8 @@ class JobOperations:
             function = self._engine.functions[query.function]
             if not function.ready:
                 return ()
-            if function.gate is None:
-                # Ghosts among them are not ready, or come a second time, which the engine does not mind.
-                return dict.fromkeys(chain.from_iterable(function.queues))
+            # Ghosts among them are not ready, or come a second time, which the engine does not mind.
+            return dict.fromkeys(chain.from_iterable(queue for line in function.lines() for queue in line.queues))
         return islice(reversed(self._engine.jobs.values()), MOST_SCANNED)
 
     # --- retrying ---

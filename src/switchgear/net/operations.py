@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from switchgear.engine.core import REFUSED_STORAGE
+from switchgear.engine.edge_errors import error_told
 from switchgear.errors import Refused, StorageError
 from switchgear.joblog.recorder import Recorder
 from switchgear.model import (
@@ -87,6 +88,7 @@ class Operations:
             "version": VERSION,
             "pid": os.getpid(),
             "uptime_seconds": (self.hub.clock.now_us() - self.started_us) / SECOND_US,
+            "handle_prefix": self.handle_prefix,
             "store": self.hub.store.url,
             "storage_error": str(self.hub.storage_error or ""),
             "jobs": len(engine.jobs),
@@ -184,6 +186,7 @@ class Operations:
         }
 
     def summary(self, job: Job) -> dict[str, Any]:
+        error = error_told(job, self.handle)
         return {
             "handle": self.handle(job.id),
             "id": job.id,
@@ -205,7 +208,7 @@ class Operations:
             "denominator": job.denominator,
             "time_left": job.time_left_s if job.time_left_s >= 0 else None,
             "result_code": job.result_code,
-            "error": plain(job.error) if job.error is not None else None,
+            "error": None if error is None else plain(error),
             "predecessors": [self.handle(predecessor) for predecessor in job.predecessors],
             "on_failure": [EdgePolicy(policy).name.lower() for policy in job.edges or bytes(len(job.predecessors))],
             "origin": job.origin,

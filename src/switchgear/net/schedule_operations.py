@@ -23,6 +23,8 @@ __all__ = ["ScheduleOperations"]
 
 CATCH_UP_NAMES: Final = {policy.name.lower(): policy for policy in CatchUp}
 MOST_NAME_BYTES: Final = 512
+# All schedules and their payloads stay in memory, and are listed together.
+MOST_PAYLOAD_BYTES: Final = 64 * 1024
 MOST_SECONDS: Final = 100_000 * 366 * 24 * 3600
 MOST_ATTEMPTS: Final = 1_000_000
 
@@ -93,7 +95,7 @@ class ScheduleOperations:
             name=named(name, "name"),
             timetable=timetable,
             function_name=named(function, "function"),
-            payload=bytes_of(payload, "payload"),
+            payload=short(bytes_of(payload, "payload")),
             priority=PRIORITY_NAMES.index(one_of(given.priority, PRIORITY_NAMES, "priority")),
             catch_up=CATCH_UP_NAMES[one_of(catch_up, tuple(CATCH_UP_NAMES), "catch_up")],
             overlap=converted(overlap, bool, "overlap"),
@@ -197,6 +199,12 @@ def named(text: str, what: str) -> bytes:
     if not 0 < len(data) <= MOST_NAME_BYTES or b"\0" in data:
         raise ValueError(f"{what} has 1 to {MOST_NAME_BYTES} bytes, and no NUL")
     return data
+
+
+def short(payload: bytes) -> bytes:
+    if len(payload) > MOST_PAYLOAD_BYTES:
+        raise ValueError(f"the payload of a schedule has at most {MOST_PAYLOAD_BYTES} bytes, not {len(payload)}")
+    return payload
 
 
 def one_of(word: str, words: tuple[str, ...], what: str) -> str:

@@ -299,6 +299,7 @@ def engine_settings(config: Config) -> EngineSettings:
         jobs=config.limits.jobs,
         jobs_per_function=config.limits.jobs_per_function,
         jobs_per_worker=config.limits.jobs_per_worker,
+        retention_us=int(config.storage.keep_finished_seconds * SECOND_US),
     )
 
 

@@ -97,6 +97,11 @@ class Store(ABC):
     def get(self, job_id: int) -> Job | None:
         """One kept job, finished or not, with payload and result."""
 
+    def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        """The states of those of the jobs that are kept, by id."""
+        found = (self.get(job_id) for job_id in job_ids)
+        return {job.id: job.state for job in found if job is not None}
+
     @abstractmethod
     def find(self, query: JobQuery) -> list[Job]:
         """Kept jobs that match, newest first, without their payloads."""

@@ -29,8 +29,8 @@ DEFAULT_KEEP_BYTES: Final = 256 * 1024 * 1024
 class MemoryStore(Store):
     """Rings of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
 
-    `keep_bytes` bounds what the payloads and results in each ring may take.  A job that is retried stays in its ring
-    until it falls out, but is not shown: only the engine knows how it fares.
+    `keep_bytes` bounds what the payloads, results and errors in each ring may take.  A job that is retried stays in
+    its ring until it falls out, but is not shown: only the engine knows how it fares.
     """
 
     durable = False
@@ -39,8 +39,8 @@ class MemoryStore(Store):
     def __init__(self, keep_count: int = DEFAULT_KEEP_COUNT, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
         self._done = _Ring(min(keep_count, DONE_COUNT), keep_bytes)
         self._wanted = _Ring(WANTED_COUNT if keep_count else 0, keep_bytes)
-        self._unsuccessful = _Ring(keep_count, keep_bytes)
-        self._rings = (self._wanted, self._done, self._unsuccessful)
+        self._unsuccessful = _UnsuccessfulRing(keep_count, keep_bytes)
+        self._rings: tuple[_Ring, ...] = (self._wanted, self._done, self._unsuccessful)
 
     def open(self) -> None:
         """Nothing to do."""
@@ -65,13 +65,13 @@ class MemoryStore(Store):
                 if job.delivery == Delivery.HANDLE and not job.name:
                     ring = self._wanted
             if job.state is not DONE:
-                if job.state not in FINAL_STATES:
-                    continue
-                ring = self._unsuccessful
-                if ring.jobs.pop(job.id, None) is not None:  # it was retried, to no avail
-                    ring.bytes -= len(job.result) + len(job.payload or b"")
+                if job.state in FINAL_STATES:
+                    self._unsuccessful.put(job)
+                continue
             ring.jobs[job.id] = job
             ring.bytes += len(job.result) + len(job.payload or b"")
+            if job.special:
+                ring.bytes += len(job.warnings)
         for ring in self._rings:
             ring.trim()
 
@@ -116,7 +116,7 @@ class MemoryStore(Store):
     async def close(self) -> None:
         """Forget everything."""
         for ring in self._rings:
-            ring.jobs.clear()
+            ring.remove(set(ring.jobs))
 
     def _finished(self) -> dict[int, Job]:
         """By id; a job that was retried and finished again is in the rings twice, as the same object."""
@@ -125,7 +125,7 @@ class MemoryStore(Store):
 
 
 class _Ring:
-    """The last so many jobs, of at most so many bytes."""
+    """The last so many jobs that are done, of at most so many bytes.  They do not change any more."""
 
     def __init__(self, most_jobs: int, most_bytes: int) -> None:
         self.jobs: OrderedDict[int, Job] = OrderedDict()
@@ -135,17 +135,35 @@ class _Ring:
 
     def trim(self) -> None:
         jobs = self.jobs
-        while len(jobs) > self._most_jobs or self.bytes > self._most_bytes:
-            if not jobs:
-                self.bytes = 0  # sizes that changed meanwhile, by a retry, have been made up for
-                return
+        while jobs and (len(jobs) > self._most_jobs or self.bytes > self._most_bytes):
             _, job = jobs.popitem(last=False)
-            self.bytes -= len(job.result) + len(job.payload or b"")
+            self.bytes -= self._bytes_of(job)
 
     def remove(self, job_ids: set[int]) -> None:
         for job_id in self.jobs.keys() & job_ids:
-            del self.jobs[job_id]
-        self.bytes = sum(len(job.result) + len(job.payload or b"") for job in self.jobs.values())
+            self.bytes -= self._bytes_of(self.jobs.pop(job_id))
+
+    def _bytes_of(self, job: Job) -> int:
+        """How much was added when this job, which has left the ring, came into it."""
+        return len(job.result) + len(job.payload or b"") + (len(job.warnings) if job.special else 0)
+
+
+class _UnsuccessfulRing(_Ring):
+    """The same for jobs that were not done.  Those may be retried, and are other jobs then."""
+
+    def __init__(self, most_jobs: int, most_bytes: int) -> None:
+        super().__init__(most_jobs, most_bytes)
+        self._sizes: dict[int, int] = {}
+
+    def put(self, job: Job) -> None:
+        self.remove({job.id})  # it was retried, to no avail
+        size = len(job.result) + len(job.payload or b"") + len(job.error or b"") + len(job.warnings)
+        self.jobs[job.id] = job
+        self._sizes[job.id] = size
+        self.bytes += size
+
+    def _bytes_of(self, job: Job) -> int:
+        return self._sizes.pop(job.id)
 
 
 def _matches(job: Job, query: JobQuery) -> bool:

@@ -240,6 +240,10 @@ class SqliteStore(Store):
         """One kept job, finished or not, with payload and result."""
         return self._reader.job(job_id, self._functions)
 
+    def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        """The states of those of the jobs that are kept, by id."""
+        return self._reader.states(job_ids)
+
     def find(self, query: JobQuery) -> list[Job]:
         """Kept jobs that match, newest first, without their payloads."""
         function_id = None

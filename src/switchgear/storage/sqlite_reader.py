@@ -99,6 +99,12 @@ class Reader:
             rows = connection.execute(STATEMENTS["unsuccessful_among"], (json.dumps(list(job_ids)),))
             return {job_id: JobState(state) for job_id, state in rows}
 
+    def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        """The states of those of the jobs that are kept."""
+        with self._reading() as connection:
+            rows = connection.execute(STATEMENTS["states"], (json.dumps(list(job_ids)),))
+            return {job_id: JobState(state) for job_id, state in rows}
+
     def payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
         """The payloads of those of the jobs that are kept."""
         with self._reading() as connection:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from switchgear.model import RUNNING, Cause, Delivery, Function, Job, JobState
+from switchgear.model import KEPT, RUNNING, Cause, Delivery, Function, Job, JobState
 from switchgear.policy import Policy
 
 __all__ = [
@@ -208,7 +208,7 @@ def job_from_row(row: JobRow, function: Function) -> Job:
     job = Job(job_id, function, unique, payload, priority, DELIVERIES[delivery], created_us)
     job.state = STATES[state]
     job.revision = revision
-    job.kept = True
+    job.kept = KEPT
     if run_at_us:
         job.run_at_us = run_at_us
     if attempts:

@@ -94,12 +94,6 @@ def check_tables(engine: Engine) -> None:
                 f"{function} counts {function.total} jobs, {function.running} running, {function.waiting} waiting; "
                 f"there are {total[function]}, {running[function]}, {waiting[function]}"
             )
-    if engine.keeps:
-        for job in engine.changed:
-            if not job.changed:
-                broken(f"{job} is among the changes and does not know it")
-        if len({id(job) for job in engine.changed}) != len(engine.changed):
-            broken("a job is among the changes twice")
 
 
 def check_attempts(engine: Engine, job: Job) -> None:
@@ -299,11 +293,18 @@ def waited_for(job: Job, engine: Engine) -> tuple[set[int], set[int]]:
     required, possible = set(), set()
     for job_id in job.predecessors:
         runs_anyway = policy_of(job, job_id) == EdgePolicy.RUN
+        if job_id in let_down_by(engine):
+            possible.add(job_id)
         if job_id in engine.jobs or (job_id in engine.graph.unsuccessful and not runs_anyway):
             possible.add(job_id)
             if not runs_anyway:
                 required.add(job_id)
     return required, possible
+
+
+def let_down_by(engine: Engine) -> set[int]:
+    """The jobs that have ended, and of whom those that wait for them will hear in the next turn."""
+    return {job.id for job in engine._disappointing if job.state in FINAL_STATES}
 
 
 # --- time ---
@@ -325,15 +326,16 @@ def check_deadlines(engine: Engine) -> None:
         if not entries[kind, id(subject), at_us]:
             broken(f"nothing will happen to {subject} for {kind.name} at {at_us}")
 
+    if engine._disappointing:
+        expect(Kind.DOOM, engine._disappointing[0], engine.now_us)
     limited = 0
     for job in engine.jobs.values():
         if job.state is SCHEDULED:
             expect(Kind.DUE, job, job.run_at_us)
         if job.expires_us and (job.state is not RUNNING or job.expires_us > engine.now_us):
             expect(Kind.EXPIRY, job, job.expires_us)
-        if engine.graph.doom_of(job) and not any(
-            kind is Kind.DOOM and subject is job for _, _, kind, subject, _ in engine.deadlines
-        ):
+        will_be_told = job in engine._disappointing or not let_down_by(engine).isdisjoint(job.predecessors)
+        if engine.graph.doom_of(job) and not will_be_told and not entries_for(engine, Kind.DOOM, job):
             broken(f"{job} must not go on, and nobody will tell it")
         if job.run_limit:
             limited += 1
@@ -368,6 +370,10 @@ def check_deadlines(engine: Engine) -> None:
     watched = sum(function.watched for function in engine.functions.values())
     if watched != sum(kind is Kind.NEGLECT and engine._is_live(d) for d in engine.deadlines for kind in [d[2]]):
         broken(f"{watched} functions are watched for neglect, by another number of deadlines")
+
+
+def entries_for(engine: Engine, kind: Kind, job: Job) -> int:
+    return sum(each is kind and subject is job for _, _, each, subject, _ in engine.deadlines)
 
 
 # --- news ---

@@ -7,7 +7,7 @@ import pytest
 from switchgear.engine.core import REFUSED_STORAGE
 from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import NORMAL, Delivery, Job, JobState
+from switchgear.model import NORMAL, Delivery, EdgePolicy, Job, JobState
 from switchgear.protocols.dwork import desk as desk_module
 from switchgear.protocols.dwork import locations as locations_module
 from switchgear.protocols.dwork import session as session_module
@@ -237,6 +237,19 @@ def test_but_it_creates_what_was_finished_before(keeps: bool) -> None:
     world.house.pass_time(5)
     assert world.ask(create("a", retry_us=2_000_000)) == OK
     finish(world, "a")
+
+
+def test_a_task_that_would_fail_at_once_is_not_tried_again_and_nothing_else_is_done(world: DworkHouse) -> None:
+    """It was submitted by way of another protocol, and fails if the one that it waits for does."""
+    engine = world.engine
+    first = engine.submit(b"other", b"", b"", NORMAL, Delivery.HANDLE)
+    options = SubmitOptions(name=b"a", predecessors=(first.id,), edges=bytes([EdgePolicy.FAIL]))
+    engine.submit(b"dwork", b"", b"a", NORMAL, Delivery.HANDLE, None, options)
+    engine.cancel(first)
+    world.keep()
+    answer = world.ask(create("b", "a"))
+    assert b"would fail at once, because job 1" in (answer.reason or b"")
+    assert list(engine.jobs) == []
 
 
 def test_a_repeated_create_does_not_try_a_failed_task_again(world: DworkHouse) -> None:

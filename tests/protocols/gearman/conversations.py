@@ -99,6 +99,7 @@ messages = st.one_of(
     packets((Kind.SUBMIT_REDUCE_JOB,), functions, uniques, functions, functions, payloads),
     packets((Kind.GET_STATUS_UNIQUE, Kind.SET_CLIENT_ID), uniques),
     packets((Kind.ECHO_REQ, Kind.OPTION_REQ), st.sampled_from((b"exceptions", b"switchgear", b"x\0y"))),
+    packets((Kind.OPTION_REQ,), st.just(b"packet_bytes")),
     packets((Packet.CREDIT,), credits, leases),
     packets((Packet.WATCH, Packet.HAND_BACK), handles),
     packets((Packet.WORK_PROGRESS,), handles, numbers, numbers, payloads),

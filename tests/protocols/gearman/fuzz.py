@@ -60,7 +60,7 @@ SHAPES: dict[int, tuple[tuple[bytes, ...] | None, ...]] = {
     Kind.GET_STATUS: (None,),
     Kind.GET_STATUS_UNIQUE: (UNIQUES,),
     Kind.ECHO_REQ: (PAYLOADS,),
-    Kind.OPTION_REQ: ((b"exceptions", b"switchgear", b"other"),),
+    Kind.OPTION_REQ: ((b"exceptions", b"switchgear", b"packet_bytes", b"other"),),
     Kind.SET_CLIENT_ID: (PAYLOADS,),
     Kind.CAN_DO_TIMEOUT: (FUNCTIONS, NUMBERS),
     Ours.SUBMIT_JOB_OPTIONS: (FUNCTIONS, UNIQUES, OPTIONS, PAYLOADS),

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import StorageError
-from switchgear.model import Job
+from switchgear.model import Job, JobState
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
 from switchgear.protocols.base import Context, Session, Wire
@@ -113,6 +113,10 @@ class House(Context):
         unfinished = self.engine.jobs.get(job_id)
         ended = (job for job in self.engine.changed if job.id == job_id)
         return unfinished or self.store.get(job_id) or next(ended, None)
+
+    def find_states(self, job_ids: list[int]) -> dict[int, JobState]:
+        found = (self.find_job(job_id) for job_id in job_ids)
+        return {job.id: job.state for job in found if job is not None}
 
     def find_named(self, names: frozenset[bytes], since_us: int = 0) -> dict[bytes, Job]:
         raise AssertionError("Gearman knows jobs by their handles")

@@ -305,6 +305,21 @@ def test_retry_one_and_all_that_are_dead() -> None:
     assert control(admin, "retry", handle="H:t:3") == "INVALID_ARGUMENT"
 
 
+def test_a_number_is_a_handle() -> None:
+    """Logs and lists name jobs by their numbers."""
+    admin = story().talker("admin")
+    assert control(admin, "job", handle="1")["handle"] == "H:t:1"
+    assert control(admin, "job", handle=1)["handle"] == "H:t:1"
+    assert control(admin, "explain", handle="3")["handle"] == "H:t:3"
+    assert control(admin, "retry", handle="3") == {"retried": ["H:t:3"]}
+    assert control(admin, "cancel", handle="3") == {"cancelled": ["H:t:3"]}
+
+
+@pytest.mark.parametrize("handle", ["999", "0", "-1", "01", "+1", "1.0", "\u0661", "1" * 5000, "", True, [1]], ids=repr)
+def test_numbers_that_are_none(handle: object) -> None:
+    assert control(story().talker("admin"), "job", handle=handle) == "JOB_NOT_FOUND"
+
+
 def test_pause_and_resume() -> None:
     house = story()
     admin, worker = house.talker("admin"), house.talker("worker")
@@ -357,6 +372,11 @@ def test_what_changed_is_kept_before_it_is_answered(verb: str, arguments: dict[s
         (b"job", b'{"handle": "\\ud800"}', "INVALID_ARGUMENT"),
         (b"job", b'{"handle": ["H:t:1"]}', "JOB_NOT_FOUND"),
         (b"job", b'{"handle": "other"}', "JOB_NOT_FOUND"),
+        (b"states", b"{}", "INVALID_ARGUMENT"),
+        (b"states", b'{"handles": "H:t:1"}', "INVALID_ARGUMENT"),
+        (b"states", b'{"handles": ["\\ud800"]}', "INVALID_ARGUMENT"),
+        (b"unschedule", b'{"name": "nobody"}', "NOT_FOUND"),
+        (b"run_schedule", b'{"name": "nobody"}', "NOT_FOUND"),
         (b"pause", b'{"function": "%b"}' % (b"n" * 65), "ARGUMENT_TOO_LARGE"),
         (b"pause", b'{"function": 5}', "INVALID_ARGUMENT"),
         (b"jobs", b'{"function": 5}', "INVALID_ARGUMENT"),
@@ -371,6 +391,32 @@ def test_bad_requests_are_answered(verb: bytes, arguments: bytes, code: str) -> 
     assert error.type == Kind.ERROR
     assert error.body.split(b"\0")[0].decode() == code
     assert len(house.engine.functions) == 2
+
+
+def test_the_states_of_several_jobs() -> None:
+    house = House()
+    client = house.talker("client")
+    submit(client, {})
+    submit(client, {"run_at": NOW + 60})
+    client.heard()
+    answer = control(client, "states", handles=["H:t:2", "H:t:1", "H:other:1", 5])
+    assert answer["states"] == ["scheduled", "ready", "unknown", "unknown"]
+    assert answer["counts"] == {"scheduled": 1, "ready": 1, "unknown": 2}
+
+
+def test_a_refusal_names_jobs_by_their_handles() -> None:
+    house = House()
+    client = house.talker("client")
+    options = b'{"after":["H:t:1"],"on_failure":"fail"}'
+    client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", b"{}", b""))
+    client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", options, b""))
+    client.send(request(Packet.CONTROL, b"cancel", b'{"handle":"H:t:1"}'))
+    client.heard()
+    client.send(request(Packet.CONTROL, b"retry", b'{"handle":"H:t:2"}'))
+    (error,) = client.heard()
+    assert isinstance(error, Heard)
+    text = b"H:t:2 would fail at once, because H:t:1, which it waits for, was cancelled; retry H:t:1 first"
+    assert (error.type, error.body) == (Kind.ERROR, b"INVALID_ARGUMENT\0" + text)
 
 
 def test_a_store_that_cannot_be_read_is_told_of() -> None:

@@ -109,7 +109,7 @@ def test_a_policy(policy: str, job_id: int) -> None:
 def test_a_policy_that_refuses() -> None:
     house, _ = submitted({}, unique=b"key")
     submit(house.talker("client"), {"unique_policy": "reject"}, unique=b"key")
-    text = b"INVALID_ARGUMENT\0job 2, which is ready, has the unique key b'key'"
+    text = b'ALREADY_SUBMITTED\0H:t:2, which is ready, has the unique key "key"'
     assert house.talker("client").heard() == [Heard(Kind.ERROR, text)]
 
 
@@ -144,6 +144,19 @@ def test_a_plain_submission_that_waits_gets_it_too() -> None:
     client = house.talker("client")
     client.send(request(Kind.SUBMIT_JOB, b"f", b"key", b"x"), request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"))
     assert client.heard() == [created(2), Heard(Kind.WORK_FAIL, b"H:t:2"), created(2)]
+
+
+def test_the_status_by_key_is_that_of_an_unfinished_job() -> None:
+    house, _ = submitted({"unique_seconds": 60}, unique=b"key")
+    client = house.talker("client")
+    client.send(request(Kind.GET_STATUS_UNIQUE, b"key"))
+    assert client.heard() == [Heard(Kind.STATUS_RES_UNIQUE, b"key\x001\x000\x000\x000\x000")]
+    run_next(house, b"result")
+    client.send(request(Kind.GET_STATUS_UNIQUE, b"key"))
+    assert client.heard() == [Heard(Kind.STATUS_RES_UNIQUE, b"key\x000\x000\x000\x000\x000")]
+    submit(client, {}, function=b"g", unique=b"key")
+    client.send(request(Kind.GET_STATUS_UNIQUE, b"key"))
+    assert client.heard() == [created(3), Heard(Kind.STATUS_RES_UNIQUE, b"key\x001\x000\x000\x000\x000")]
 
 
 # --- what makes no sense ---

@@ -189,6 +189,7 @@ class Plan:
         job = self.revived.get(job_id) or self._failed.find(job_id, task.name)
         if job is None or (job.unique and job.unique in self.function.uniques):
             return False
+        self.engine.refuse_doomed(job)
         self.revived[job_id] = job
         self._wait_for_more(job_id, self._ids_of(task.predecessors))
         return True

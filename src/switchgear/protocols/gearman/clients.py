@@ -125,7 +125,9 @@ def on_get_status(session: GearmanSession, body: bytes) -> None:
 
 def on_get_status_unique(session: GearmanSession, body: bytes) -> None:
     unique = first_argument(body)
-    job = next((f.uniques[unique] for f in session.engine.functions.values() if unique in f.uniques), None)
+    holders = (function.uniques.get(unique) for function in session.engine.functions.values())
+    # One that has ended may still hold its key; by its handle it would be unknown too.
+    job = next((holder for holder in holders if holder is not None and holder.state not in FINAL_STATES), None)
     waiting = len(job.watchers or ()) if job is not None else 0
     session.send(response(Packet.STATUS_RES_UNIQUE, unique, *status_fields(job), b"%d" % waiting))
 
@@ -139,6 +141,9 @@ def status_fields(job: Job | None) -> tuple[bytes, bytes, bytes, bytes]:
 
 def on_option(session: GearmanSession, body: bytes) -> None:
     option = body.lower()
+    if option == b"packet_bytes":  # whoever knows what we take need not find out by being hung up on
+        session.send(response(Packet.OPTION_RES, option, b"%d" % session.setup.packet_bytes))
+        return
     if option not in (b"exceptions", b"switchgear"):
         session.send_error("UNKNOWN_OPTION", "Server does not recognize given option")
         return

@@ -18,6 +18,7 @@ import msgspec
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
 from switchgear.model import PRIORITY_NAMES, SECOND_US, Delivery, EdgePolicy, UniquePolicy, UniqueScope
+from switchgear.protocols.base import number_in_handle
 from switchgear.protocols.gearman.clients import UNIQUE_BYTES, submit_with_options
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
@@ -162,18 +163,33 @@ def short(text: str, most_bytes: int, name: str) -> bytes:
     return data
 
 
+def job_ids(session: GearmanSession, handles: object) -> list[int]:
+    if not isinstance(handles, list):
+        raise PeerError("arguments: handles is a list", code="INVALID_ARGUMENT")
+    return [session.job_id(str(handle).encode()) for handle in handles]
+
+
+def named_job(session: GearmanSession, handle: bytes) -> int:
+    """By its handle, or by its number alone, which is all that logs tell of jobs; 0 if it is neither."""
+    return session.job_id(handle) or number_in_handle(handle, b"")
+
+
 def on_control(session: GearmanSession, body: bytes) -> None:
     verb, text = split(body, Packet.CONTROL)
     arguments = parsed(text, dict[str, Any], "arguments")
     handle = arguments.pop("handle", None)
     if handle is not None:
-        arguments["job_id"] = session.job_id(str(handle).encode())
+        arguments["job_id"] = named_job(session, str(handle).encode())
+    handles = arguments.pop("handles", None)
+    if handles is not None:
+        arguments["job_ids"] = job_ids(session, handles)
     if isinstance(arguments.get("function"), str):
         session.name_of(arguments["function"].encode())
     try:
         answer = session.context.operate(verb.decode("utf-8", "replace"), arguments)
-    except LookupError as error:
-        session.send_error("JOB_NOT_FOUND", str(error.args[0]))
+    except LookupError as error:  # either a job, or something else that has a name
+        code = "JOB_NOT_FOUND" if "job_id" in arguments else "NOT_FOUND"
+        session.send_error(code, str(error.args[0]))
         return
     except (TypeError, ValueError) as error:
         raise PeerError(str(error), code="INVALID_ARGUMENT") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from switchgear.engine.edge_errors import error_told
 from switchgear.model import CANCELLED, DONE, PAYLOAD_KEY, Cause, Job, Worker
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.messages import Packet
@@ -53,17 +54,19 @@ def revocation(handle: bytes, cause: Cause) -> bytes:
     return response(Packet.REVOKE, handle, REASONS.get(cause) or cause.name.lower().encode())
 
 
-def last_packet(handle: bytes, job: Job, *, exceptions: bool, extended: bool) -> bytes:
-    """How a job ended, for whoever waits for that."""
+def last_packet(prefix: bytes, job: Job, *, exceptions: bool, extended: bool) -> bytes:
+    """How a job ended, for whoever waits for that; `prefix` is what handles begin with."""
+    handle = b"%b%d" % (prefix, job.id)
     if job.state is DONE:
         size = len(handle) + 1 + len(job.result)
         return b"%b%b\0%b" % (PACK_HEADER(RESPONSE, WORK_COMPLETE, size), handle, job.result)
+    error = error_told(job, lambda job_id: f"{prefix.decode(errors='replace')}{job_id}")
     if extended:
         cause = job.log[-1][0]
         words = job.state.name.lower().encode(), cause.name.lower().encode()
-        return response(Packet.JOB_ENDED, handle, *words, job.error or b"")
-    if exceptions and job.error is not None and job.state is not CANCELLED:
-        return response(Packet.WORK_EXCEPTION, handle, job.error)
+        return response(Packet.JOB_ENDED, handle, *words, error or b"")
+    if exceptions and error is not None and job.state is not CANCELLED:
+        return response(Packet.WORK_EXCEPTION, handle, error)
     return response(Packet.WORK_FAIL, handle)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT
+from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT, REFUSED_UNIQUE
 from switchgear.errors import PeerError, Refused
 from switchgear.model import Cause, Job, Worker
 from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
@@ -35,7 +35,11 @@ NOOP: Final = response(Packet.NOOP)
 # bytes of requests must not fill the memory with answers.
 LONG_BYTES: Final = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
-REFUSAL_CODES: Final = {REFUSED_LIMIT: b"ARGUMENT_TOO_LARGE", REFUSED_CONFLICT: b"INVALID_ARGUMENT"}
+REFUSAL_CODES: Final = {
+    REFUSED_LIMIT: b"ARGUMENT_TOO_LARGE",
+    REFUSED_CONFLICT: b"INVALID_ARGUMENT",
+    REFUSED_UNIQUE: b"ALREADY_SUBMITTED",
+}
 
 
 @dataclass(slots=True)
@@ -170,7 +174,8 @@ class GearmanSession(Session):
         self.send(response(Packet.ERROR, code.encode(), text.encode()))
 
     def refusal(self, refused: Refused) -> bytes:
-        return response(Packet.ERROR, refusal_code(refused), str(refused).encode())
+        text = refused.told(lambda job_id: f"{self.prefix.decode(errors='replace')}{job_id}")
+        return response(Packet.ERROR, refusal_code(refused), text.encode())
 
     def follows_promise(self, job: Job) -> bool:
         return job.id in self.followed
@@ -295,7 +300,7 @@ class GearmanSession(Session):
 
     def last_packet(self, job: Job) -> bytes:
         """How the end of a job is told to this peer."""
-        return last_packet(self.handle(job), job, exceptions=self.exceptions, extended=self.extended)
+        return last_packet(self.prefix, job, exceptions=self.exceptions, extended=self.extended)
 
 
 def refusal_code(refused: Refused) -> bytes:

@@ -87,6 +87,11 @@ FROM jobs
 WHERE state > 4 AND id IN (SELECT value FROM json_each(?))
 ORDER BY id
 
+-- name: states
+SELECT id, state
+FROM jobs
+WHERE id IN (SELECT value FROM json_each(?))
+
 -- name: payloads
 SELECT id, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'')
 FROM jobs
