@@ -12,7 +12,8 @@
         ├── ServerUnreachable    no connection, or it was lost
         ├── ServerRefused        the server answered with an error
         │   ├── AlreadySubmitted     another job has the unique key, and the submission was not to join it
-        │   └── JobUnknown           the server has no such job, or not any more
+        │   └── NotFound             the server has nothing of that name (a LookupError too)
+        │       └── JobUnknown           it has no such job, or not any more
         ├── ExtensionRequired    the server is a plain Gearman server, and cannot do what was asked for
         ├── ArgumentError        these are not arguments of the task (a TypeError too)
         ├── ResultError          the result is not what the task says it returns
@@ -22,11 +23,14 @@
             ├── JobCancelled         somebody cancelled it, or it was not wanted any more
             ├── JobExpired           it was not started in time
             └── JobLost              it is dead: its last attempt was lost with its worker, or took too long
+                └── JobTimedOut      it took too long
 
 Outcomes that are part of normal life, such as a worker reporting on a job it no longer holds, are return values.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 __all__ = [
     "AlreadySubmitted",
@@ -40,7 +44,9 @@ __all__ = [
     "JobExpired",
     "JobFailed",
     "JobLost",
+    "JobTimedOut",
     "JobUnknown",
+    "NotFound",
     "PeerError",
     "PredecessorFailed",
     "Refused",
@@ -72,11 +78,22 @@ class PeerError(SwitchgearError):
 
 
 class Refused(SwitchgearError):
-    """The engine does not take this command; `reason` is one of the REFUSED_* words of the engine."""
+    """The engine does not take this command; `reason` is one of the REFUSED_* words of the engine.
 
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
+    The engine knows jobs by their ids, and peers by other names.  So `text` has a pair of braces for each of `job_ids`,
+    in their order, and whoever tells it to a peer says what to put there.
+    """
+
+    def __init__(self, reason: str, text: str, *job_ids: int) -> None:
         self.reason = reason
+        self._text = text
+        self._job_ids = job_ids
+        super().__init__(self.told("job {}".format))
+
+    def told(self, name: Callable[[int], str]) -> str:
+        """The text, with the jobs called by these names."""
+        first, *parts = self._text.split("{}", len(self._job_ids))  # braces of strangers come after our own
+        return first + "".join(name(job_id) + part for job_id, part in zip(self._job_ids, parts, strict=True))
 
 
 class CycleRefused(Refused):
@@ -132,7 +149,11 @@ class AlreadySubmitted(ServerRefused):
     """Another job has the unique key of this submission, whose policy is to be refused then."""
 
 
-class JobUnknown(ServerRefused):
+class NotFound(ServerRefused, LookupError):
+    """The server has nothing of that name, such as a schedule."""
+
+
+class JobUnknown(NotFound):
     """The server has no such job: it never had, or the job ended so long ago that it was forgotten."""
 
 
@@ -182,6 +203,12 @@ class TaskFailed(JobFailed):
 class PredecessorFailed(JobFailed):
     """A job that this one waited for ended without success, and this one was to fail then."""
 
+    @property
+    def predecessor(self) -> str:
+        """The handle of that job; empty if the server did not say."""
+        handle, found, _ = self.error.decode(errors="replace").partition(", which ")
+        return handle if found else ""
+
 
 class JobCancelled(JobFailed):
     """The job was cancelled: by somebody, because another took its place, or because it was not wanted any more."""
@@ -193,3 +220,7 @@ class JobExpired(JobFailed):
 
 class JobLost(JobFailed):
     """The job is dead: its worker was lost, or took too long, as often as is allowed."""
+
+
+class JobTimedOut(JobLost):
+    """The job is dead because its last attempt ran for longer than its timeout."""

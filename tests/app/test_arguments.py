@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -41,6 +42,11 @@ class Order:
 class Shipment(msgspec.Struct):
     order: Order
     data: bytes
+
+
+@dataclass
+class Price:
+    amount: float | None
 
 
 class Model:
@@ -329,6 +335,47 @@ def test_a_result_of_another_type_is_found_by_the_worker() -> None:
     payload = codec.encode((job("H:1"), []), {})
     with pytest.raises(ArgumentError, match="f: first: expected int, got str"):
         codec.decode(payload, {"H:1": b'"x"'})
+
+
+def test_keys_of_a_job_s_result_are_read_by_their_hint() -> None:
+    def look(names: dict[int, str], job: int) -> None: ...
+
+    codec = arguments(look)
+    payload = codec.encode((job("H:1"), job("H:2")), {})
+    assert codec.decode(payload, {"H:1": b'{"1":"a"}', "H:2": b"3"})[1] == {"names": {1: "a"}, "job": 3}
+    with pytest.raises(ArgumentError) as caught:
+        codec.decode(payload, {"H:1": b'{"x":"a"}', "H:2": b"3"})
+    assert str(caught.value) == "f: names: expected int, got str as a key"
+
+
+NOT_FINITE: dict[str, tuple[Any, Any]] = {
+    "NaN": (float, math.nan),
+    "infinity": (float, math.inf),
+    "less than everything": (float | None, -math.inf),
+    "without a hint": (Any, math.nan),
+    "inside": (Any, {"a": [None, (1.0, math.nan)]}),
+    "in an object": (Price, Price(math.nan)),
+}
+
+
+@pytest.mark.parametrize(("kind", "value"), NOT_FINITE.values(), ids=NOT_FINITE)
+def test_what_is_no_number_is_not_turned_into_nothing(kind: Any, value: Any) -> None:
+    def function(a: Any) -> Any: ...
+
+    function.__annotations__ = {"a": kind, "return": kind}
+    with pytest.raises(ArgumentError, match=r"^f: a: NaN and infinity cannot be written as JSON$"):
+        arguments(function).encode((value,), {})
+    with pytest.raises(ResultError, match=r"^the result of f: NaN and infinity cannot be written as JSON$"):
+        arguments(function).encode_result(value)
+
+
+@pytest.mark.parametrize(
+    "value", [None, [None, 1.5], {"null": "null"}, {1: None}, Price(None), [Path("a"), None]], ids=repr
+)
+def test_nothing_is_still_nothing(value: Any) -> None:
+    def function(a: Any) -> Any: ...
+
+    assert b"null" in arguments(function).encode((value,), {})
 
 
 def test_a_job_that_did_not_succeed_gives_none() -> None:

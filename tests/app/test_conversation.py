@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from switchgear import AlreadySubmitted, ClientError, ExtensionRequired, JobUnknown, ServerRefused, ServerUnreachable
+from switchgear import (
+    AlreadySubmitted,
+    ClientError,
+    ExtensionRequired,
+    JobUnknown,
+    NotFound,
+    ServerRefused,
+    ServerUnreachable,
+)
 from switchgear.app.conversation import ControlQuestion, Conversation, SubmitQuestion, WatchQuestion
 from switchgear.app.following import End, JobFollower, Progress
 from switchgear.app.requests import SubmitRequest
@@ -64,6 +72,7 @@ def test_it_begins_with_a_greeting() -> None:
     assert packets(conversation.take_outgoing()) == [
         (Packet.OPTION_REQ, [b"switchgear"]),
         (Packet.OPTION_REQ, [b"exceptions"]),
+        (Packet.OPTION_REQ, [b"packet_bytes"]),
         (Packet.ECHO_REQ, [b"switchgear"]),
     ]
     assert not conversation.is_ready
@@ -146,7 +155,7 @@ def test_a_batch_is_answered_as_a_whole() -> None:
 def test_a_unique_key_that_is_taken() -> None:
     conversation = switchgear()
     question, *_ = submit(conversation, unique=b"k", options={"unique_policy": "reject"})
-    conversation.receive(response(Packet.ERROR, b"INVALID_ARGUMENT", b"job 1, which is ready, has the unique key b'k'"))
+    conversation.receive(response(Packet.ERROR, b"ALREADY_SUBMITTED", b'H:h:1, which is ready, has the unique key "k"'))
     assert isinstance(question.future.result()[0], AlreadySubmitted)
 
 
@@ -406,3 +415,23 @@ def test_who_follows_a_job_is_found_after_a_cut() -> None:
 def test_what_is_no_gearman() -> None:
     with pytest.raises(ServerUnreachable, match="the server does not speak Gearman"):
         switchgear().receive(b"\0BAD" + bytes(20))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ALREADY_SUBMITTED", AlreadySubmitted),
+        ("JOB_NOT_FOUND", JobUnknown),
+        ("NOT_FOUND", NotFound),
+        ("QUEUE_ERROR", ServerRefused),
+    ],
+)
+def test_a_refusal_is_raised_as_what_it_is(code: str, kind: type[ServerRefused]) -> None:
+    conversation = switchgear()
+    question = ControlQuestion("unschedule", {"name": "nobody"})
+    question.put(conversation)
+    conversation.receive(response(Packet.ERROR, code.encode(), b"why"))
+    error = question.future.exception()
+    assert type(error) is kind
+    assert str(error) == f"{code}: why"
+    assert isinstance(error, LookupError) is (kind in (JobUnknown, NotFound))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear import App, Job, JobCancelled, JobUnknown, ServerUnreachable, Task
+from switchgear import App, Job, JobCancelled, JobGroup, JobUnknown, ServerUnreachable, Task
 from switchgear.app.embedded import EmbeddedPlace
 from switchgear.app.places import FixedPlace, Place
 from switchgear.client.address import ServerAddress
@@ -57,7 +57,11 @@ def other_thread() -> Iterator[ThreadPoolExecutor]:
 
 
 def test_the_result_of_a_durable_job_survives_a_cut(
-    distant: App, network: Proxy, live_server: Server, other_thread: ThreadPoolExecutor
+    distant: App,
+    network: Proxy,
+    live_server: Server,
+    other_thread: ThreadPoolExecutor,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     add = adder(distant, "survivor")
     job = add.submit(1)
@@ -67,6 +71,7 @@ def test_the_result_of_a_durable_job_survives_a_cut(
     with hand_worker(live_server, add) as worker:
         worker.complete(worker.grab()[0], b"42")
     assert result.result(WAIT) == 42
+    assert "; 1 job is followed again when it is back" in caplog.text
 
 
 def test_a_job_that_ended_during_the_cut_is_heard_of(
@@ -263,6 +268,12 @@ def test_jobs_of_one_place_are_waited_for_while_another_takes_over(live_server: 
                 app.job("H:nowhere:1").status()
             with pytest.raises(JobUnknown):
                 app.job("H:nowhere:1").result()
+            handles = [second_job.handle, "H:nowhere:1", first_job.handle, first_job.handle]
+            jobs: JobGroup[int] = JobGroup(app, None, handles)
+            assert jobs.counts() == {"done": 3, "unknown": 1}
+        away = f"gearman://{HOST}:{free_port()}"
+        with App([away, url_of(second)], connect_seconds=0.2) as app:
+            assert JobGroup[int](app, None, handles).counts() == {"done": 1, "unknown": 3}
 
 
 def _submitted(add: Task[[int], int]) -> Job[int] | None:
@@ -302,10 +313,11 @@ def test_who_waits_is_told_when_the_app_is_closed(live_server: Server, other_thr
 
 
 def test_no_thread_is_left(live_server: Server) -> None:
+    before = set(threading.enumerate())  # other tests may have left apps that were not closed
     with App(url_of(live_server)) as app:
         app.server()
-        assert any(thread.name == "switchgear-line" for thread in threading.enumerate())
-    assert not any(thread.name == "switchgear-line" for thread in threading.enumerate())
+        assert [thread.name for thread in set(threading.enumerate()) - before] == ["switchgear-line"]
+    assert set(threading.enumerate()) <= before
 
 
 # --- forks ---

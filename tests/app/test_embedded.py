@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import stat
@@ -107,7 +108,44 @@ def test_a_closed_place_may_be_used_again(directory: Path, place: EmbeddedPlace)
 
 def test_handles_outlive_the_name_of_the_host(place: EmbeddedPlace) -> None:
     with Client(str(place.address())) as client:
-        assert client.submit("f", b"x", background=True).handle == "H:embedded:1"
+        handle = client.submit("f", b"x", background=True).handle
+    assert re.fullmatch(r"H:embedded-[a-z0-9]{6}:1", handle)
+    place.close()
+    with Client(str(place.address())) as client:  # another owner, such as after a takeover
+        prefix, _, _ = handle.rpartition(":")
+        assert client.submit("f", b"x", background=True).handle.rpartition(":")[0] == prefix
+
+
+def test_directories_have_handles_of_their_own(tmp_path: Path) -> None:
+    def first_handle(name: str) -> str:
+        place = EmbeddedPlace(f"embedded:{tmp_path / name}")
+        try:
+            with Client(str(place.address())) as client:
+                return client.submit("f", b"x", background=True).handle
+        finally:
+            place.close()
+
+    assert first_handle("one") != first_handle("other")
+
+
+def test_a_directory_from_before_keeps_its_handles(directory: Path, place: EmbeddedPlace) -> None:
+    place.address()
+    place.close()
+    (directory / "prefix").unlink()
+    with Client(str(place.address())) as client:
+        assert client.submit("f", b"x", background=True).handle.startswith("H:embedded:")
+    assert not (directory / "prefix").exists()
+
+
+def test_a_prefix_that_is_none(directory: Path, place: EmbeddedPlace) -> None:
+    place.address()
+    place.close()
+    prefix = (directory / "prefix").read_text()
+    (directory / "prefix").write_text("what?")
+    with pytest.raises(ServerUnreachable, match="'what\\?' is not a prefix of handles"):
+        place.address()
+    (directory / "prefix").write_text(prefix)
+    assert answers_version(place.address().port)  # the lock was let go of
 
 
 def test_nobody_can_stop_it_from_outside(place: EmbeddedPlace) -> None:

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
-from switchgear import App, current_job
+from switchgear import App, Task, TaskFailed, current_job
 from switchgear.app.resident import Resident
 from tests.app.neighbour import neighbours
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -249,6 +250,63 @@ def test_submissions_go_on_while_owners_come_and_go(tmp_path: Path) -> None:
         assert len(list(app.jobs(limit=None))) == 6
 
 
+def test_a_task_that_is_declared_again_is_run_as_it_is_now(app: App) -> None:
+    def declare(function: Callable[..., Any], **options: Any) -> Task[Any, Any]:
+        function.__qualname__ = "cell"  # the same place in the source
+        task: Task[Any, Any] = app.task(name="cell", **options)(function)
+        return task
+
+    def first() -> str:
+        return "first"
+
+    def second(number: int) -> str:
+        return f"second {number}"
+
+    def third() -> str:
+        assert current_job().attempt < 3
+        raise ValueError
+
+    async def fourth() -> str:
+        return "fourth"
+
+    beside = app.task(name="beside")(lambda: "beside")
+    assert declare(first).submit().result(DEADLINE_SECONDS) == "first"
+    assert declare(second).submit(2).result(DEADLINE_SECONDS) == "second 2"
+    again = declare(third, retries=1, backoff="none").submit()
+    with pytest.raises(TaskFailed, match="ValueError"):
+        again.result(DEADLINE_SECONDS)
+    assert again.status().attempts == 2
+    assert declare(fourth).submit().result(DEADLINE_SECONDS) == "fourth"
+    assert declare(first).submit().result(DEADLINE_SECONDS) == "first"
+    assert beside.submit().result(DEADLINE_SECONDS) == "beside"
+    eventually(lambda: len(app.workers()) == 1, "the workers before have gone")
+
+
+def test_what_runs_when_a_task_changes_goes_on(app: App) -> None:
+    started, going_on = threading.Event(), threading.Event()
+
+    @app.task(name="long")
+    def long() -> int:
+        started.set()
+        going_on.wait(DEADLINE_SECONDS)
+        return current_job().attempt
+
+    def declare(timeout: int) -> Task[[], int]:
+        @app.task(name="short", timeout=timeout)
+        def short() -> int:
+            return timeout
+
+        return short
+
+    declare(1000)
+    job = long.submit()
+    assert started.wait(DEADLINE_SECONDS)
+    assert declare(2000).submit().result(DEADLINE_SECONDS) == 2000
+    going_on.set()
+    assert job.result(DEADLINE_SECONDS) == 1
+    assert job.status().attempts == 1
+
+
 def test_tasks_for_processes_are_left_to_workers(app: App, caplog: pytest.LogCaptureFixture) -> None:
     @app.task(name="heavy", run_in="process")
     def heavy() -> None: ...
@@ -257,3 +315,14 @@ def test_tasks_for_processes_are_left_to_workers(app: App, caplog: pytest.LogCap
     resident.serve_all()
     resident.stop()
     assert 'heavy: run_in="process" needs a worker' in caplog.text
+
+
+@pytest.mark.parametrize("method", ["serve_all", "stop"])
+def test_a_lock_that_was_held_during_a_fork_holds_up_no_child(method: str) -> None:
+    resident = Resident(App("gearman://127.0.0.1:1"))
+    resident._process_id = 0  # as if this were a child of the process that made it
+    with resident._lock:
+        calling = threading.Thread(target=getattr(resident, method), daemon=True)
+        calling.start()
+        calling.join(DEADLINE_SECONDS)
+        assert not calling.is_alive()

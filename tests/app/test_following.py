@@ -9,6 +9,7 @@ from switchgear import (
     JobExpired,
     JobFailed,
     JobLost,
+    JobTimedOut,
     JobUnknown,
     PredecessorFailed,
     Progress,
@@ -27,16 +28,21 @@ FAILURES = {
         JobLost,
         "job H is dead: its attempts were lost or timed out; it last said: ValueError: not a number",
     ),
+    "dead of the last run's length": (
+        End("failed", b"", "exhausted", b"timed out in attempt 2, the last one"),
+        JobTimedOut,
+        "job H is dead: it timed out in attempt 2, the last one",
+    ),
     "doomed": (
-        End("failed", b"", "doomed"),
+        End("failed", b"", "doomed", b"G, which it waited for, was cancelled"),
         PredecessorFailed,
-        "job H failed because one that it waited for did not succeed",
+        "job H failed because G, which it waited for, was cancelled",
     ),
     "cancelled": (End("cancelled", b"", "cancelled"), JobCancelled, "job H was cancelled"),
     "skipped": (
-        End("cancelled", b"", "skipped"),
+        End("cancelled", b"", "skipped", b"G, which it waited for, failed"),
         JobCancelled,
-        "job H was cancelled: one that it waited for did not succeed",
+        "job H was cancelled: G, which it waited for, failed",
     ),
     "replaced": (
         End("cancelled", b"", "replaced"),
@@ -62,6 +68,12 @@ def test_failures(end: End, kind: type[JobFailed], text: str) -> None:
 
 def test_success_is_no_failure() -> None:
     assert End("done", b"r").failure("H") is None
+
+
+def test_the_predecessor_can_be_asked_for() -> None:
+    failure = End("failed", b"", "doomed", b"H:x:6, which it waited for, failed").failure("H:x:7")
+    assert isinstance(failure, PredecessorFailed)
+    assert failure.predecessor == "H:x:6"
 
 
 def test_an_unknown_job() -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from switchgear import (
     JobCancelled,
     JobExpired,
     JobLost,
+    JobTimedOut,
     JobUnknown,
+    NotFound,
     PredecessorFailed,
     Progress,
     ServerRefused,
@@ -195,6 +198,35 @@ def test_a_task_that_fails_is_tried_again(app: App) -> None:
     assert attempts == [1, 2, 3]
 
 
+def test_failed_jobs_are_retried_together(app: App) -> None:
+    broken = threading.Event()
+
+    @app.task
+    def weigh(number: int) -> int:
+        if broken.is_set() and number % 2:
+            raise OSError("disk full")
+        if broken.is_set():
+            raise ValueError("no number")
+        return number
+
+    broken.set()
+    with working(app):
+        jobs = weigh.submit_many(range(4))
+        assert jobs.wait(WAIT) == {"failed": 4}
+    odd = [jobs.handles[3], jobs.handles[1]]
+    assert app.retry_dead(task=weigh) == app.retry_all(task=weigh, states="cancelled") == []
+    assert app.retry_all(task=weigh, error="disk full") == odd
+    assert sorted(app.cancel_all(task=weigh)) == sorted(odd)
+    assert app.retry_all(task=weigh, states=("failed", "cancelled")) == list(jobs.handles)[::-1]
+    broken.clear()
+    with working(app):
+        assert list(jobs.results(timeout=WAIT)) == [0, 1, 2, 3]
+    with pytest.raises(ServerRefused, match="retry takes a handle, or says which jobs"):
+        app.retry_all()
+    with pytest.raises(ServerRefused, match="there is nothing to retry in such a job"):
+        app.retry_all(states=["ready"])
+
+
 def test_a_job_whose_worker_is_lost_too_often_is_dead(app: App, live_server: Server) -> None:
     @app.task(crash_limit=2)
     def deadly() -> None: ...
@@ -220,8 +252,9 @@ def test_a_job_that_takes_too_long(app: App, live_server: Server) -> None:
     job = slow.submit()
     with hand_worker(live_server, slow) as worker:
         worker.grab()
-        with pytest.raises(JobLost):
+        with pytest.raises(JobTimedOut, match="timed out in attempt 1, the last one") as caught:
             job.result(WAIT)
+        assert isinstance(caught.value, JobLost)
 
 
 def test_a_job_that_is_not_started_in_time_expires(app: App) -> None:
@@ -387,9 +420,10 @@ def test_what_becomes_of_a_job_whose_predecessor_fails(app: App) -> None:
 
     with working(app):
         failed = fail.submit()
-        with pytest.raises(PredecessorFailed):
+        with pytest.raises(PredecessorFailed, match=f"because {failed.handle}, which it waited for, failed") as caught:
             after.options(after=failed).submit().result(WAIT)
-        with pytest.raises(JobCancelled, match="one that it waited for did not succeed"):
+        assert caught.value.predecessor == failed.handle
+        with pytest.raises(JobCancelled, match=f"{failed.handle}, which it waited for, failed"):
             after.options(after=(failed, "skip")).submit().result(WAIT)
         assert after.options(after=[(failed, "run")]).submit().result(WAIT) == "nothing"
         assert after.options(on_failure="run").submit(failed).result(WAIT) is None
@@ -407,7 +441,7 @@ def test_unique_jobs_are_joined_refused_or_replaced(app: App) -> None:
 
     first = index.submit("a")
     assert index.submit("a").handle == first.handle != index.submit("b").handle
-    with pytest.raises(AlreadySubmitted, match="has the unique key"):
+    with pytest.raises(AlreadySubmitted, match=f'{first.handle}, which is ready, has the unique key "a"'):
         index.options(unique_policy="reject").submit("a")
     second = index.options(unique_policy="replace").submit("a")
     assert second.handle != first.handle
@@ -482,14 +516,24 @@ def test_schedules_are_declared_and_run(app: App, live_server: Server) -> None:
 
     app.declare()
     app.declare()  # as often as one likes
-    assert [schedule["name"] for schedule in app.schedules.list()] == ["nightly"]
+    (nightly,) = app.schedules.list()
+    assert (nightly.name, nightly.task, nightly.spec) == ("nightly", clean.name, "0 4 * * *")
+    assert (nightly.timezone, nightly.catch_up, nightly.overlap, nightly.paused) == ("UTC", "latest", False, False)
+    assert nightly.next_at is not None
+    assert (nightly.next_at.hour, nightly.next_at.tzinfo) == (4, UTC)
+    assert (nightly.last_at, nightly.last_job, nightly.fired) == (None, None, 0)
     app.schedules.pause("nightly")
+    (nightly,) = app.schedules.list()
+    assert (nightly.paused, nightly.next_at) == (True, None)
     app.schedules.resume("nightly")
     job: Job[int] = app.schedules.run("nightly")
+    assert app.schedules.list()[0].last_job == job.handle
     with working(app):
         assert job.result(WAIT) == 3
     app.schedules.remove("nightly")
     assert app.schedules.list() == []
+    with pytest.raises(NotFound, match="there is no schedule 'nightly'"):
+        app.schedules.remove("nightly")
 
 
 def test_limits_are_declared(app: App, live_server: Server) -> None:

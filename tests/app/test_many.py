@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -100,6 +100,65 @@ def test_rows_of_several_iterables(app: App, tasks: Tasks) -> None:
         assert list(tasks.add.submit_many([1, 2], [10, 20]).results()) == [11, 22]
 
 
+def test_rows_of_different_lengths_are_a_mistake(app: App, tasks: Tasks) -> None:
+    with pytest.raises(ValueError, match="add: the iterables have different lengths: 2, 1"):
+        tasks.add.submit_many([1, 2], [10])
+    with pytest.raises(ValueError, match="different lengths: 1, 2"):
+        tasks.add.map([1], [10, 20])
+    with pytest.raises(ValueError, match="shorter") as caught:  # seen only when it happens
+        tasks.add.submit_many(iter([1, 2]), iter([10]))
+    assert len(caught.value.submitted) == 0  # type: ignore[attr-defined]  # of so few, none had been sent
+    with working(app), pytest.raises(ValueError, match="longer"):
+        list(tasks.add.map(iter([1]), iter([10, 20]), window=1))
+
+
+def test_what_is_endless_may_stand_beside_others(app: App, tasks: Tasks) -> None:
+    with working(app):
+        assert list(tasks.add.map([1, 2], itertools.repeat(10))) == [11, 12]
+        assert list(tasks.add.map(itertools.count(), iter([10, 20]))) == [10, 21]
+        assert list(itertools.islice(tasks.add.map(itertools.count(), itertools.cycle([1]), window=2), 2)) == [1, 2]
+    with pytest.raises(ValueError, match="shorter"):
+        list(tasks.add.submit_many(iter([1, 2]), itertools.repeat(10, 1)))
+
+
+def test_a_part_of_a_group_is_a_group(app: App, tasks: Tasks) -> None:
+    jobs = tasks.add.submit_many(range(5))
+    part = jobs[1:3]
+    assert isinstance(part, JobGroup)
+    assert list(part.handles) == jobs.handles[1:3]
+    assert (jobs[-1].handle, len(jobs[10:])) == (jobs.handles[4], 0)
+    with pytest.raises(IndexError):
+        jobs[5]
+    with working(app):
+        assert list(part.results(timeout=WAIT)) == [2, 3]
+        mixed = group(tasks.add.s(1), tasks.double.s(4)).submit()
+        assert mixed[1:][0].result(WAIT) == 8
+
+
+def test_a_timeout_is_for_the_whole_group(app: App, live_server: Server, tasks: Tasks) -> None:
+    jobs = tasks.add.submit_many(range(3))
+    clock = Clock()
+    with hand_worker(live_server, tasks.add) as worker, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("switchgear.app.group.time", clock)
+        worker.complete(worker.grab()[0], b"1")
+        results = jobs.results(timeout=1000)
+        assert next(results) == 1
+        clock.seconds += 1000  # that was all there was
+        with pytest.raises(TimeoutError, match="the jobs have not all ended within 1000 s"):
+            next(results)
+    with pytest.raises(TimeoutError, match=r"the jobs have not all ended within 0.01 s"):
+        jobs.wait(0.01)
+
+
+class Clock:
+    """Stands still unless it is told to go on."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
 def test_failures_among_many(app: App, tasks: Tasks) -> None:
     with working(app):
         jobs = tasks.odd_only.submit_many([1, 2, 3])
@@ -132,12 +191,27 @@ def test_jobs_that_are_not_there(app: App) -> None:
         list(jobs.results())
 
 
+def test_states_are_asked_for_many_at_a_time(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: JobGroup[int] = JobGroup(app, None, (f"H:nowhere:{number}" for number in range(1200)))
+    control = app.line.control
+    asked: list[int] = []
+
+    def counting(verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
+        asked.append(len(arguments["handles"]))
+        return control(verb, arguments, place)
+
+    monkeypatch.setattr(app.line, "control", counting)
+    monkeypatch.setattr("switchgear.app.group._MOST_STATES", 500)
+    assert jobs.counts() == {"unknown": 1200}
+    assert asked == [500, 500, 200]
+
+
 def test_a_mistake_in_the_middle_tells_what_was_submitted(app: App, tasks: Tasks) -> None:
     with pytest.raises(ArgumentError, match="a: expected int, got str") as caught:
         tasks.add.submit_many(itertools.chain(range(700), ["x"]))
     submitted = caught.value.submitted  # type: ignore[attr-defined]
     assert len(submitted) <= 700
-    assert "jobs were submitted before" in caught.value.__notes__[0]
+    assert "submitted before: " in caught.value.__notes__[0]
 
 
 def test_a_refusal_in_the_middle_tells_what_was_submitted() -> None:

@@ -24,6 +24,11 @@ def shrink(path: str, width: int = 128) -> str:
     ("given", "kind", "complaint"),
     [
         ({"retrys": 3}, TypeError, "there is no option retrys; did you mean retries?"),
+        ({"retry": 3}, TypeError, "there is no option retry; did you mean retries?"),
+        ({"max_retries": 3}, TypeError, "there is no option max_retries; did you mean retries?"),
+        ({"attempts": 3}, TypeError, "there is no option attempts; did you mean retries?"),
+        ({"ttl": 3}, TypeError, "there is no option ttl; did you mean expires?"),
+        ({"queue": "q"}, TypeError, "there is no option queue; there are backoff, "),
         ({"delay": 3}, TypeError, "delay is an option of one submission, not of a task"),
         ({"retries": -1}, ValueError, "retries is a whole number from 0 up, not -1"),
         ({"retries": True}, ValueError, "retries is a whole number from 0 up, not True"),

@@ -191,6 +191,46 @@ def test_a_job_as_an_argument_is_waited_for(app: App) -> None:
     assert (asked.options["after"], asked.options["on_failure"]) == (["H:h:1"], ["run"])
 
 
+@pytest.mark.parametrize(
+    "asking",
+    [
+        lambda task, job: request(task, job),
+        lambda task, job: request(task, {"deep": [job]}),
+        lambda task, job: request(task, JobGroup(job.app, None, [job.handle])),
+        lambda task, job: request(task.options(after=job), "a"),
+        lambda task, job: request(task.options(after=[(JobGroup(job.app, None, [job.handle]), "run")]), "a"),
+    ],
+    ids=["argument", "inside", "group", "after", "after a group"],
+)
+def test_a_job_of_another_app_would_be_another_job_here(tmp_path: Path, asking: Callable[[Any, Job[Any]], Any]) -> None:
+    here, there = App(f"embedded:{tmp_path}/here"), App(f"embedded:{tmp_path}/there")
+    task = here.task(name="shrink")(shrink_anything)
+    with pytest.raises(ArgumentError) as caught:
+        asking(task, there.job("H:h:1"))
+    assert f"is of another app: it is at embedded:{tmp_path}/there, and this task at embedded:{tmp_path}/here" in str(
+        caught.value
+    )
+    same_place = App(f"embedded:{tmp_path}/elsewhere/../here")
+    assert asking(task, same_place.job("H:h:1")).options["after"] == ["H:h:1"]
+
+
+def shrink_anything(path: Any) -> None: ...
+
+
+def test_bytes_of_another_app(app: App) -> None:
+    def pack(data: bytes) -> None: ...
+
+    other = App("gearman://elsewhere")
+    with pytest.raises(ArgumentError, match="pack: data: job H:h:1 is of another app: it is at gearman://elsewhere"):
+        request(app.task(name="pack")(pack), other.job("H:h:1"))
+
+
+def test_an_app_of_several_servers_takes_jobs_of_each() -> None:
+    both = App(["gearman://a", "gearman://b"])
+    asked = request(both.task(shrink), App("gearman://b").job("H:h:1"))
+    assert asked.options["after"] == ["H:h:1"]
+
+
 def test_wrong_arguments_ask_for_nothing(app: App) -> None:
     with pytest.raises(ArgumentError, match=r"shrink: path: expected str, got int"):
         app.task(shrink).submit(3)  # type: ignore[arg-type]

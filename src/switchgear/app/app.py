@@ -6,7 +6,7 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from switchgear.app.options import TaskKeywords, TaskOptions
@@ -113,7 +113,7 @@ class App:
         if not callable(function):
             raise TypeError(f"a task is made of a function, not of {function!r}")
         name = task_name(function) if name is None else name
-        if not name or "\0" in name:
+        if not name or "\0" in name or name.encode(errors="ignore").decode() != name:
             raise ValueError(f"{name!r} cannot be the name of a task")
         known = self.tasks.get(name)
         if known is not None and not _is_same_source(known.function, function):
@@ -222,11 +222,27 @@ class App:
         self, *, task: Task[Any, Any] | str | None = None, function: str | None = None, error: str | None = None
     ) -> list[str]:
         """Let all dead jobs that match run again, with all their attempts; their handles."""
+        return self.retry_all(task=task or function, error=error, dead=True)
+
+    def retry_all(
+        self,
+        *,
+        task: Task[Any, Any] | str | None = None,
+        states: Iterable[str] = (),
+        dead: bool = False,
+        error: str | None = None,
+    ) -> list[str]:
+        """Let all jobs that ended without success and match run again, with all their attempts; their handles.
+
+        Without `states` these are failed ones, dead or not; "cancelled" and "expired" have to be named.  Something has
+        to be given, lest everything is retried by saying nothing.
+        """
+        wanted = [states] if isinstance(states, str) else list(states)
+        selection = {"function": _name_of(task), "states": wanted or None, "error": error, "dead": dead or None}
         retried: list[str] = []
         before_id = 0
         while True:  # the server looks at a bounded number at a time
-            selection = {"function": function or _name_of(task), "error": error, "before_id": before_id}
-            answer = self.control("retry", dead=True, **selection)
+            answer = self.control("retry", **selection, before_id=before_id)
             retried += answer["retried"]
             before_id = answer["next_before_id"]
             if not before_id:
@@ -286,6 +302,9 @@ class App:
 
         Arguments of None are left out.  Raises ServerRefused, ServerUnreachable or ExtensionRequired.
         """
+        from switchgear.app.line import refuse_to_block
+
+        refuse_to_block()
         return self.line.wait(self.line.control(verb, arguments))
 
     async def control_async(self, verb: str, **arguments: Any) -> Any:
@@ -299,18 +318,23 @@ class App:
         """The connection of this process to the server, made when it is first needed."""
         if self._line is not None:
             return self._line
+        line = self._given_line or self._new_line()
         with self._lock:
-            if self._line is None:
-                self._line = self._given_line or self._new_line()
-        if not self._used:
-            self._used = True
+            line = self._line = self._line or line
+            is_first_use, self._used = not self._used, True
+        if is_first_use:
             self._on_first_use()
-        return self._line
+        return line
 
     def _new_line(self) -> Line:
         from switchgear.app.threadline import ThreadLine
 
         return ThreadLine(self.places, self.connect_seconds)
+
+    def use_places(self, places: Sequence[Place]) -> None:
+        """For workers: use other servers than those that the app was made for."""
+        self.close()
+        self.places = list(places)
 
     def use_line(self, line: Line | None, now: Callable[[], float]) -> tuple[Line | None, Callable[[], float]]:
         """For tests: use another line, and another clock with it; what was used before, to be given back here."""
@@ -348,8 +372,9 @@ class App:
         """Submit, and wait until the server has taken the job."""
         from switchgear.app.following import JobFollower
         from switchgear.app.job import Job
-        from switchgear.app.line import only
+        from switchgear.app.line import only, refuse_to_block
 
+        refuse_to_block()  # before the job is there
         line = self.line
         follower = JobFollower()
         handle = only(line.wait(line.submit(request, follower)))

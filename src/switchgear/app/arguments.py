@@ -13,6 +13,8 @@ result in its place.  If that result is bytes it is `{"$job": "HANDLE", "bytes":
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
@@ -89,14 +91,37 @@ class Hint:
         if isinstance(value, bytes) and self.kind in (bytes, Any):
             return value
         try:
-            return msgspec.convert(value, self.kind, dec_hook=decode_unusual)
+            # Keys are text in JSON, whatever the hint says of them.
+            return msgspec.convert(value, self.kind, str_keys=True, dec_hook=decode_unusual)
         except msgspec.ValidationError as error:
             raise ValueError(_in_words(error)) from error
 
 
 def _in_words(error: Exception) -> str:
-    text = str(error).replace("`", "")
-    return text[:1].lower() + text[1:].replace(" - at $", " at ").removesuffix(" at ")
+    text = _WHERE.sub(_where_in_words, str(error)).replace("`", "")
+    return text[:1].lower() + text[1:]
+
+
+# As msgspec says where in a value something is wrong; `$` is the value itself.
+_WHERE: Final = re.compile(r" - at (`key` in )?`\$([^`]*)`")
+
+
+def _where_in_words(match: re.Match[str]) -> str:
+    is_key, path = match.groups()
+    return (" as a key" if is_key else "") + (f" at {path}" if path else "")
+
+
+def _refuse_not_finite(value: Any, data: bytes) -> None:
+    """NaN and infinity, which our encoder writes as null without a word; raises ValueError.
+
+    A second look, and only at what has a null in it, so that others pay nothing for it.
+    """
+    if value is None or b"null" not in data:
+        return
+    try:
+        json.dumps(msgspec.to_builtins(value, enc_hook=encode_unusual), allow_nan=False)
+    except ValueError:
+        raise ValueError("NaN and infinity cannot be written as JSON") from None
 
 
 class Arguments(Generic[R]):
@@ -118,6 +143,7 @@ class Arguments(Generic[R]):
         self._required = {name for name, parameter in self._parameters.items() if parameter.default is parameter.empty}
         self._hints: dict[str, Hint] | None = None
         self._result: Hint
+        self.check_reference: Callable[[Reference], None] = lambda reference: None  # may refuse it by a ValueError
         try:
             self._resolve()
         except NameError:
@@ -189,8 +215,9 @@ class Arguments(Generic[R]):
         for name, value in by_name.items():
             try:
                 data = _ENCODER.encode(value)
+                _refuse_not_finite(value, data)
                 if _REFERENCE_TEXT in data:
-                    _refuse_false_references(value, data)
+                    _refuse_false_references(value, data, self.check_reference)
                 else:
                     self._read(hints, name, data)  # what a worker will do
             except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -202,9 +229,13 @@ class Arguments(Generic[R]):
         value = next(iter(by_name.values()), b"")
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
-        if isinstance(value, Reference):
-            return _ENCODER.encode(value)
         (name,) = self._parameters
+        if isinstance(value, Reference):
+            try:
+                self.check_reference(value)
+            except ValueError as error:
+                raise ArgumentError(f"{self.name}: {name}: {error}") from None
+            return _ENCODER.encode(value)
         raise ArgumentError(f"{self.name}: {name}: expected bytes, got {type(value).__qualname__}")
 
     def with_defaults(self, by_name: Mapping[str, Any]) -> dict[str, Any]:
@@ -358,6 +389,7 @@ class Arguments(Generic[R]):
             if hint.kind is bytes:
                 raise TypeError(f"expected bytes, got {type(value).__qualname__}")
             data = _ENCODER.encode(value)
+            _refuse_not_finite(value, data)
             hint.read(data)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ResultError(f"the result of {self.name}: {error}") from error
@@ -394,13 +426,14 @@ def _is_reference(payload: bytes) -> bool:
     return len(payload) < 1024 and payload.startswith(b'{"$job":')
 
 
-def _refuse_false_references(value: Any, data: bytes) -> None:
-    """Somebody's own dict with the key `$job` would be taken for a job."""
+def _refuse_false_references(value: Any, data: bytes, check: Callable[[Reference], None]) -> None:
+    """Somebody's own dict with the key `$job` would be taken for a job.  `check` is shown those that are jobs."""
     count = 0
 
     def hook(other: Any) -> Any:
         nonlocal count
         if isinstance(other, Reference):
+            check(other)
             reference = other.as_reference()
             count += len(reference) if isinstance(reference, list) else 1
             return reference

@@ -21,10 +21,11 @@ __all__ = ["Audience"]
 class Audience:
     """The followers of one job."""
 
-    __slots__ = ("_copies", "_heard", "_members", "_parts", "_progress")
+    __slots__ = ("_copies", "_heard", "_members", "_parts", "_progress", "_room")
 
     def __init__(self) -> None:
         self._members: list[weakref.ref[Follower]] = []
+        self._room = 8  # when there are so many, those who have left are swept out
         self._copies = 0  # how often each piece of news comes
         self._heard = 0  # how many copies of the latest piece have come
         self._parts: list[bytes] | None = None  # of the result
@@ -32,6 +33,9 @@ class Audience:
 
     def add(self, follower: Follower, *, adds_copy: bool) -> None:
         """Somebody follows the job from now on."""
+        if len(self._members) >= self._room:
+            self._members = [reference for reference in self._members if reference() is not None]
+            self._room = 2 * len(self._members) + 8
         self._members.append(weakref.ref(follower))
         if adds_copy or not self._copies:
             self._copies += 1

@@ -9,17 +9,20 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
-from switchgear.app.conversation import AppQuestion, Conversation, WatchQuestion
+from switchgear.app.conversation import AppQuestion, ControlQuestion, Conversation, WatchQuestion
 from switchgear.app.following import UNKNOWN, End, JobFollower
 from switchgear.app.places import FixedPlace, Place
 from switchgear.client.address import ServerAddress
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, keep_alive, words_of
-from switchgear.errors import ExtensionRequired, ServerUnreachable, SwitchgearError
+from switchgear.errors import ConfigError, ExtensionRequired, ServerRefused, ServerUnreachable
+from switchgear.text import counted
 
 __all__ = ["Channel"]
 
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _MOST_PAUSE_SECONDS: Final = 5.0
+# A server that was asked something, and neither answers nor takes what is sent for so long, is not there any more.
+SILENCE_SECONDS: Final = 30.0
 
 _log = logging.getLogger("switchgear.app")
 
@@ -27,9 +30,18 @@ _log = logging.getLogger("switchgear.app")
 class Channel:
     """Connects when it is told to, and again by itself while somebody follows a job of its server."""
 
-    def __init__(self, number: int, place: Place, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        number: int,
+        place: Place,
+        on_ready: Callable[[], None],
+        check_prefix: Callable[[Channel, str], None] | None = None,
+    ) -> None:
+        """`check_prefix` may refuse what the server's handles begin with; without it, that is not asked for."""
         self.number = number
         self.place = place
+        self.prefix: str | None = None  # what handles of its jobs begin with, once known; empty: a plain server
+        self._check_prefix = check_prefix
         self._on_ready = on_ready
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -70,7 +82,10 @@ class Channel:
     # --- connecting ---
 
     async def connect(self) -> None:
-        """Returns when questions can be put; raises ServerUnreachable.  Whoever asks at once shares one attempt."""
+        """Returns when questions can be put; raises ServerUnreachable, or ConfigError if the prefix is refused.
+
+        Whoever asks at once shares one attempt.
+        """
         if self.is_ready:
             return
         if self._connecting is None or self._connecting.done():
@@ -86,6 +101,8 @@ class Channel:
             async with asyncio.timeout(DEFAULT_TIMEOUT_SECONDS):
                 await loop.create_connection(lambda: wire, address.host, address.port)
                 await wire.greeted
+                if self._check_prefix is not None:
+                    await self._learn_prefix(wire, self._check_prefix)
         except (OSError, UnicodeError) as error:  # a TimeoutError is an OSError
             wire.abandon()
             raise ServerUnreachable(f"cannot connect to {address}: {words_of(error)}") from error
@@ -99,6 +116,19 @@ class Channel:
         self._on_ready()
         wire.flush()
 
+    async def _learn_prefix(self, wire: Wire, check: Callable[[Channel, str], None]) -> None:
+        prefix = ""
+        if wire.conversation.is_switchgear:
+            question = ControlQuestion("server", {})
+            question.put(wire.conversation)
+            wire.flush()
+            try:
+                prefix = str((await asyncio.wrap_future(question.future))["handle_prefix"])
+            except (ServerRefused, KeyError) as error:
+                raise ServerUnreachable(f"{self.place.url} does not tell its gearman.handle_prefix: {error}") from error
+        check(self, prefix)
+        self.prefix = prefix
+
     async def _address(self) -> ServerAddress:
         if isinstance(self.place, FixedPlace):
             return self.place.address()
@@ -106,14 +136,15 @@ class Channel:
             return await asyncio.get_running_loop().run_in_executor(None, self.place.address)
         except ServerUnreachable:
             raise
-        except (SwitchgearError, OSError) as error:
-            raise ServerUnreachable(f"{self.place.url}: {error}") from error
+        except Exception as error:  # whatever it is: somebody waits for an answer, and has to be told
+            raise ServerUnreachable(f"{self.place.url}: {error or type(error).__name__}") from error
 
     # --- after a cut ---
 
     def _lost(self, wire: Wire, error: ServerUnreachable) -> None:
         """The connection is over."""
         if self._wire is not wire:
+            wire.conversation.lose(error)
             return
         self._wire = None
         followers = wire.conversation.take_followers()
@@ -124,7 +155,7 @@ class Channel:
             else:
                 follower.lose(error)
         if self._lost_followers and not self._is_closed:
-            _log.warning("%s; %d jobs are followed again when it is back", error, len(self._lost_followers))
+            _log.warning("%s; %s followed again when it is back", error, _jobs_are(len(self._lost_followers)))
             self._returning = asyncio.get_running_loop().create_task(self._return())
 
     async def _return(self) -> None:
@@ -137,17 +168,26 @@ class Channel:
                 _log.debug("%s", error)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+            except ConfigError as error:  # another server is there now, and its jobs would be taken for these
+                followers, self._lost_followers = self._lost_followers, []
+                for _, follower in followers:
+                    follower.give_up(error)
+                return
 
     def _follow_again(self) -> None:
         followers, self._lost_followers = self._lost_followers, []
         if followers:
-            _log.info("%s is back; %d jobs are followed again", self.place.url, len(followers))
+            _log.info("%s is back; %s followed again", self.place.url, _jobs_are(len(followers)))
         for handle, follower in followers:
             question = Rewatch(handle.decode(errors="surrogateescape"), follower, self._lost_followers)
             try:
                 self.put(question)
             except ExtensionRequired as error:
                 question.fail(error)
+
+
+def _jobs_are(number: int) -> str:
+    return f"{counted(number, 'job')} {'is' if number == 1 else 'are'}"
 
 
 def _look_at(task: asyncio.Task[None]) -> None:
@@ -183,6 +223,9 @@ class Wire(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self.problem: ServerUnreachable | None = None  # why the connection is over
+        self._listening: asyncio.TimerHandle | None = None  # for a sign of life, while there are questions
+        self._has_heard = False  # since then
+        self._unsent_bytes = 0  # at that time
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
@@ -198,6 +241,7 @@ class Wire(asyncio.Protocol):
             self.greeted.set_result(None)
 
     def data_received(self, data: bytes) -> None:
+        self._has_heard = True
         try:
             self.conversation.receive(data)
         except ServerUnreachable as error:
@@ -208,6 +252,25 @@ class Wire(asyncio.Protocol):
         """Send what the conversation has to say."""
         if self.conversation.outgoing and self._transport is not None:
             self._transport.write(self.conversation.take_outgoing())
+            if self._listening is None and self.conversation.unanswered:
+                self._listen()
+
+    def _listen(self) -> None:
+        assert self._transport is not None
+        self._has_heard = False
+        self._unsent_bytes = self._transport.get_write_buffer_size()
+        self._listening = asyncio.get_running_loop().call_later(SILENCE_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Hang up if nothing has come and nothing was taken.  TCP alone may take a quarter of an hour to notice."""
+        self._listening = None
+        if self._transport is None or not self.conversation.unanswered:
+            return
+        if self._has_heard or self._transport.get_write_buffer_size() != self._unsent_bytes:
+            self._listen()
+        else:
+            self.problem = ServerUnreachable(f"{self.server} has not answered for {SILENCE_SECONDS:g} s")
+            self.abandon()
 
     def abandon(self) -> None:
         """Hang up at once."""
@@ -216,6 +279,8 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        if self._listening is not None:
+            self._listening.cancel()
         if self.problem is None and isinstance(error, OSError):
             self.problem = ServerUnreachable(f"the connection to {self.server} was lost: {words_of(error)}")
         if self.problem is None:

@@ -20,26 +20,20 @@ import msgspec
 from switchgear.app.audience import Audience
 from switchgear.app.following import UNKNOWN, JobFollower
 from switchgear.app.requests import SubmitRequest
+from switchgear.client.connection import LARGEST_PACKET_BYTES
 from switchgear.client.dialogue import FINAL_NEWS, Dialogue, Follower, Question
 from switchgear.client.requests import SUBMIT, control_request
-from switchgear.errors import (
-    AlreadySubmitted,
-    ClientError,
-    ExtensionRequired,
-    JobUnknown,
-    ServerRefused,
-    ServerUnreachable,
-)
+from switchgear.errors import ClientError, ExtensionRequired, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman.codec import request as packet_of
 from switchgear.protocols.gearman.messages import Packet
 
 __all__ = ["AppQuestion", "ControlQuestion", "Conversation", "SubmitQuestion", "WatchQuestion"]
 
 OPTION: Final = b"switchgear"
-JOB_NOT_FOUND: Final = "JOB_NOT_FOUND"  # the server's code
+PACKET_BYTES: Final = b"packet_bytes"  # the option by which a server of ours tells how much it takes at once
 CREATED: Final = int(Packet.JOB_CREATED)
 # Questions that change nothing may be asked again when a connection is cut before the answer.
-HARMLESS_VERBS: Final = frozenset({"server", "functions", "workers", "jobs", "job", "explain", "schedules"})
+HARMLESS_VERBS: Final = frozenset({"server", "functions", "workers", "jobs", "job", "states", "explain", "schedules"})
 
 _CUT: Final = "the connection to {server} was lost before it answered; the job may have been taken or not"
 
@@ -49,7 +43,10 @@ class AppQuestion(Question):
 
     may_repeat = False  # asking twice does no harm
     on_lost: Callable[[], bool] | None = None  # asks again after a cut; whether it will
-    on_unknown: Callable[[], bool] | None = None  # asks another server that may have the job; whether it will
+
+    def names_job(self) -> str:
+        """The handle of a job that the server has to know for this; empty if there is none."""
+        return ""
 
     def put(self, conversation: Conversation) -> None:
         """Ask it; raises ExtensionRequired."""
@@ -69,6 +66,9 @@ class SubmitQuestion(AppQuestion):
         self._followers = followers
         self._taken: list[str | Exception] = []
         self._conversation: Conversation
+
+    def names_job(self) -> str:
+        return next((str(handle) for request in self._requests for handle in request.options.get("after") or ()), "")
 
     def put(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -90,10 +90,6 @@ class SubmitQuestion(AppQuestion):
         return False
 
     def refuse(self, error: Exception) -> None:
-        if isinstance(error, ServerRefused):
-            request = self._requests[len(self._taken)]
-            is_conflict = request.options.get("unique_policy") == "reject" and "unique key" in error.text
-            error = AlreadySubmitted(error.code, error.text) if is_conflict else named_refusal(error)
         self._note(error)
 
     def lose(self, error: ServerUnreachable) -> None:
@@ -116,9 +112,7 @@ class SingleQuestion(AppQuestion):
         self.future: Future[Any] = Future()
 
     def refuse(self, error: Exception) -> None:
-        named = named_refusal(error) if isinstance(error, ServerRefused) else error
-        if not (isinstance(named, JobUnknown) and self.on_unknown is not None and self.on_unknown()):
-            self.fail(named)
+        self.fail(error)
 
     def lose(self, error: ServerUnreachable) -> None:
         if not (self.may_repeat and self.on_lost is not None and self.on_lost()):
@@ -141,7 +135,11 @@ class ControlQuestion(SingleQuestion):
         super().__init__()
         self.verb = verb
         self.may_repeat = verb in HARMLESS_VERBS
+        self._handle = arguments.get("handle") or ""
         self._packet = control_request(verb, arguments)
+
+    def names_job(self) -> str:
+        return str(self._handle)
 
     def put(self, conversation: Conversation) -> None:
         conversation.require_switchgear(_WANTED.get(self.verb, self.verb))
@@ -166,6 +164,9 @@ class WatchQuestion(SingleQuestion):
         self.follower = follower
         self._conversation: Conversation
 
+    def names_job(self) -> str:
+        return self.handle
+
     def put(self, conversation: Conversation) -> None:
         conversation.require_switchgear("the result of a job by its handle")
         self._conversation = conversation
@@ -178,8 +179,6 @@ class WatchQuestion(SingleQuestion):
             self.follower.survives_cuts = True
             self.follower.place = self._conversation.place
             self._conversation.follow_watched(handle, self.follower)
-        elif self.on_unknown is not None and self.on_unknown():
-            return False
         self.succeed(state.decode(errors="replace"))
         return False
 
@@ -194,6 +193,7 @@ class Conversation(Dialogue):
         self.place = 0  # the number of the place where it is
         self.is_ready = False
         self.is_switchgear = False
+        self.packet_bytes = LARGEST_PACKET_BYTES  # the most that it takes, as far as is known
         self._on_ready = on_ready
         self._audiences: dict[bytes, Audience] = {}
 
@@ -202,6 +202,7 @@ class Conversation(Dialogue):
         # A server that does not know the option may also not answer it, so the echo decides.
         self.outgoing.append(packet_of(Packet.OPTION_REQ, OPTION))
         self.outgoing.append(packet_of(Packet.OPTION_REQ, b"exceptions"))
+        self.outgoing.append(packet_of(Packet.OPTION_REQ, PACKET_BYTES))
         self.ask(packet_of(Packet.ECHO_REQ, OPTION), _Greeting(self))
 
     def greeted(self, is_switchgear: bool) -> None:
@@ -221,7 +222,7 @@ class Conversation(Dialogue):
     # --- submitting ---
 
     def submission(self, request: SubmitRequest) -> bytes:
-        """The packet that submits this; raises ExtensionRequired."""
+        """The packet that submits this; raises ExtensionRequired, or ServerRefused if it is too large."""
         if not self.is_switchgear:
             return self._plain_submission(request)
         options = {**request.options, "priority": request.priority}
@@ -232,7 +233,11 @@ class Conversation(Dialogue):
         elif request.watch:
             options["watch"] = True
         text = msgspec.json.encode(options)
-        return packet_of(Packet.SUBMIT_JOB_OPTIONS, request.function, request.unique, text, request.payload)
+        packet = packet_of(Packet.SUBMIT_JOB_OPTIONS, request.function, request.unique, text, request.payload)
+        if len(packet) > self.packet_bytes:  # it would hang up, and on others too who use this connection
+            what = f"the arguments take {len(request.payload)} bytes"
+            raise ServerRefused("ARGUMENT_TOO_LARGE", f"{what}, and {self.server} takes at most {self.packet_bytes}")
+        return packet
 
     def _plain_submission(self, request: SubmitRequest) -> bytes:
         if request.needs:
@@ -303,7 +308,10 @@ class _Greeting(Question):
 
     def answer(self, kind: int, body: bytes) -> bool:
         if kind == Packet.OPTION_RES:
-            self._agreed = self._agreed or body.lower() == OPTION
+            option, _, value = body.partition(b"\0")
+            self._agreed = self._agreed or option.lower() == OPTION
+            if option == PACKET_BYTES and value.isdigit():
+                self._conversation.packet_bytes = int(value)
             return True
         if kind == Packet.ECHO_RES:
             self._conversation.greeted(self._agreed)
@@ -320,6 +328,7 @@ _WANTED: Final = {
     "retry": "retrying a job",
     "explain": "an explanation",
     "jobs": "a list of jobs",
+    "states": "the states of jobs",
     "pause": "pausing a task",
     "resume": "resuming a task",
     "limit": "a limit",
@@ -333,8 +342,3 @@ _WANTED: Final = {
     "functions": "a list of functions",
     "workers": "a list of workers",
 }
-
-
-def named_refusal(error: ServerRefused) -> ServerRefused:
-    """A more telling class for some codes."""
-    return JobUnknown(error.code, error.text) if error.code == JOB_NOT_FOUND else error

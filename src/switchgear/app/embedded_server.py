@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from switchgear.app.embedded_prefix import handle_prefix
 from switchgear.app.embedded_status import Status
 from switchgear.client.address import ServerAddress
 from switchgear.config import Config, GearmanConfig, JobLogConfig, ListenUrl
@@ -31,8 +32,6 @@ log = logging.getLogger("switchgear")
 
 _STORE_NAME: Final = "jobs.db"
 _HOST: Final = "127.0.0.1"
-# Not the host's name: the directory may outlive it, as in a container, and handles must stay good.
-_HANDLE_PREFIX: Final = "H:embedded"
 # So long may jobs of other processes finish when this one ends, which has to wait for them.
 _DRAIN_SECONDS: Final = 0.3
 # When a process is killed the system closes its files one by one, so the store's lock may be free a little later.
@@ -75,13 +74,18 @@ class EmbeddedServer:
     """One server from its start to its end."""
 
     def __init__(self, directory: Path, lock: OwnerLock) -> None:
-        """Takes over the lock, which must have been acquired."""
+        """Takes over the lock, which must have been acquired; raises OSError or StorageError."""
         self._directory = directory
         self._lock = lock
+        try:
+            config = _config(directory)
+        except BaseException:
+            lock.release()
+            raise
         # Not uvloop, which may start threads of its own: a child that the program forks would die of them at its end.
         self._loop = asyncio.new_event_loop()
         self._listening: Future[ServerAddress] = Future()
-        self._service = Service(_config(directory), on_listening=self._on_listening, is_guest=True)
+        self._service = Service(config, on_listening=self._on_listening, is_guest=True)
         self._thread = threading.Thread(target=self._run, name="switchgear-embedded", daemon=True)
 
     def start(self) -> ServerAddress:
@@ -170,7 +174,7 @@ def _config(directory: Path) -> Config:
         store=f"sqlite:{directory / _STORE_NAME}",
         drain_timeout_seconds=_DRAIN_SECONDS,
         joblog=JobLogConfig(url="off"),
-        gearman=GearmanConfig(handle_prefix=_HANDLE_PREFIX, shutdown="never"),
+        gearman=GearmanConfig(handle_prefix=handle_prefix(directory, _STORE_NAME), shutdown="never"),
     )
 
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from switchgear.client.dialogue import Follower
+from switchgear.client.submission import figure_of
 from switchgear.errors import (
     ClientError,
     JobCancelled,
     JobExpired,
     JobFailed,
     JobLost,
+    JobTimedOut,
     JobUnknown,
     PredecessorFailed,
     ServerUnreachable,
@@ -73,15 +75,18 @@ class End:
             )
         first_line = self.error.decode(errors="replace").strip().partition("\n")[0]
         if self.state == "cancelled":
-            reason = _CANCELLED_BECAUSE.get(self.cause, "")
-            return JobCancelled(f"job {handle} was cancelled{reason}", self.error)
+            reason = first_line if self.cause == "skipped" and first_line else _CANCELLED_BECAUSE.get(self.cause, "")
+            return JobCancelled(f"job {handle} was cancelled" + (f": {reason}" if reason else ""), self.error)
         if self.state == "expired":
             return JobExpired(f"job {handle} expired: it was not started in time", self.error)
+        if self.cause == "exhausted" and self.error.startswith(TIMED_OUT_TEXT):
+            return JobTimedOut(f"job {handle} is dead: it {first_line}", self.error)
         if self.cause == "exhausted":
             last = f"; it last said: {first_line}" if first_line else ""
             return JobLost(f"job {handle} is dead: its attempts were lost or timed out{last}", self.error)
         if self.cause == "doomed":
-            return PredecessorFailed(f"job {handle} failed because one that it waited for did not succeed", self.error)
+            why = first_line or "one that it waited for did not succeed"
+            return PredecessorFailed(f"job {handle} failed because {why}", self.error)
         if not self.error:
             return TaskFailed(f"job {handle} failed; the worker gave no reason", self.error)
         text = f"job {handle} failed: {first_line}"
@@ -92,10 +97,13 @@ class End:
         return failure
 
 
+# With the cause `exhausted` the error is the server's own text, and begins with what became of the last attempt.
+TIMED_OUT_TEXT: Final = b"timed out"
+
 _CANCELLED_BECAUSE: Final = {
-    "abandoned": ": nobody waited for it any more",
-    "skipped": ": one that it waited for did not succeed",
-    "replaced": ": another with its unique key took its place",
+    "abandoned": "nobody waited for it any more",
+    "skipped": "one that it waited for did not succeed",
+    "replaced": "another with its unique key took its place",
 }
 
 
@@ -158,7 +166,7 @@ class JobFollower(Follower):
             self.end(End("failed", b"", "ended_badly"))
 
     def _hear_progress(self, numerator: bytes, denominator: bytes = b"0", message: bytes = b"") -> None:
-        progress = Progress(_number(numerator), _number(denominator), message.decode(errors="replace"))
+        progress = Progress(figure_of(numerator), figure_of(denominator), message.decode(errors="replace"))
         with self._lock:
             self.progress = progress
             listeners = list(self._listeners)
@@ -189,8 +197,3 @@ class JobFollower(Follower):
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener(None)
-
-
-def _number(text: bytes) -> int:
-    """Workers write what they like; what is no number is no progress."""
-    return int(text) if text.isdigit() else 0

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
 from switchgear.app.arguments import Reference
 from switchgear.app.following import UNKNOWN, End, JobFollower
 from switchgear.app.job import Job
+from switchgear.app.line import refuse_to_block
 from switchgear.app.requests import SubmitRequest
 from switchgear.app.window import Window
-from switchgear.errors import JobFailed, JobUnknown
+from switchgear.errors import JobFailed, JobUnknown, ServerUnreachable
+from switchgear.text import counted
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -27,6 +31,7 @@ R = TypeVar("R")
 _LARGEST: Final = 2**64 - 1
 # How many questions are on their way at a time.
 _WINDOW: Final = 1000
+_MOST_STATES: Final = 10_000  # that one question may be about
 _FINAL: Final = ("done", "failed", "cancelled", "expired")
 
 
@@ -113,6 +118,7 @@ class JobGroup(Reference, Generic[R]):
         Raises the first refusal when all have been answered, or the requests themselves raise; what was taken by then
         is the attribute `submitted` of the exception.
         """
+        refuse_to_block()
         group = cls(app, task)
         with _Submitting(group) as submitting:
             for outcomes in app.line.submit_many(requests):
@@ -136,12 +142,22 @@ class JobGroup(Reference, Generic[R]):
     def __iter__(self) -> Iterator[Job[R]]:
         return (self[number] for number in range(len(self)))
 
-    def __getitem__(self, number: int) -> Job[R]:
+    @overload
+    def __getitem__(self, number: int) -> Job[R]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> JobGroup[R]: ...
+
+    def __getitem__(self, number: int | slice) -> Job[R] | JobGroup[R]:
+        """One job, also counted from the end, or some of them as a group; raises IndexError."""
+        if isinstance(number, slice):
+            tasks = self._tasks if self._has_one_task else cast("Sequence[Task[Any, R]]", self._tasks)[number]
+            return JobGroup(self.app, tasks, self.handles[number])
         handle = self.handles[number]
         return Job(self.app, self._task(number), handle)
 
     def __repr__(self) -> str:
-        return f"<JobGroup of {len(self)} jobs>"
+        return f"<JobGroup of {counted(len(self), 'job')}>"
 
     def _task(self, number: int) -> Task[Any, R] | None:
         if self._has_one_task:
@@ -156,12 +172,15 @@ class JobGroup(Reference, Generic[R]):
         """What the jobs returned, in order, or as they end.  Only some hundred are asked for ahead.
 
         A job that did not succeed raises what its `result` raises; with `return_exceptions` the exception is given in
-        the place of the result, and the others go on.  `timeout` is for each result.
+        the place of the result, and the others go on.  `timeout` is for all of them, from when the first is asked for;
+        raises TimeoutError when it is over.
         """
+        countdown = _Countdown(timeout)
         window: Window[R] = Window(self.app.line, in_order)
         following = self._following()
         while window.fill(_WINDOW, following):
-            _, job = window.next(timeout)
+            with countdown:
+                _, job = window.next(countdown.left_seconds)
             yield _result_of(job, return_exceptions)
 
     async def results_async(
@@ -172,19 +191,26 @@ class JobGroup(Reference, Generic[R]):
         timeout: float | None = None,  # noqa: ASYNC109 - like `results`
     ) -> AsyncIterator[R]:
         """The same with asyncio."""
+        countdown = _Countdown(timeout)
         window: Window[R] = Window(self.app.line, in_order)
         following = self._following()
         while window.fill(_WINDOW, following):
-            _, job = await window.next_async(timeout)
+            with countdown:
+                _, job = await window.next_async(countdown.left_seconds)
             yield _result_of(job, return_exceptions)
 
     def wait(self, timeout: float | None = None) -> dict[str, int]:
-        """Wait until all have ended, well or not; how many ended in which state."""
+        """Wait until all have ended, well or not; how many ended in which state.
+
+        Raises TimeoutError if that takes longer than `timeout`.
+        """
+        countdown = _Countdown(timeout)
         counts: Counter[str] = Counter()
         window: Window[R] = Window(self.app.line, True)
         following = self._following()
         while window.fill(_WINDOW, following):
-            end, _ = window.next(timeout)
+            with countdown:
+                end, _ = window.next(countdown.left_seconds)
             counts[end.state] += 1
         return dict(counts)
 
@@ -200,14 +226,32 @@ class JobGroup(Reference, Generic[R]):
     # --- looking and acting ---
 
     def counts(self) -> dict[str, int]:
-        """How many jobs are in which state.  The server is asked about each that was not seen to have ended."""
+        """How many jobs are in which state.  The server is asked about those that were not seen to have ended."""
         counts = Counter(self._ended.values())
-        for number, answer in self._ask_each("job"):
-            state = "unknown" if isinstance(answer, JobUnknown) else answer["state"]
-            if state in _FINAL:
-                self._ended[number] = state
-            counts[state] += 1
+        away: set[int] = set()  # servers that could not be reached, so that each is waited for only once
+        numbers = (number for number in range(len(self)) if number not in self._ended)
+        while page := list(islice(numbers, _MOST_STATES)):
+            states = self._states([self.handles[number] for number in page], away)
+            counts.update(states)
+            self._ended.update((number, state) for number, state in zip(page, states, strict=True) if state in _FINAL)
         return dict(counts)
+
+    def _states(self, handles: list[str], away: set[int]) -> list[str]:
+        """The states of these jobs.  Of several servers, each is asked about those that the others do not know."""
+        states = dict.fromkeys(handles, UNKNOWN)
+        for place in range(len(self.app.places)):
+            left = [handle for handle, state in states.items() if state == UNKNOWN]
+            if not left or place in away:
+                continue
+            try:
+                answer = self.app.line.wait(self.app.line.control("states", {"handles": left}, place))
+            except ServerUnreachable:
+                away.add(place)
+                if len(away) == len(self.app.places):
+                    raise
+            else:
+                states.update(zip(left, answer["states"], strict=True))
+        return [states[handle] for handle in handles]
 
     def cancel(self) -> int:
         """Cancel those that have not ended; how many that were."""
@@ -276,9 +320,27 @@ class _Submitting:
         if problem is None:
             return
         problem.submitted = self._group  # type: ignore[attr-defined]
-        problem.add_note(f"{len(self._group)} jobs were submitted before; they are in the attribute `submitted`")
+        problem.add_note(f"submitted before: {counted(len(self._group), 'job')}, in the attribute `submitted`")
         if error is None:
             raise problem
+
+
+class _Countdown:
+    """A time that begins now; None: without an end.  As a context it says of a wait that took longer what was given."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._deadline = time.monotonic() + (seconds or 0.0)
+
+    @property
+    def left_seconds(self) -> float | None:
+        return None if self._seconds is None else max(0.0, self._deadline - time.monotonic())
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, TimeoutError) and self._seconds is not None:
+            raise TimeoutError(f"the jobs have not all ended within {self._seconds:g} s") from None
 
 
 def _result_of(job: Job[R], return_exceptions: bool) -> R:

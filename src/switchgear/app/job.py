@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result
 from switchgear.app.following import UNKNOWN, End, JobFollower, Progress
+from switchgear.app.line import refuse_to_block
 from switchgear.app.views import Explanation, JobInfo
-from switchgear.errors import JobUnknown
+from switchgear.errors import ClientError, JobUnknown
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -51,8 +52,8 @@ class Job(Reference, Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """What the task returned, waited for until it has.
 
-        Raises TaskFailed, PredecessorFailed, JobCancelled, JobExpired or JobLost (all are JobFailed), TimeoutError,
-        JobUnknown, ServerUnreachable, or ResultError if the result is not what the task says it returns.
+        Raises TaskFailed, PredecessorFailed, JobCancelled, JobExpired, JobLost or JobTimedOut (all are JobFailed),
+        TimeoutError, JobUnknown, ServerUnreachable, or ResultError if the result is not what the task says it returns.
         """
         return self._read(self._wait_end(timeout))
 
@@ -80,21 +81,27 @@ class Job(Reference, Generic[R]):
         return self.task.arguments.decode_result(end.result)
 
     def _wait_end(self, timeout: float | None) -> End:
+        if (known := self._known_end) is not None:
+            return self._known(known)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             follower = self._follow(timeout)
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             return self._known(self.app.line.wait(follower.future, left))
-        except TimeoutError:
+        except TimeoutError as error:
+            if isinstance(error, ClientError):  # it says more than we could
+                raise
             raise TimeoutError(f"job {self.handle} has not ended within {timeout:g} s") from None
 
     async def _wait_end_async(self, seconds: float | None) -> End:
+        if (known := self._known_end) is not None:
+            return self._known(known)
         try:
             async with asyncio.timeout(seconds):
                 follower = await self._follow_async()
-                return self._known(await self.app.line.wait_async(follower.future))
-        except TimeoutError:
-            if seconds is None:
+                return self._known(await self.app.line.wait_async(follower.future, seconds))
+        except TimeoutError as error:
+            if seconds is None or isinstance(error, ClientError):
                 raise
             raise TimeoutError(f"job {self.handle} has not ended within {seconds:g} s") from None
 
@@ -195,6 +202,7 @@ class Job(Reference, Generic[R]):
         self._follower = None
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
+        refuse_to_block()
         line = self.app.line
         return line.wait(line.control(verb, {"handle": self.handle, **arguments}, self._place))
 

@@ -10,15 +10,17 @@ import asyncio
 import queue
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from switchgear.app.following import JobFollower, Progress
 from switchgear.app.requests import SubmitRequest
 
-__all__ = ["Line", "only"]
+__all__ = ["JOB_LOOPS", "Line", "only", "refuse_to_block"]
 
 T = TypeVar("T")
 
@@ -27,6 +29,23 @@ T = TypeVar("T")
 BATCH_REQUESTS: Final = 500
 BATCH_BYTES: Final = 1024 * 1024
 BATCHES_ON_THEIR_WAY: Final = 4
+
+
+# Event loops in which workers run jobs side by side.
+JOB_LOOPS: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
+
+
+def refuse_to_block() -> None:
+    """Raise RuntimeError in a job that shares its event loop with others, which would all stand still.
+
+    In a loop of the user's own, such as that of a notebook, blocking is the user's own affair.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is not None and loop in JOB_LOOPS:
+        raise RuntimeError(
+            "await it instead (await job, await task.submit_async(...) and the like):"
+            " blocking here would stop all tasks of this worker's event loop"
+        )
 
 
 class Line(ABC):
@@ -54,6 +73,8 @@ class Line(ABC):
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
         """The answer; raises TimeoutError, or what went wrong."""
+        if not future.done():
+            refuse_to_block()
         try:
             return future.result(timeout)
         except FutureTimeoutError:
@@ -74,12 +95,17 @@ class Line(ABC):
                     pass  # the loop that wanted to know is closed
 
             future.add_done_callback(tell)
-            async with asyncio.timeout(timeout):
-                await arrived.wait()
+            try:
+                async with asyncio.timeout(timeout):
+                    await arrived.wait()
+            finally:
+                _forget_callback(future, tell)
         return future.result()
 
     def wait_news(self, news: queue.SimpleQueue[Progress | None]) -> Progress | None:
         """The next that a follower tells a listener; None: the job has ended."""
+        if news.empty():
+            refuse_to_block()
         return news.get()
 
     # --- submitting ---
@@ -89,25 +115,47 @@ class Line(ABC):
         return self.submit_batch([request], [follower])
 
     def submit_many(self, requests: Iterable[SubmitRequest]) -> Iterator[list[str | Exception]]:
-        """Submit any number of jobs, many of them on their way at a time; outcomes in order, batch by batch."""
+        """Submit any number of jobs, many of them on their way at a time; outcomes in order, batch by batch.
+
+        If the requests raise, that is raised after the outcomes of those before have been given.
+        """
         on_their_way: deque[Future[list[str | Exception]]] = deque()
-        for batch in batches(requests):
-            on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
-            if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
-                yield self.wait(on_their_way.popleft())
+        problem: Exception | None = None
+        try:
+            for batch in batches(requests):
+                on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
+                if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
+                    yield self.wait(on_their_way.popleft())
+        except Exception as error:
+            problem = error
         while on_their_way:
             yield self.wait(on_their_way.popleft())
+        if problem is not None:
+            raise problem
 
     async def submit_many_async(self, requests: Iterable[SubmitRequest]) -> AsyncIterator[list[str | Exception]]:
         """The same with asyncio."""
         on_their_way: deque[Future[list[str | Exception]]] = deque()
-        for batch in batches(requests):
-            on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
-            await asyncio.sleep(0)  # others may go on while a long list is prepared
-            if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
-                yield await self.wait_async(on_their_way.popleft())
+        problem: Exception | None = None
+        try:
+            for batch in batches(requests):
+                on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
+                await asyncio.sleep(0)  # others may go on while a long list is prepared
+                if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
+                    yield await self.wait_async(on_their_way.popleft())
+        except Exception as error:
+            problem = error
         while on_their_way:
             yield await self.wait_async(on_their_way.popleft())
+        if problem is not None:
+            raise problem
+
+
+def _forget_callback(future: Future[Any], callback: Callable[[Future[Any]], None]) -> None:
+    """Whoever waits for a job again and again, a little at a time, must not leave something behind each time."""
+    # Futures have no public way to take a callback back.
+    with future._condition, suppress(ValueError):
+        future._done_callbacks.remove(callback)  # type: ignore[attr-defined]
 
 
 def only(outcomes: list[str | Exception]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from switchgear.app.following import JobFollower
 from switchgear.app.job import Job
+from switchgear.app.line import refuse_to_block
 from switchgear.app.requests import SubmitRequest
 from switchgear.app.window import Window
 from switchgear.errors import ServerUnreachable
@@ -35,21 +37,27 @@ class Mapping:
         self.window: Window[Any] = Window(self.line, in_order)
         self._requests = requests
         self._size = size
-        self.is_exhausted = False
+        self._is_exhausted = False
+        self._submitting: Future[list[str | Exception]] | None = None  # not answered yet
+        self._followers: list[JobFollower] = []  # of these
 
-    def next_requests(self) -> list[SubmitRequest]:
-        """What to submit now."""
-        if self.is_exhausted or len(self.window) > self._size // 2:
-            return []
+    def submit(self) -> Future[list[str | Exception]] | None:
+        """Submit what there is room for; what to wait for, before it is given to `add`."""
+        if self._is_exhausted or len(self.window) > self._size // 2:
+            return None
         requests = list(islice(self._requests, self._size - len(self.window)))
-        self.is_exhausted = not requests
-        return requests
+        self._is_exhausted = not requests
+        if not requests:
+            return None
+        self._followers = [JobFollower() for _ in requests]
+        self._submitting = self.line.submit_batch(requests, [*self._followers])
+        return self._submitting
 
-    def add(self, outcomes: list[str | Exception], followers: list[JobFollower | None]) -> None:
-        """These were submitted."""
+    def add(self, outcomes: list[str | Exception]) -> None:
+        """This came of what was submitted."""
+        self._submitting = None
         refusal: Exception | None = None
-        for outcome, follower in zip(outcomes, followers):
-            assert follower is not None
+        for outcome, follower in zip(outcomes, self._followers):
             if isinstance(outcome, str):
                 self.window.add(Job(self.task.app, self.task, outcome, follower), follower)
             else:
@@ -59,23 +67,34 @@ class Mapping:
 
     def cancel_rest(self) -> None:
         """Nobody wants the others any more; whatever becomes of these requests, nobody waits for that either."""
+        for job in self.window.jobs():
+            self._cancel(job.handle, job._place)
+        if self._submitting is not None:  # we were interrupted, but the jobs will be there
+            self._submitting.add_done_callback(self._cancel_submitted)
+
+    def _cancel_submitted(self, submitting: Future[list[str | Exception]]) -> None:
+        if submitting.exception() is None:
+            for outcome, follower in zip(submitting.result(), self._followers):
+                if isinstance(outcome, str):
+                    self._cancel(outcome, follower.place)
+
+    def _cancel(self, handle: str, place: int | None) -> None:
         with suppress(ServerUnreachable):  # the app was closed
-            for job in self.window.jobs():
-                self.line.control("cancel", {"handle": job.handle}, job._place)
+            self.line.control("cancel", {"handle": handle}, place)
 
 
 def map_jobs(task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool) -> Iterator[R]:
     """See Task.map."""
+    refuse_to_block()
     return _iterate(Mapping(task, requests, size, in_order))
 
 
 def _iterate(mapping: Mapping) -> Iterator[Any]:
     try:
         while True:
-            requests = mapping.next_requests()
-            if requests:
-                followers: list[JobFollower | None] = [JobFollower() for _ in requests]
-                mapping.add(mapping.line.wait(mapping.line.submit_batch(requests, followers)), followers)
+            submitting = mapping.submit()
+            if submitting is not None:
+                mapping.add(mapping.line.wait(submitting))
             if not len(mapping.window):
                 return
             _, job = mapping.window.next(None)
@@ -92,13 +111,11 @@ def map_jobs_async(
 
 
 async def _iterate_async(mapping: Mapping) -> AsyncIterator[Any]:
-    line = mapping.line
     try:
         while True:
-            requests = mapping.next_requests()
-            if requests:
-                followers: list[JobFollower | None] = [JobFollower() for _ in requests]
-                mapping.add(await line.wait_async(line.submit_batch(requests, followers)), followers)
+            submitting = mapping.submit()
+            if submitting is not None:
+                mapping.add(await mapping.line.wait_async(submitting))
             if not len(mapping.window):
                 return
             _, job = await mapping.window.next_async(None)

@@ -33,6 +33,19 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "run_in": ("thread", "process"),
     "on_failure": EDGE_POLICIES,
 }
+# What others call it.
+_SYNONYMS: Final = {
+    "attempts": "retries",
+    "max_attempts": "retries",
+    "max_retries": "retries",
+    "retry": "retries",
+    "retry_delay": "backoff",
+    "time_limit": "timeout",
+    "ttl": "expires",
+    "result_ttl": "retention",
+    "rate_limit": "rate",
+    "max_concurrency": "concurrency",
+}
 DEFAULT_BACKOFF: Final = Backoff()
 _LONGEST_SECONDS: Final = 100 * 366 * 24 * 3600.0  # more is a slip of the pen
 _MOST_ATTEMPTS: Final = 999_999
@@ -180,7 +193,7 @@ def _unknown(name: str, allowed: frozenset[str]) -> str:
         return f"{name} is an option of one submission, not of a task: task.options({name}=...).submit(...)"
     if name in TASK_OPTIONS:
         return f"{name} is an option of the task as a whole: @app.task({name}=...)"
-    near = difflib.get_close_matches(name, allowed, 1)
+    near = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, allowed, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(allowed))}"
     return f"there is no option {name}; {hint}"
 

@@ -168,7 +168,7 @@ def classify(
     failures = max(1, assignment.attempt - assignment.losses)  # losses have a limit of their own
     limit = assignment.attempts_limit or options.retries + 1
     if failures >= limit or not _is_worth_another_try(options, error):
-        return Fail(text)
+        return Fail(_without_retries(text, limit - 1) if isinstance(error, Retry) else text)
     if isinstance(error, Retry) and error.delay is not None:
         return RetryLater(error.delay, text, limit)
     return RetryLater(options.backoff.delay_seconds(failures, rng()), text, limit)
@@ -180,6 +180,13 @@ def _is_worth_another_try(options: TaskOptions, error: BaseException) -> bool:
     if not isinstance(error, Exception):  # sys.exit() and the like are no trouble that passes
         return False
     return isinstance(error, options.retry_on) and not isinstance(error, options.give_up_on)
+
+
+def _without_retries(text: str, retries: int) -> str:
+    """For a task that asked to be run again, the reason why it is not."""
+    first, end, rest = text.partition("\n")
+    used_up = f"used up its {retries} {'retry' if retries == 1 else 'retries'}"
+    return f"{first} (but the job has {used_up if retries else 'no retries'}){end}{rest}"
 
 
 # --- errors as text ---

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.app.options import seconds_of
 from switchgear.app.task import Task, schedule_options, short_key
+from switchgear.app.views import ScheduleInfo
 from switchgear.client.when import parse_duration
 from switchgear.errors import ConfigError
 
@@ -94,13 +95,15 @@ class Schedules:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> list[ScheduleInfo]:
         """All of them, each with when it fires next."""
-        answer: list[dict[str, Any]] = self._app.control("schedules")
-        return answer
+        return [ScheduleInfo.read(answer) for answer in self._app.control("schedules")]
 
     def remove(self, name: str) -> None:
-        """Forget a schedule.  If a program still declares it, it comes back when a worker connects."""
+        """Forget a schedule.  If a program still declares it, it comes back when a worker connects.
+
+        This and the others raise NotFound if there is none of that name.
+        """
         self._app.control("unschedule", name=name)
 
     def pause(self, name: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import itertools
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sized
 from hashlib import blake2b
+from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
@@ -45,6 +47,7 @@ class Task(Generic[P, R]):
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments: Arguments[R] = Arguments(function, name)
+        self.arguments.check_reference = lambda reference: _refuse_stranger(app, reference)
         self.settings = options  # what counts for the next submission
         self._declared = options  # what the workers know
         self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
@@ -167,8 +170,18 @@ class Task(Generic[P, R]):
         for iterable in iterables:
             if not isinstance(iterable, Iterable):
                 raise TypeError(f"{self.name}: {iterable!r} is not iterable")
-        rows = zip(*iterables) if len(iterables) > 1 else ((item,) for item in iterables[0])
+        rows = self._rows(iterables) if len(iterables) > 1 else ((item,) for item in iterables[0])
         return (self.request(row, {}, watch=watch) for row in rows)
+
+    def _rows(self, iterables: tuple[Iterable[Any], ...]) -> Iterator[tuple[Any, ...]]:
+        """Rows of items; raises ValueError, at once if it can be known, if one has more items than another."""
+        lengths = [len(iterable) for iterable in iterables if isinstance(iterable, Sized)]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"{self.name}: the iterables have different lengths: {', '.join(map(str, lengths))}")
+        limited = [iterable for iterable in iterables if not _is_endless(iterable)]
+        if not limited or len(limited) == len(iterables):
+            return zip(*iterables, strict=bool(limited))
+        return _beside_endless(iterables, zip(*limited, strict=True))
 
     def _wire_options(self, by_name: Mapping[str, Any], payload: bytes, now: float) -> dict[str, Any]:
         """What only our own server knows; see JobOptions in `switchgear.protocols.gearman.control`."""
@@ -198,6 +211,10 @@ class Task(Generic[P, R]):
             before, policy = entry if isinstance(entry, tuple) else (entry, self.settings.on_failure)
             if policy not in ("wait", "skip", "fail", "run"):
                 raise ValueError(f"after: a policy is one of wait, skip, fail, run, not {policy!r}")
+            try:
+                _refuse_stranger(self.app, before)
+            except ValueError as error:
+                raise ArgumentError(f"{self.name}: after: {error}") from None
             for handle in _handles_of(before):
                 edges[handle] = policy
         return edges
@@ -321,7 +338,7 @@ def short_key(chosen: Any) -> bytes:
     32
     """
     if isinstance(chosen, str):
-        key = chosen.encode(errors="surrogateescape")
+        key = chosen.encode(errors="surrogatepass")
     elif isinstance(chosen, bytes):
         key = chosen
     else:
@@ -341,6 +358,37 @@ def _is_text(key: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _is_endless(iterable: Iterable[Any]) -> bool:
+    """What is known to go on for ever, and so is meant to stand beside others of any length."""
+    if isinstance(iterable, itertools.repeat):
+        return length_hint(iterable, -1) < 0
+    return isinstance(iterable, itertools.count | itertools.cycle)
+
+
+def _beside_endless(
+    iterables: tuple[Iterable[Any], ...], limited: Iterator[tuple[Any, ...]]
+) -> Iterator[tuple[Any, ...]]:
+    endless = [iter(iterable) if _is_endless(iterable) else None for iterable in iterables]
+    for row in limited:
+        items = iter(row)
+        yield tuple([next(items if others is None else others) for others in endless])
+
+
+def _refuse_stranger(app: App, before: Any) -> None:
+    """A job of a server that is none of the app's: its handle means another job there, or none.  Raises ValueError."""
+    other = getattr(before, "app", None)  # a handle has none
+    if other is None or other is app:
+        return
+    known = {place.directory or place.url for place in app.places}
+    if not all((place.directory or place.url) in known for place in other.places):
+        what = f"job {before.handle}" if hasattr(before, "handle") else repr(before)
+        raise ValueError(f"{what} is of another app: it is at {_urls(other)}, and this task at {_urls(app)}")
+
+
+def _urls(app: App) -> str:
+    return ", ".join(place.url for place in app.places)
 
 
 def _handles_of(before: Any) -> Iterable[str]:

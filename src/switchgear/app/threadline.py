@@ -9,6 +9,10 @@ tried in their order, again and again with growing pauses, until one is reached 
 `connect_seconds`.  A cut does not end what the server keeps: whoever follows a durable job follows it again on a new
 connection to the same place.  What was asked and not answered fails, unless asking again can do no harm.
 
+With several places, each server tells on connecting what its handles begin with.  Two that are alike are refused,
+because the job of one would be taken for that of the other.  Before a job is asked for, or waited for by another, of
+which only the handle is known, all places are tried: so this is noticed, and the server is asked whose handle it is.
+
 A fork leaves the thread behind in the parent.  The child notices by its process id and starts its own.
 """
 
@@ -30,7 +34,7 @@ from switchgear.app.following import UNKNOWN, JobFollower
 from switchgear.app.line import Line
 from switchgear.app.places import Place
 from switchgear.app.requests import SubmitRequest
-from switchgear.errors import JobUnknown, ServerUnreachable
+from switchgear.errors import ConfigError, JobUnknown, ServerUnreachable
 
 __all__ = ["ThreadLine"]
 
@@ -66,6 +70,12 @@ class ThreadLine(Line):
         question = ControlQuestion(verb, arguments)
         self._leave(question, place)
         return question.future
+
+    def __del__(self) -> None:
+        """An app that nobody closed takes its thread with it."""
+        carrier = self._carrier
+        if carrier is not None and carrier.process_id == os.getpid():
+            carrier.stop(0.0)
 
     def close(self) -> None:
         with self._lock:
@@ -105,8 +115,15 @@ class Carrier:
         self._box: deque[tuple[AppQuestion, int | None]] = deque()
         self._is_called = False  # the thread will look into the box
         self._is_stopping = False
-        self._loop = _new_loop()
-        self._channels = [Channel(number, place, self._serve_waiting) for number, place in enumerate(places)]
+        # Not uvloop: it looks up names in threads of its own, and a process that was forked dies of them at its end.
+        self._loop = asyncio.SelectorEventLoop()
+        check_prefix = self._check_prefix if len(places) > 1 else None
+        self._channels = [
+            Channel(number, place, self._serve_waiting, check_prefix) for number, place in enumerate(places)
+        ]
+        self._unplaced: deque[Waiting] = deque()  # it is not known whom to ask
+        self._surveying: asyncio.Task[None] | None = None
+        self._was_surveyed = False  # all places have been tried, and were not refused
         self._waiting: deque[Waiting] = deque()
         self._connecting: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="switchgear-line", daemon=True)
@@ -124,14 +141,14 @@ class Carrier:
             except RuntimeError:  # the loop is closed
                 self._fail_box()
 
-    def stop(self) -> None:
-        """Hang up, and end the thread."""
+    def stop(self, patience_seconds: float = _CLOSE_SECONDS) -> None:
+        """Hang up, and end the thread, which is waited for."""
         try:
             self._loop.call_soon_threadsafe(self._begin_to_stop)
         except RuntimeError:
             return
         if threading.current_thread() is not self._thread:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(patience_seconds)
 
     def _fail_box(self) -> None:
         while self._box:
@@ -146,6 +163,7 @@ class Carrier:
             self._loop.run_until_complete(self._finish())
         finally:
             self._loop.close()
+            self._is_called = False  # first, so that whoever comes now sees that the loop is closed
             self._fail_box()
 
     def _begin_to_stop(self) -> None:
@@ -157,9 +175,10 @@ class Carrier:
         if self._connecting is not None:
             self._connecting.cancel()
         error = ServerUnreachable("the app was closed")
-        for waiting in self._waiting:
+        for waiting in (*self._waiting, *self._unplaced):
             waiting.question.fail(error)
         self._waiting.clear()
+        self._unplaced.clear()
         for channel in self._channels:
             channel.close(error)
         await asyncio.sleep(0)  # transports close in the next turn
@@ -176,15 +195,22 @@ class Carrier:
             if self._is_stopping:
                 question.fail(ServerUnreachable("the app was closed"))
                 continue
-            waiting = Waiting(question, place, self._loop.time() + self._connect_seconds)
-            channel = self._channel_for(place)
-            if channel is None:
-                self._wait(waiting)
-            else:
-                self._put(channel, waiting)
-                touched.add(channel)
+            self._ask(Waiting(question, place, self._loop.time() + self._connect_seconds), touched)
         for channel in touched:
             channel.flush()
+
+    def _ask(self, waiting: Waiting, touched: set[Channel]) -> None:
+        if not self._find_place(waiting):
+            self._unplaced.append(waiting)
+            if self._surveying is None or self._surveying.done():
+                self._surveying = self._loop.create_task(self._survey())
+            return
+        channel = self._channel_for(waiting.place)
+        if channel is None:
+            self._wait(waiting)
+        else:
+            self._put(channel, waiting)
+            touched.add(channel)
 
     def _channel_for(self, place: int | None) -> Channel | None:
         """Where to ask now, or None if nobody is there."""
@@ -197,11 +223,8 @@ class Carrier:
 
     def _put(self, channel: Channel, waiting: Waiting) -> None:
         question = waiting.question
-        waiting.asked.add(channel.number)
         if question.may_repeat:
             question.on_lost = lambda: self._ask_again(waiting)
-        if len(self._channels) > 1 and (waiting.place is None or waiting.is_guess):
-            question.on_unknown = lambda: self._ask_elsewhere(waiting)
         try:
             channel.put(question)
         except Exception as error:  # whatever it is, somebody waits for the answer
@@ -216,21 +239,77 @@ class Carrier:
         self._wait(waiting)
         return True
 
-    def _ask_elsewhere(self, waiting: Waiting) -> bool:
-        """This server does not know the job; whether another is asked."""
-        for channel in self._channels:
-            if channel.number not in waiting.asked and channel.is_ready:
-                self._put(channel, waiting)
+    # --- whose job it is ---
+
+    def _check_prefix(self, channel: Channel, prefix: str) -> None:
+        for other in self._channels:
+            if prefix and other is not channel and other.prefix == prefix:
+                raise ConfigError(
+                    f"the handles of both {other.place.url} and {channel.place.url} begin with {prefix}, so that a job"
+                    " of one would be taken for one of the other; give each server a gearman.handle_prefix of its own"
+                )
+
+    def _find_place(self, waiting: Waiting) -> bool:
+        """Whether it is known whom to ask."""
+        if len(self._channels) == 1:
+            return True
+        question, has_place = waiting.question, waiting.place is not None
+        if isinstance(question, ControlQuestion) and question.verb == "states":  # each server is asked for all handles
+            return self._was_surveyed
+        handle = question.names_job()
+        if has_place or not handle:
+            return True
+        if not self._was_surveyed:
+            return False
+        prefix = handle[: handle.rfind(":") + 1]
+        prefixes = [channel.prefix for channel in self._channels]
+        if prefix and prefix in prefixes:
+            waiting.place = prefixes.index(prefix)
+        elif not any(prefixes) and None not in prefixes:
+            waiting.place = 0  # they are all plain servers, and one of them will say what it cannot do
+        return waiting.place is not None
+
+    async def _survey(self) -> None:
+        """Try all places that are not known yet, until it is known of each question whom to ask."""
+        pause = _FIRST_PAUSE_SECONDS
+        while self._unplaced:
+            unknown = [channel for channel in self._channels if channel.prefix is None]
+            found = await asyncio.gather(*map(self._learn, unknown), return_exceptions=True)
+            problems = [problem for problem in found if isinstance(problem, Exception)]
+            clash = next((problem for problem in problems if not isinstance(problem, ServerUnreachable)), None)
+            self._was_surveyed = clash is None
+            unplaced, self._unplaced = self._unplaced, deque()
+            touched: set[Channel] = set()
+            for waiting in unplaced:
+                if clash is not None:
+                    waiting.question.fail(clash)
+                elif self._find_place(waiting):
+                    self._ask(waiting, touched)
+                elif not problems or waiting.deadline <= self._loop.time():
+                    _tell_unknown(waiting.question, problems)
+                else:
+                    self._unplaced.append(waiting)
+            for channel in touched:
                 channel.flush()
-                return True
-        for channel in self._channels:
-            if channel.number not in waiting.asked:
-                waiting.place = channel.number
-                waiting.is_guess = True
-                waiting.deadline = self._loop.time() + self._connect_seconds
-                self._wait(waiting)
-                return True
-        return False
+            if self._unplaced:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+
+    async def _learn(self, channel: Channel) -> None:
+        try:
+            async with asyncio.timeout(max(self._connect_seconds, channel.place.start_seconds)):
+                await channel.connect()
+        except TimeoutError:
+            raise ServerUnreachable(f"{channel.place.url} did not answer in time") from None
+
+    def _refuse_unplaced(self, clash: ConfigError) -> None:
+        """A server was refused; whoever would have asked any, or this one, is told."""
+        waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            if entry.place is None or self._channels[entry.place].prefix is None:
+                entry.question.fail(clash)
+            else:
+                self._waiting.append(entry)
 
     # --- while nobody is there ---
 
@@ -257,7 +336,11 @@ class Carrier:
         """Try the places until nobody waits any more."""
         pause = _FIRST_PAUSE_SECONDS
         while self._waiting:
-            error = await self._try_places()
+            try:
+                error = await self._try_places()
+            except ConfigError as clash:
+                self._refuse_unplaced(clash)
+                continue
             if error is None:
                 self._serve_waiting()
                 continue
@@ -295,10 +378,6 @@ class Carrier:
         for entry in waiting:
             if entry.deadline > now:
                 self._waiting.append(entry)
-            elif entry.is_guess and isinstance(entry.question, ControlQuestion):
-                entry.question.fail(JobUnknown("JOB_NOT_FOUND", f"no server that can be reached has it ({error})"))
-            elif entry.is_guess and isinstance(entry.question, WatchQuestion):
-                entry.question.succeed(UNKNOWN)
             else:
                 entry.question.fail(error)
 
@@ -306,23 +385,24 @@ class Carrier:
 class Waiting:
     """A question that has not been answered, and how long it may wait for a server to be there."""
 
-    __slots__ = ("asked", "deadline", "is_guess", "place", "question", "was_repeated")
+    __slots__ = ("deadline", "place", "question", "was_repeated")
 
     def __init__(self, question: AppQuestion, place: int | None, deadline: float) -> None:
         self.question = question
         self.place = place
         self.deadline = deadline
-        self.asked: set[int] = set()  # numbers of the places that were asked
-        self.is_guess = False  # the others did not know, and this place may
         self.was_repeated = False
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+def _tell_unknown(question: AppQuestion, problems: list[Exception]) -> None:
+    """None of the servers has such a job, or none that can be reached."""
+    handle = question.names_job()
+    if isinstance(question, WatchQuestion):
+        question.succeed(UNKNOWN)
+    elif problems:
+        question.fail(JobUnknown("JOB_NOT_FOUND", f"no server that can be reached has {handle} ({problems[0]})"))
+    else:
+        question.fail(JobUnknown("JOB_NOT_FOUND", f"no server of this app gives handles such as {handle}"))
 
 
 # Event loops of a parent process, which must not be touched in its children: not even to be thrown away.

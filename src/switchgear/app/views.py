@@ -10,7 +10,7 @@ from typing import Any
 
 from switchgear.app.following import Progress
 
-__all__ = ["Explanation", "FunctionInfo", "JobInfo", "ServerInfo", "WorkerInfo"]
+__all__ = ["Explanation", "FunctionInfo", "JobInfo", "ScheduleInfo", "ServerInfo", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,41 @@ class FunctionInfo:
         """From the server's answer."""
         names = ("ready", "running", "waiting_or_scheduled", "workers", "paused", "done", "failed")
         return cls(_text(answer["name"]) or "", **{name: answer[name] for name in names}, details=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleInfo:
+    """A schedule as the server keeps it.  `details` has all that the server told."""
+
+    name: str
+    task: str  # the name of its task, or function
+    spec: str  # its timetable in words: a cron line, or an interval
+    timezone: str
+    catch_up: str
+    overlap: bool
+    paused: bool
+    next_at: datetime | None  # None while it is paused
+    last_at: datetime | None
+    last_job: str | None  # its handle
+    last_state: str | None  # of that job, while it is remembered
+    fired: int  # ticks for which a job was made
+    skipped: int  # ticks that passed because the last job was unfinished
+    missed: int  # ticks that were over before the server could meet them
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> ScheduleInfo:
+        """From the server's answer."""
+        names = ("spec", "timezone", "catch_up", "overlap", "paused", "last_job", "last_state")
+        counts = ("fired", "skipped", "missed")
+        return cls(
+            name=_text(answer["name"]) or "",
+            task=_text(answer["function"]) or "",
+            next_at=_moment(answer["next_at"]),
+            last_at=_moment(answer["last_at"]),
+            **{name: answer[name] for name in (*names, *counts)},
+            details=answer,
+        )
 
 
 @dataclass(frozen=True, slots=True)

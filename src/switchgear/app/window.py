@@ -65,8 +65,10 @@ class Window(Generic[R]):
     def next(self, timeout: float | None) -> tuple[End, Job[R]]:
         """The next that has ended; raises TimeoutError, or what became of the connection."""
         if self._in_order:
-            job, follower = self._jobs.popleft()
-            return self._line.wait(follower.future, timeout), job
+            job, follower = self._jobs[0]  # it stays, should the wait be interrupted
+            end = self._line.wait(follower.future, timeout)
+            self._jobs.popleft()
+            return end, job
         while not self._ended:
             self._line.wait(self._some_ended, timeout)
             self._prepare()
@@ -76,8 +78,10 @@ class Window(Generic[R]):
     async def next_async(self, seconds: float | None) -> tuple[End, Job[R]]:
         """The same with asyncio."""
         if self._in_order:
-            job, follower = self._jobs.popleft()
-            return await self._line.wait_async(follower.future, seconds), job
+            job, follower = self._jobs[0]
+            end = await self._line.wait_async(follower.future, seconds)
+            self._jobs.popleft()
+            return end, job
         while not self._ended:
             await self._line.wait_async(self._some_ended, seconds)
             self._prepare()

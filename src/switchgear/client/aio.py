@@ -7,13 +7,14 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 from switchgear.client.address import DEFAULT_URL, ServerAddress
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, keep_alive, words_of
 from switchgear.client.dialogue import Dialogue, Follower, Question
 from switchgear.client.requests import (
     JobStatus,
+    Wishes,
     admin_request,
     control_answer,
     control_request,
@@ -137,6 +138,7 @@ class AsyncClient:
         attempts: int | None = None,
         after: Iterable[str] = (),
         name: str = "",
+        **wishes: Unpack[Wishes],
     ) -> AsyncSubmission:
         """Submit a job, and return when the server has taken it; see `Client.submit`."""
         packet, is_extension = submission_request(
@@ -151,6 +153,7 @@ class AsyncClient:
             attempts=attempts,
             after=after,
             name=name,
+            wishes=wishes,
         )
         if is_extension:
             await self._require_extensions()

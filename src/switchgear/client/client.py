@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from switchgear.client.address import DEFAULT_URL, ServerAddress
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, Connection, refusal
 from switchgear.client.requests import (
     UNKNOWN_EXTENSION,
     JobStatus,
+    Wishes,
     admin_request,
     control_answer,
     control_request,
@@ -79,13 +80,15 @@ class Client:
         attempts: int | None = None,
         after: Iterable[str] = (),
         name: str = "",
+        **wishes: Unpack[Wishes],
     ) -> Submission:
         """Submit a job, and return when the server has taken it; raises ServerRefused or ServerUnreachable.
 
         Unfinished jobs of a function with equal `unique` are one job.  `at` is when it may start, `expires` when it is
         too late to start, in seconds since the epoch.  `attempts` is how often it may be started, 0 for any number.
-        `after` are handles of jobs that have to be done first.  Of these only `unique`, `priority`, `background`,
-        and `at` for a background job of normal priority work with every Gearman server.
+        `after` are handles of jobs that have to be done first.  For the others see `Wishes`.  Of all these only
+        `unique`, `priority`, `background`, and `at` for a background job of normal priority work with every Gearman
+        server.
         """
         packet, is_extension = submission_request(
             function,
@@ -99,6 +102,7 @@ class Client:
             attempts=attempts,
             after=after,
             name=name,
+            wishes=wishes,
         )
         if is_extension:
             self._require_extensions()

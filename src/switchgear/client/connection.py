@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final, Self
 
 from switchgear.client.address import ServerAddress
-from switchgear.errors import ServerRefused, ServerUnreachable
+from switchgear.errors import AlreadySubmitted, JobUnknown, NotFound, ServerRefused, ServerUnreachable
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder
 
@@ -31,6 +31,12 @@ _READ_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_IDLE_SECONDS: Final = 60
 _KEEP_ALIVE_INTERVAL_SECONDS: Final = 15
 _KEEP_ALIVE_PROBES: Final = 4
+# Codes for which there is a more telling class.
+_REFUSALS: Final[dict[bytes, type[ServerRefused]]] = {
+    b"ALREADY_SUBMITTED": AlreadySubmitted,
+    b"JOB_NOT_FOUND": JobUnknown,
+    b"NOT_FOUND": NotFound,
+}
 
 
 class Connection:
@@ -127,7 +133,8 @@ def keep_alive(sock: socket.socket) -> None:
 def refusal(body: bytes) -> ServerRefused:
     """The error that an ERROR packet tells of."""
     code, _, text = body.partition(b"\0")
-    return ServerRefused(code.decode(errors="replace"), text.decode(errors="replace"))
+    kind = _REFUSALS.get(code, ServerRefused)
+    return kind(code.decode(errors="replace"), text.decode(errors="replace"))
 
 
 def words_of(error: OSError | UnicodeError) -> str:

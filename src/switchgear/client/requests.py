@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -18,6 +18,7 @@ from switchgear.protocols.gearman.messages import Packet
 __all__ = [
     "UNKNOWN_EXTENSION",
     "JobStatus",
+    "Wishes",
     "admin_request",
     "control_answer",
     "control_request",
@@ -53,6 +54,18 @@ class JobStatus:
     denominator: int
 
 
+class Wishes(TypedDict, total=False):
+    """What only a switchgear server can do for a job.  Of what is not given, it does the usual."""
+
+    key: str  # whose job it is, for limits and fair hand-out
+    crashes: int  # how often its worker may be lost; 0: any number
+    on_failure: str | list[str]  # if a job of `after` does not succeed: wait, skip, fail or run; for all, or for each
+    unique_scope: str  # until when the unique key is its own: unfinished or queued
+    unique_policy: str  # if another job has the unique key: join, reject or replace
+    unique_seconds: float  # the unique key is its own for so long, even if it ends before
+    retention: float  # how many seconds it is remembered after its end
+
+
 def submission_request(
     function: str | bytes,
     payload: bytes,
@@ -66,8 +79,12 @@ def submission_request(
     attempts: int | None,
     after: Iterable[str],
     name: str,
+    wishes: Wishes,
 ) -> tuple[bytes, bool]:
     """The packet that submits a job, and whether only our own server knows it."""
+    unknown = sorted(wishes.keys() - Wishes.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"submit() got an unexpected keyword argument {unknown[0]!r}")
     if priority not in PRIORITY_NAMES:
         raise ValueError(f"priority is one of {', '.join(PRIORITY_NAMES)}, not {priority!r}")
     run_at = _epoch_seconds(at)
@@ -79,6 +96,7 @@ def submission_request(
         after=list(after),
         name=name,
     )
+    options |= wishes
     names = (name_of(function, "function"), name_of(unique, "unique"))
     if not options:
         return request(SUBMIT[priority, background], *names, payload), False

@@ -12,7 +12,7 @@ from typing import Final
 from switchgear.errors import ClientError, JobFailed, ServerUnreachable
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = ["WORK_PACKETS", "Submission", "Update", "UpdateKind", "update_of"]
+__all__ = ["WORK_PACKETS", "Submission", "Update", "UpdateKind", "figure_of", "update_of"]
 
 
 class UpdateKind(StrEnum):
@@ -25,6 +25,8 @@ class UpdateKind(StrEnum):
     FAIL = "fail"  # the end: no reason was given
     EXCEPTION = "exception"  # the end: the worker gave a reason
 
+
+_LONGEST_FIGURE: Final = 20  # digits
 
 FINAL_KINDS: Final = frozenset({UpdateKind.COMPLETE, UpdateKind.FAIL, UpdateKind.EXCEPTION})
 
@@ -59,13 +61,13 @@ def update_of(kind: int, body: bytes) -> tuple[bytes, Update]:
     what = WORK_PACKETS[Packet(kind)]
     if what is UpdateKind.STATUS:
         numerator, _, denominator = rest.partition(b"\0")
-        return handle, Update(what, b"", _number(numerator), _number(denominator))
+        return handle, Update(what, b"", figure_of(numerator), figure_of(denominator))
     return handle, Update(what, rest)
 
 
-def _number(text: bytes) -> int:
-    """Workers write what they like; what is no number is no progress."""
-    return int(text) if text.isdigit() else 0
+def figure_of(text: bytes) -> int:
+    """Workers write what they like; what is no number that anybody could count to is no progress."""
+    return int(text) if text.isdigit() and len(text) <= _LONGEST_FIGURE else 0
 
 
 class Submission:

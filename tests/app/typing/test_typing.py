@@ -1,7 +1,11 @@
-"""Types survive the decorator: a type checker knows arguments and results, and refuses what does not fit."""
+"""Types survive the decorator: type checkers know arguments and results, and refuse what does not fit.
+
+mypy and pyright are asked the same questions.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.peers import require_node_script
 
 ROOT = Path(__file__).parents[3]
 # Not named as programs, since neither the linter nor a check of all types should read them.
@@ -68,17 +74,41 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int,
 
 def test_a_type_checker_knows_arguments_and_results(notes: dict[str, list[tuple[int, str]]]) -> None:
     revealed = [re.sub(r"\bswitchgear\.app\.\w+\.|\bbuiltins\.", "", text) for _, text in notes[RIGHT.name]]
-    expected = [re.split(r"\s{2,}|(?<=\)) (?=\S+\[|str)", line)[-1] for line in REVEALED.strip().splitlines()]
-    assert revealed == [f'note: Revealed type is "{kind}"' for kind in expected]
+    assert revealed == [f'note: Revealed type is "{kind}"' for kind in expected_types()]
+
+
+def expected_types() -> list[str]:
+    return [re.split(r"\s{2,}|(?<=\)) (?=\S+\[|str)", line)[-1] for line in REVEALED.strip().splitlines()]
 
 
 def test_a_type_checker_refuses_what_does_not_fit(notes: dict[str, list[tuple[int, str]]]) -> None:
     complained = {
         (line, code) for line, text in notes[WRONG.name] for code in re.findall(r"error: .*(\[[\w-]+\])$", text)
     }
-    expected = {
+    assert complained == expected_complaints()
+
+
+def expected_complaints() -> set[tuple[int, str]]:
+    return {
         (number, code)
         for number, text in enumerate(WRONG.read_text().splitlines(), 1)
         for code in re.findall(r"# (\[[\w-]+\])$", text)
     }
-    assert complained == expected
+
+
+def test_another_type_checker_says_the_same(tmp_path: Path) -> None:
+    for sample in (RIGHT, WRONG):
+        (tmp_path / sample.stem).write_text(sample.read_text())
+    pyright = require_node_script("node_modules/pyright/index.js")
+    command = [*pyright, "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(
+        [*command, RIGHT.stem, WRONG.stem], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
+    )
+    said = json.loads(done.stdout)["generalDiagnostics"]
+    revealed = [re.search(r' is "(.*)"$', note["message"]) for note in said if note["severity"] == "information"]
+    kinds = [match[1] for match in revealed if match is not None]
+    assert kinds[1:] == expected_types()[1:]  # the first they write differently
+    complained = {
+        (Path(note["file"]).name, note["range"]["start"]["line"] + 1) for note in said if note["severity"] == "error"
+    }
+    assert complained == {(WRONG.stem, line) for line, _ in expected_complaints()}

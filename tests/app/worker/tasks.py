@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from switchgear.app.app import App
 from switchgear.app.context import Retry, current_job
@@ -99,6 +104,44 @@ def resist(place: str) -> str:
     return "finished"
 
 
+async def resist_async(place: str) -> str:
+    """The same for a coroutine."""
+    _note(place, "started")
+    while not (Path(place) / "go").exists():
+        try:
+            await asyncio.sleep(1000.0)
+        except asyncio.CancelledError:
+            _note(place, "would not stop")
+    return "finished"
+
+
+async def hold_in_pool(place: str) -> str:
+    """In a thread that cannot be stopped."""
+    return await asyncio.to_thread(resist, place)
+
+
+async def leave_an_exit(seconds: float) -> str:
+    """Leaves something in the event loop that ends it."""
+    asyncio.get_running_loop().call_soon(sys.exit, 5)
+    await asyncio.sleep(seconds)
+    return "finished"
+
+
+def repeat(text: str, times: int) -> str:
+    return text * times
+
+
+def shout(text: str) -> None:
+    print(text)
+
+
+def log_and_print(text: str) -> None:
+    logging.getLogger("shop.mail").info("info %s", text)
+    logging.getLogger("shop.mail").debug("debug %s", text)
+    print(f"printed {text}")
+    subprocess.run(["/bin/echo", "echoed", text], check=True)
+
+
 def burn(seconds: float) -> int:
     """Holds on to the interpreter as long as it is let."""
     end = time.monotonic() + seconds
@@ -123,18 +166,26 @@ def chatter(times: int) -> int:
     return times
 
 
+def hand_on(number: int) -> str:
+    return app.tasks["add"].submit(number).handle
+
+
 def count_threads() -> int:
     return threading.active_count()
 
 
 def make_app(url: str = NOWHERE) -> App:
     app = App(url)
-    for function in (add, add_async, fail, hold, hold_async, resist, burn, total, chatter, count_threads):
+    here: list[Callable[..., Any]] = [add, add_async, fail, hold, hold_async, hold_in_pool, resist, burn]
+    here += [leave_an_exit, total, chatter, count_threads, repeat, hand_on, log_and_print]
+    for function in here:
         app.task(name=function.__name__)(function)
     app.task(name="flaky", retries=3, backoff=0.02, jitter=False)(flaky)
     app.task(name="ask_again", retries=1, backoff=100.0)(ask_again)
     app.task(name="hold_limited", timeout=0.2)(hold)
-    for function in (add, process_id, hold, hold_async, ignore, resist, count_threads, chatter):
+    in_processes: list[Callable[..., Any]] = [add, process_id, hold, hold_async, ignore, resist, resist_async]
+    in_processes += [leave_an_exit, count_threads, chatter, repeat, shout, hand_on, log_and_print]
+    for function in in_processes:
         app.task(name=f"{function.__name__}_in_process", run_in="process")(function)
     app.task(name="resist_limited_in_process", run_in="process", timeout=0.2, retries=1)(resist)
     app.task(name="die_in_process", run_in="process", crash_limit=2)(die)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from switchgear import Job, JobGroup
 from switchgear.app.app import App
 from switchgear.app.worker.background import start_background
 from switchgear.client import Client
@@ -38,6 +40,49 @@ def test_stopping_hands_back_what_is_left(server: Server, tmp_path: Path) -> Non
         assert job.status().state == "ready"
         assert job.status().attempts == 0
         worker.stop()  # once more does no harm
+
+
+BLOCKING: dict[str, Callable[[App, Job[int]], object]] = {
+    "result": lambda app, job: job.result(),
+    "wait": lambda app, job: job.wait(1),
+    "updates": lambda app, job: list(job.updates()),
+    "status": lambda app, job: job.status(),
+    "submit": lambda app, job: app.tasks["never"].submit(),
+    "submit_many": lambda app, job: app.tasks["never"].submit_many([1]),
+    "map": lambda app, job: list(app.tasks["never"].map([1])),
+    "group": lambda app, job: JobGroup(app, None, [job.handle]).wait(),
+    "control": lambda app, job: app.pause("never"),
+}
+
+
+@pytest.mark.parametrize("way", BLOCKING)
+def test_a_coroutine_must_not_block_the_loop_of_the_others(server: Server, way: str) -> None:
+    with App(url_of(server)) as app:
+
+        @app.task(name="never")
+        def never(number: int = 0) -> None: ...
+
+        @app.task(name="meet")
+        async def meet(handle: str) -> str:
+            with pytest.raises(RuntimeError, match="await it instead"):
+                BLOCKING[way](app, app.job(handle))
+            await asyncio.to_thread(app.job(handle).status)  # elsewhere it may
+            return (await never.job(handle).status_async()).state
+
+        waiting = never.submit()
+        with start_background(app, functions=["meet"]):
+            assert meet.submit(waiting.handle).result(DEADLINE_SECONDS) == "ready"
+        assert len(list(app.jobs(task=never, limit=None))) == 1  # nothing was submitted on the way
+        waiting.cancel()
+
+
+def test_in_an_event_loop_of_their_own_users_may_block(server: Server) -> None:
+    async def cell() -> int:
+        result: int = app.tasks["add"].submit(1).result(DEADLINE_SECONDS)
+        return result
+
+    with make_app(url_of(server)) as app, start_background(app):
+        assert asyncio.run(cell()) == 2
 
 
 def test_problems_are_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:

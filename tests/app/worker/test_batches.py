@@ -41,7 +41,7 @@ def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
 @in_a_loop
 async def test_all_that_is_put_is_received_in_order() -> None:
     received: list[int] = []
-    mailbox = Mailbox(asyncio.get_running_loop(), received.append)
+    mailbox = Mailbox(asyncio.get_running_loop(), received.extend)
 
     def put_all() -> None:
         for number in range(10_000):
@@ -57,23 +57,23 @@ async def test_a_loop_that_has_not_looked_yet_is_woken_once(monkeypatch: pytest.
     loop = asyncio.get_running_loop()
     calls: list[Any] = []
     monkeypatch.setattr(loop, "call_soon_threadsafe", calls.append)
-    received: list[str] = []
-    mailbox = Mailbox(loop, received.append)
+    received: list[list[str]] = []
+    mailbox: Mailbox[str] = Mailbox(loop, received.append)
     mailbox.put("a")
     mailbox.put("b")
     (look,) = calls
     look()
     mailbox.put("c")
-    assert (received, len(calls)) == (["a", "b"], 2)
+    assert (received, len(calls)) == ([["a", "b"]], 2)
 
 
 @in_a_loop
 async def test_what_is_put_while_the_loop_looks_is_received_as_well() -> None:
     received: list[str] = []
 
-    def receive(item: str) -> None:
-        received.append(item)
-        if item == "a":
+    def receive(items: list[str]) -> None:
+        received.extend(items)
+        if "a" in items:
             mailbox.put("b")
 
     mailbox = Mailbox(asyncio.get_running_loop(), receive)
@@ -86,8 +86,9 @@ async def test_what_is_put_while_the_loop_looks_is_received_as_well() -> None:
 def test_a_closed_loop_is_an_error() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
+    mailbox: Mailbox[int] = Mailbox(loop, lambda items: None)
     with pytest.raises(RuntimeError):
-        Mailbox(loop, print).put(1)
+        mailbox.put(1)
 
 
 # --- credits ---

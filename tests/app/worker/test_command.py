@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from tests.support.waiting import DEADLINE_SECONDS
 pytestmark = pytest.mark.system
 
 NOWHERE = "gearman://localhost:1"
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,7 @@ NOWHERE = "gearman://localhost:1"
         (["f", "--exec", "cat", "--slots", "2"], "--slots is for workers of an app"),
         (["f", "--exec", "cat", "--reload", "--burst"], "--reload, --burst is for workers of an app"),
         (["f", "--exec", "cat", "--kill-after", "2"], "--kill-after is for workers of an app"),
+        (["f", "--exec", "cat", "--log-level", "info"], "--log-level is for workers of an app"),
         ([], "Missing argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -114,6 +119,89 @@ def test_what_it_says_to_programs(server: Server) -> None:
         assert worker.exit_code() == 0
 
 
+def work_once(server: Server, *arguments: str) -> tuple[list[str], list[str]]:
+    """Do what is to be done; the lines on standard output, and those on standard error."""
+    command = [sys.executable, "-m", "switchgear", "worker", TARGET, "--burst", "--server", url_of(server), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True)
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("task", ["log_and_print", "log_and_print_in_process"])
+def test_what_tasks_print_does_not_come_between_reports_for_programs(server: Server, task: str) -> None:
+    with make_app(url_of(server)) as app:
+        job = app.tasks[task].submit("something")
+        out, err = work_once(server, "--functions", task, "--json")
+    events = [json.loads(line) for line in out]
+    assert [event["handle"] for event in events if event["event"] == "done"] == [job.handle]
+    assert "printed something" in err
+    assert "echoed something" in err
+
+
+def test_reports_for_programs_go_on_after_a_fresh_start(server: Server) -> None:
+    with make_app(url_of(server)) as app:
+        handles = [app.tasks["log_and_print"].submit("something").handle for _ in range(3)]
+        out, err = work_once(server, "--functions", "log_and_print", "--slots", "1", "--json", "--restart-after", "1")
+    events = [json.loads(line) for line in out]
+    assert [event["handle"] for event in events if event["event"] == "done"] == handles
+    assert err.count("printed something") == 3
+
+
+@pytest.mark.parametrize("task", ["log_and_print", "log_and_print_in_process"])
+def test_what_tasks_print_is_on_standard_output(server: Server, task: str) -> None:
+    with make_app(url_of(server)) as app:
+        app.tasks[task].submit("something")
+        out, _ = work_once(server, "--functions", task)
+    assert sorted(out) == ["echoed something", "printed something"]
+
+
+@pytest.mark.parametrize("task", ["log_and_print", "log_and_print_in_process"])
+@pytest.mark.parametrize(
+    ("arguments", "levels"),
+    [([], ["INFO"]), (["--log-level", "debug"], ["INFO", "DEBUG"]), (["--log-level", "warning"], [])],
+    ids=["by default", "debug", "warning"],
+)
+def test_what_tasks_log_is_on_standard_error(
+    server: Server, task: str, arguments: list[str], levels: list[str]
+) -> None:
+    with make_app(url_of(server)) as app:
+        app.tasks[task].submit("something")
+        _, err = work_once(server, "--functions", task, *arguments)
+    logged = [line for line in err if "shop.mail" in line]
+    assert len(logged) == len(levels)
+    for line, level in zip(logged, levels, strict=True):
+        assert re.fullmatch(rf"{TIME} {level} shop\.mail: {level.lower()} something", line)
+
+
+def test_logging_that_the_app_has_set_up_is_left_alone(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "with_logging.py").write_text(
+        "import logging\nfrom switchgear import App\n"
+        "logging.basicConfig(level='ERROR', format='mine: %(message)s')\n"
+        f"app = App({url_of(server)!r})\n"
+        "@app.task(name='f')\ndef f(): logging.info('unimportant'); logging.error('important')\n"
+    )
+    with make_app(url_of(server)) as app:
+        app.task(name="f")(lambda: None).submit()
+        command = [sys.executable, "-m", "switchgear", "worker", "with_logging:app", "--burst", "--log-level", "debug"]
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
+        )
+    assert "mine: important\n" in done.stderr
+    assert "unimportant" not in done.stderr
+
+
+def test_its_own_lines_have_a_time_and_a_traceback_is_told_once(server: Server) -> None:
+    with make_app(url_of(server)) as app:
+        job = app.tasks["fail"].submit("too bad")
+        _, err = work_once(server, "--functions", "fail")
+    begin = next(number for number, line in enumerate(err) if "(fail) failed in" in line)
+    pattern = rf"{TIME} switchgear worker: {re.escape(job.handle)} \(fail\) failed in [^:]*: ValueError: too bad"
+    assert re.fullmatch(pattern, err[begin])
+    assert err[begin + 1] == "    Traceback (most recent call last):"
+    assert err[-1] == "    ValueError: too bad"
+    assert all(line.startswith("    ") for line in err[begin + 1 :])
+    assert all(re.match(f"{TIME} switchgear worker: ", line) for line in err[: begin + 1])
+
+
 def test_the_servers_of_the_app_are_used_unless_others_are_given(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,3 +216,12 @@ def test_an_app_that_is_the_only_one_in_its_module(server: Server) -> None:
         server, "worker", "tests.app.worker.tasks", "--functions", "add", "--server", url_of(server)
     ) as worker:
         worker.until("connected")
+
+
+@pytest.mark.parametrize("task", ["hand_on", "hand_on_in_process"])
+def test_tasks_submit_where_the_worker_works(server: Server, task: str) -> None:
+    """Whatever the app's own URL says: here nobody is there."""
+    arguments = ("worker", TARGET, "--functions", f"{task},add", "--server", url_of(server))
+    with make_app(url_of(server)) as app, running(NOWHERE, *arguments) as worker:
+        worker.until("connected")
+        assert app.job(app.tasks[task].submit(4).result(DEADLINE_SECONDS)).result(DEADLINE_SECONDS) == 5

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from switchgear.app.running import Assignment, Complete, Fail, RetryLater, Stopped
-from switchgear.app.worker.conversation import (
+from switchgear.app.worker.conversation import ENVELOPE_BYTES, Conversation, Introduction
+from switchgear.app.worker.events import (
     Arrived,
-    Conversation,
     Event,
-    Introduction,
     QueuesSeen,
     RefusedByServer,
     Revoked,
@@ -84,14 +83,19 @@ def test_with_our_own_server_it_grants_credit() -> None:
     talk = Talk()
     talk.said()
     assert talk.hear((Packet.OPTION_RES, "switchgear")) == [Subscribed(extended=True)]
-    assert talk.said() == [("CAN_DO", "f"), ("CAN_DO_TIMEOUT", "slow 1500"), ("CREDIT", "2 15000")]
+    assert talk.said() == [
+        ("OPTION_REQ", "packet_bytes"),
+        ("CAN_DO", "f"),
+        ("CAN_DO_TIMEOUT", "slow 1500"),
+        ("CREDIT", "2 15000"),
+    ]
 
 
 def test_declarations_come_before_the_first_credit() -> None:
     talk = Talk(LIMIT, ("schedule", {"name": "nightly", "function": "f"}))
     talk.said()
     assert talk.hear((Packet.OPTION_RES, "switchgear")) == []
-    assert [name for name, _ in talk.said()] == ["CAN_DO", "CAN_DO_TIMEOUT", "CONTROL", "CONTROL"]
+    assert [name for name, _ in talk.said()] == ["OPTION_REQ", "CAN_DO", "CAN_DO_TIMEOUT", "CONTROL", "CONTROL"]
     assert talk.hear((Packet.CONTROL_RES, "{}")) == []
     assert talk.said() == []
     assert talk.hear((Packet.CONTROL_RES, "{}")) == [Subscribed(extended=True)]
@@ -220,6 +224,26 @@ def test_a_job_that_timed_out_may_come_again() -> None:
     assert talk.said() == [("WORK_COMPLETE", "H:a:1 3")]
 
 
+def test_a_revocation_that_crosses_the_report_changes_nothing() -> None:
+    talk = extended()
+    talk.hear(push())
+    talk.worker.report("H:a:1", Complete(b"3"))
+    talk.hear((Packet.REVOKE, "H:a:1\0cancelled"))
+    talk.worker.forget("H:a:1")
+    assert talk.said() == [("WORK_COMPLETE", "H:a:1 3")]
+    assert not talk.worker._cancelled
+
+
+@pytest.mark.parametrize(("surplus", "kind"), [(0, Complete), (1, Fail)], ids=["just fits", "too large"])
+def test_a_result_that_is_too_large_for_the_server_is_a_failure(surplus: int, kind: type[object]) -> None:
+    talk = extended()
+    talk.hear((Packet.OPTION_RES, "packet_bytes\0001000"))
+    outcome = talk.worker.within_limits(Complete(bytes(1000 - ENVELOPE_BYTES + surplus)))
+    assert isinstance(outcome, kind)
+    if isinstance(outcome, Fail):
+        assert outcome.error.startswith("ResultError: the result has 745 bytes, and the server takes at most 1000\n\n")
+
+
 def test_a_function_that_nobody_announced() -> None:
     talk = extended()
     (event,) = talk.hear(push(function="g"))
@@ -274,13 +298,31 @@ def test_a_plain_server_keeps_no_results() -> None:
     assert "plain Gearman server" in text
 
 
-def test_a_job_that_is_revoked_while_its_arguments_are_fetched() -> None:
+@pytest.mark.parametrize(("reason", "says"), [("cancelled", [("WORK_FAIL", "H:a:1")]), ("timed_out", [])])
+def test_a_job_that_is_revoked_while_its_arguments_are_fetched(reason: str, says: list[Any]) -> None:
     talk = extended()
     talk.hear(push(payload="@H:a:7"))
     talk.said()
-    assert talk.hear((Packet.REVOKE, "H:a:1\0cancelled")) == [Revoked("H:a:1", "cancelled")]
+    assert talk.hear((Packet.REVOKE, f"H:a:1\0{reason}")) == []
+    assert talk.said() == says
     assert talk.worker.occupied == 0
     assert talk.hear((Packet.WATCH_RES, "H:a:7\0done"), (Packet.WORK_COMPLETE, "H:a:7\0seven")) == []
+
+
+def test_results_that_the_server_cannot_read_now_are_asked_for_again_with_the_next_beat() -> None:
+    talk = extended()
+    talk.hear(push(payload="@H:a:7"))
+    talk.said()
+    (refused,) = talk.hear((Packet.ERROR, "QUEUE_ERROR\0the disk is ill"))
+    assert isinstance(refused, RefusedByServer)
+    assert refused.about == "results of other jobs"
+    assert (talk.worker.occupied, talk.said()) == (1, [])
+    talk.worker.beat()
+    assert talk.said() == [("ECHO_REQ", "alive"), ("WATCH", "H:a:7")]
+    talk.worker.beat()
+    assert talk.said() == [("ECHO_REQ", "alive")]
+    (arrived,) = talk.hear((Packet.WATCH_RES, "H:a:7\0done"), (Packet.WORK_COMPLETE, "H:a:7\0seven"))
+    assert isinstance(arrived, Arrived)
 
 
 def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments() -> None:

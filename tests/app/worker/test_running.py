@@ -171,6 +171,25 @@ def test_retries(options: dict[str, Any], error: BaseException, more: dict[str, 
         assert outcome.attempts_limit == (more.get("attempts_limit") or 3)
 
 
+@pytest.mark.parametrize(
+    ("options", "more", "first_line"),
+    [
+        ({}, {}, "Retry: not yet (but the job has no retries)"),
+        ({"retries": 1}, {"attempt": 2}, "Retry: not yet (but the job has used up its 1 retry)"),
+        (WITH_RETRIES, {"attempt": 3}, "Retry: not yet (but the job has used up its 2 retries)"),
+        (WITH_RETRIES, {"attempts_limit": 1}, "Retry: not yet (but the job has no retries)"),
+    ],
+    ids=["none", "one", "several", "none of its own"],
+)
+def test_asking_for_a_retry_that_there_is_not_says_so(
+    options: dict[str, Any], more: dict[str, Any], first_line: str
+) -> None:
+    task = task_of(raise_it(Retry("not yet")), **options)
+    outcome = outcome_of(task, **more)
+    assert isinstance(outcome, Fail)
+    assert outcome.error.splitlines()[:2] == [first_line, ""]
+
+
 @pytest.mark.parametrize("error", [JobCancelled("x"), ValueError("x"), asyncio.CancelledError()], ids=repr)
 def test_whatever_a_cancelled_job_raises_is_its_end(error: BaseException) -> None:
     assignment = Assignment("H:a:1", "t", b"{}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from switchgear.app.places import Place
 from switchgear.app.worker.observer import LoggingObserver, WorkerObserver
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from switchgear.app.app import App
 
 __all__ = ["BackgroundWorker", "start_background"]
+
+_FOR_EVER_SECONDS: Final = 1e9  # event loops cannot count to infinity
 
 
 class BackgroundWorker:
@@ -35,6 +37,15 @@ class BackgroundWorker:
     def finished_jobs(self) -> int:
         """How many jobs it has run, well or badly."""
         return self._worker.finished_jobs
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self._worker.wait(0)
+
+    def retire(self) -> None:
+        """Take no more jobs, and end when those that run have ended; returns at once."""
+        self._worker.stop(_FOR_EVER_SECONDS, "retired")
 
     def stop(self, drain_seconds: float = 30.0) -> None:
         """Take no more jobs, and return when those that run have ended.
@@ -63,7 +74,9 @@ def start_background(
 ) -> BackgroundWorker:
     """Work for the app in threads of this process; coroutine functions get an event loop of their own.
 
-    Tasks that say `run_in="process"` are left to workers that have processes.  Raises ConfigError if no task is left.
+    A task that is declared again while the worker runs is run as it was declared last, with the options that it had at
+    first.  Tasks that say `run_in="process"` are left to workers that have processes.  Raises ConfigError if no task is
+    left.
     """
     only = frozenset(functions) if functions is not None else None
     placement = place_tasks(app.tasks, slots=slots, async_slots=async_slots, processes=0, only=only)

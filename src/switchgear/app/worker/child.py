@@ -12,16 +12,21 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.app.context import CurrentJob
+from switchgear.app.places import place_at
 from switchgear.app.running import Assignment, Fail, Outcome, Stopped, error_text, run, run_async
 from switchgear.app.worker.frames import Cancel, Frame, FrameReader, Progress, Ready, Start, encode, ended
 from switchgear.app.worker.loading import load_app
+from switchgear.app.worker.logs import set_up_logging
+from switchgear.app.worker.pacing import Pacer
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -31,6 +36,7 @@ __all__ = ["main"]
 
 _READ_BYTES: Final = 256 * 1024
 _WORKER_GONE: Final = 1
+_UNFINISHED: Final = 2
 
 
 class Terminated(BaseException):
@@ -45,8 +51,10 @@ class Child:
         self._line = line
         self._starts: SimpleQueue[Start] = SimpleQueue()
         self._sending = threading.Lock()
+        self._pacer = Pacer(lambda figures: self._send(figures))
         self._job: CurrentJob | None = None
         self._number = 0  # of the attempt
+        self._cancelled: Cancel | None = None  # the latest; it may come before its job has begun
         self._stop_task: Callable[[], object] | None = None  # how to cancel the coroutine that runs
         self._runner: asyncio.Runner | None = None
 
@@ -60,17 +68,20 @@ class Child:
         while True:
             start = self._starts.get()
             outcome = self._work(start.attempt, start.assignment)
+            flush_output()  # what the job has printed; the end of this process may be sudden
             self._send(ended(start.attempt, outcome))
 
     def _work(self, number: int, assignment: Assignment) -> Outcome:
         def on_progress(done: int, total: int, message: str) -> None:
-            self._send(Progress(number, done, total, message))
+            self._pacer.put(Progress(number, done, total, message))
 
         task = self._app.tasks.get(assignment.function)
         if task is None:
             return Fail(f"LookupError: the app has no task {assignment.function} any more")
         job = assignment.context(on_progress)
         self._number, self._job = number, job
+        if self._cancelled is not None and self._cancelled.attempt == number:
+            job.cancel(self._cancelled.reason)
         try:
             if task.is_async:
                 return self._run_async(task, assignment, job)
@@ -78,6 +89,7 @@ class Child:
         except BaseException as error:  # TERM came a moment too late, or this is a defect of ours
             return Stopped(job.cancel_reason) if job.cancelled else Fail(error_text(error))
         finally:
+            self._pacer.flush()
             self._job = None
 
     def _run_async(self, task: Task[Any, Any], assignment: Assignment, job: CurrentJob) -> Outcome:
@@ -88,10 +100,17 @@ class Child:
             current, loop = asyncio.current_task(), asyncio.get_running_loop()
             assert current is not None
             self._stop_task = lambda: loop.call_soon_threadsafe(current.cancel)
+            if job.cancelled:  # before there was something to stop
+                current.cancel()
             return await run_async(task, assignment, job)
 
         try:
             return self._runner.run(work())
+        except BaseException as error:  # the coroutine has not ended, and would go on beside the next one
+            if not isinstance(error, Terminated):
+                traceback.print_exc()  # raised by something else in the loop, such as a task that calls sys.exit()
+            flush_output()
+            os._exit(_UNFINISHED)
         finally:
             self._stop_task = None
 
@@ -123,6 +142,7 @@ class Child:
             return b""
 
     def _cancel(self, frame: Cancel) -> None:
+        self._cancelled = frame  # first, so that a job that begins now sees it
         job, stop_task = self._job, self._stop_task
         if job is not None and self._number == frame.attempt:
             job.cancel(frame.reason)
@@ -130,11 +150,26 @@ class Child:
                 stop_task()
 
 
+def flush_output() -> None:
+    """Into a file or a pipe Python writes late, and not at all if a process is killed."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+
+
 def main(arguments: list[str]) -> None:
-    """`python -m switchgear.app.worker.child DESCRIPTOR MODULE:APP`."""
-    descriptor, target = arguments
+    """`python -m switchgear.app.worker.child DESCRIPTOR LOG_LEVEL MODULE:APP [URL...]`.
+
+    The level is empty if logging is left to the app, and the URLs are there if not those of the app.
+    """
+    descriptor, log_level, target, *urls = arguments
     line = socket.socket(fileno=int(descriptor))
-    Child(load_app(target), line).serve()
+    app = load_app(target)
+    if log_level:
+        set_up_logging(log_level)
+    if urls:
+        app.use_places([place_at(url) for url in urls])
+    Child(app, line).serve()
 
 
 if __name__ == "__main__":

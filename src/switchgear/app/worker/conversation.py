@@ -20,25 +20,27 @@ from typing import Any, Final
 import msgspec
 
 from switchgear.app.running import Assignment, Complete, Fail, Outcome, RetryLater, Stopped
+from switchgear.app.worker.events import (
+    Arrived,
+    Event,
+    QueuesSeen,
+    RefusedByServer,
+    Revoked,
+    Settled,
+    Subscribed,
+    Unrunnable,
+)
 from switchgear.client.connection import LARGEST_PACKET_BYTES, refusal
-from switchgear.errors import PeerError, ServerRefused
+from switchgear.errors import PeerError
 from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, RESPONSE, TEXT, Decoder, request
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = [
-    "Arrived",
-    "Conversation",
-    "Event",
-    "Introduction",
-    "QueuesSeen",
-    "RefusedByServer",
-    "Revoked",
-    "Settled",
-    "Subscribed",
-    "Unrunnable",
-]
+__all__ = ["Conversation", "Introduction"]
 
 OPTION: Final = b"switchgear"
+PACKET_BYTES: Final = b"packet_bytes"  # the option by which a server of ours tells how much it takes at once
+ENVELOPE_BYTES: Final = 256  # of a result: its header, and the handle of its job
+QUEUE_ERROR: Final = "QUEUE_ERROR"  # the server's code when its store cannot be read
 TIMED_OUT: Final = "timed_out"
 GONE_REASONS: Final = frozenset({TIMED_OUT, "held_back"})  # after these a report would be taken for a lie
 _FINAL_STATES: Final = frozenset({"done", "failed", "cancelled", "expired"})
@@ -55,62 +57,6 @@ class Introduction:
     declarations: Sequence[tuple[str, Mapping[str, Any]]] = ()  # limits and schedules that the server is to know first
     lease_seconds: float = 15.0
     references: Callable[[str, bytes], list[str]] = lambda function, payload: []
-
-
-# --- events ---
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribed:
-    """The server knows what we can do, and jobs may come."""
-
-    extended: bool  # it speaks our extensions
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """A job to be run."""
-
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Unrunnable:
-    """A job that cannot be run; the server has been told."""
-
-    assignment: Assignment
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """The server does not want this job run any more, for a reason in a word."""
-
-    handle: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedByServer:
-    """The server has answered with an error; `about` says to what, if that is known."""
-
-    error: ServerRefused
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class QueuesSeen:
-    """So many jobs of our functions are ready for a worker."""
-
-    ready: int
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The server has dealt with everything that was sent before `settle`."""
-
-
-Event = Subscribed | Arrived | Unrunnable | Revoked | RefusedByServer | QueuesSeen | Settled
 
 
 class _Phase(Enum):
@@ -135,6 +81,7 @@ class Conversation:
         self.extended = False
         self.granted = 0  # credits that the server should still have of ours
         self.asking = False  # a question for a job is on its way, so one may come; plain servers only
+        self.packet_bytes = LARGEST_PACKET_BYTES  # the most that the server takes, as far as is known
         self._introduction = introduction
         self._lease = b"%d" % round(introduction.lease_seconds * 1000)
         self._phase = _Phase.ASKING_WHO
@@ -143,6 +90,7 @@ class Conversation:
         self._undeclared: list[str] = []  # what was declared and not answered yet
         self._awaiting: dict[str, _Awaiting] = {}  # by the job's handle
         self._fetching: dict[str, list[str]] = {}  # by the handle of a job whose result is wanted: who wants it
+        self._fetches_again = False  # with the next beat
         self._cancelled: set[str] = set()  # jobs that stay ours until we report them
         self._gone: set[str] = set()  # jobs that are not ours any more, although they still run
         self._decoder = Decoder(RESPONSE, LARGEST_PACKET_BYTES)
@@ -190,6 +138,14 @@ class Conversation:
             self._send(Packet.CREDIT, b"%d" % (self._room - self.granted), self._lease)
             self.granted = self._room
 
+    def within_limits(self, outcome: Outcome) -> Outcome:
+        """The outcome, or a failure in place of a result that the server would hang up on: all jobs that came over this
+        connection would be lost with it."""
+        if isinstance(outcome, Complete) and len(outcome.result) > self.packet_bytes - ENVELOPE_BYTES:
+            size = f"the result has {len(outcome.result)} bytes, and the server takes at most {self.packet_bytes}"
+            return Fail(f"ResultError: {size}\n\nThe task has returned, but its result could not be sent.")
+        return outcome
+
     def report(self, handle: str, outcome: Outcome) -> bool:
         """Tell how a job ended; False if that is nobody's business any more."""
         if handle in self._gone:
@@ -233,6 +189,11 @@ class Conversation:
         self._send(Packet.HAND_BACK, _bytes(handle))
         return True
 
+    def forget(self, handle: str) -> None:
+        """A job was revoked that we had reported already: the two have crossed."""
+        self._gone.discard(handle)
+        self._cancelled.discard(handle)
+
     def hand_back_waiting(self) -> None:
         """Return what has come and not been announced yet."""
         for handle in list(self._awaiting):
@@ -252,6 +213,10 @@ class Conversation:
     def beat(self) -> None:
         """Renew the lease, and have the server show that it lives."""
         self._send(Packet.ECHO_REQ, _ALIVE)
+        if self._fetches_again:
+            self._fetches_again = False
+            for wanted in self._fetching:
+                self._send(Packet.WATCH, _bytes(wanted))
 
     def settle(self) -> None:
         """Ask for an event when the server has dealt with all of this."""
@@ -283,8 +248,12 @@ class Conversation:
         return events
 
     def _on_option(self, body: bytes) -> None:
-        if self._phase is _Phase.ASKING_WHO:
+        option, _, value = body.partition(b"\0")
+        if option == PACKET_BYTES:
+            self.packet_bytes = _number(value)
+        elif self._phase is _Phase.ASKING_WHO:
             self.extended = True
+            self._send(Packet.OPTION_REQ, PACKET_BYTES)
             self._announce()
             for verb, arguments in self._introduction.declarations:
                 self._undeclared.append(f"{verb} {arguments.get('name') or arguments.get('function') or ''}".strip())
@@ -299,6 +268,9 @@ class Conversation:
         elif self._undeclared:
             self._events.append(RefusedByServer(error, self._undeclared.pop(0)))
             self._serve_when_declared()
+        elif self._fetching and error.code == QUEUE_ERROR:
+            self._fetches_again = True  # the jobs are ours, and wait
+            self._events.append(RefusedByServer(error, "results of other jobs"))
         else:
             self._events.append(RefusedByServer(error))
 
@@ -378,7 +350,10 @@ class Conversation:
     def _on_revoke(self, body: bytes) -> None:
         raw, reason = _fields(body, 2)
         handle, word = _text(raw), _text(reason)
-        self._awaiting.pop(handle, None)
+        if self._awaiting.pop(handle, None) is not None:  # nobody has heard of it yet
+            if word not in GONE_REASONS:
+                self._send(Packet.WORK_FAIL, raw)
+            return
         if word in GONE_REASONS:
             self._gone.add(handle)
         else:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from switchgear.app.line import JOB_LOOPS
 from switchgear.app.running import Fail, Outcome, Stopped, error_text, run_async
 from switchgear.app.worker.executor import Attempt, Executor, Superior
 from switchgear.app.worker.mailbox import Mailbox
@@ -22,12 +25,16 @@ class AsyncExecutor(Executor):
         super().__init__(slots)
         self._tasks: dict[Attempt, asyncio.Task[Outcome]] = {}  # belongs to the jobs' thread
         self._jobs_loop: asyncio.AbstractEventLoop | None = None
+        self._pool = ThreadPoolExecutor(thread_name_prefix="switchgear-jobs")  # for what jobs ask `asyncio.to_thread`
         self._starts: Mailbox[Attempt]
+        self._closing = False
         self._stopped = asyncio.Event()
 
     def open(self, superior: Superior, loop: asyncio.AbstractEventLoop) -> None:
         super().open(superior, loop)
         self._jobs_loop = asyncio.new_event_loop()
+        JOB_LOOPS.add(self._jobs_loop)
+        self._jobs_loop.set_default_executor(self._pool)
         self._starts = Mailbox(self._jobs_loop, self._begin)
         thread = threading.Thread(target=self._serve, args=(self._jobs_loop,), name="switchgear-jobs", daemon=True)
         thread.start()
@@ -41,12 +48,13 @@ class AsyncExecutor(Executor):
 
     async def close(self) -> bool:
         assert self._jobs_loop is not None
+        self._closing = True
         self._jobs_loop.call_soon_threadsafe(self._jobs_loop.stop)
         try:
             async with asyncio.timeout(1.0):
                 await self._stopped.wait()
         except TimeoutError:
-            return False  # a job blocks the loop
+            return False  # a job blocks the loop, or a thread of the pool, for which the program would wait at its end
         return True
 
     # --- in the jobs' thread ---
@@ -54,7 +62,12 @@ class AsyncExecutor(Executor):
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while not self._closing:
+                try:
+                    loop.run_forever()
+                except BaseException as error:  # something that a job has left in the loop wants to end the program
+                    text = f"a job has tried to end the worker, or its event loop: {error!r}"
+                    self.loop.call_soon_threadsafe(self.superior.note, text)
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(_wait_for(asyncio.all_tasks(loop)))
@@ -62,17 +75,18 @@ class AsyncExecutor(Executor):
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+            self._pool.shutdown()
             try:
                 self.loop.call_soon_threadsafe(self._stopped.set)
             except RuntimeError:
                 pass  # nobody waits for us any more
 
-    def _begin(self, attempt: Attempt) -> None:
-        task = asyncio.get_running_loop().create_task(
-            run_async(attempt.task, attempt.assignment, attempt.job), name=attempt.handle
-        )
-        self._tasks[attempt] = task
-        task.add_done_callback(lambda done: self._finished(attempt, done))
+    def _begin(self, attempts: list[Attempt]) -> None:
+        loop = asyncio.get_running_loop()
+        for attempt in attempts:
+            work = run_async(attempt.task, attempt.assignment, attempt.job)
+            task = self._tasks[attempt] = loop.create_task(work, name=attempt.handle)
+            task.add_done_callback(partial(self._finished, attempt))
 
     def _cancel(self, attempt: Attempt) -> None:
         task = self._tasks.get(attempt)

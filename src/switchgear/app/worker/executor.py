@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.app.running import Assignment, Outcome
@@ -31,6 +32,7 @@ class Attempt:
         self.send_progress: Callable[[int, int, str], None] | None = None  # while somebody wants to hear of it
         self._loop = loop
         self._latest: tuple[int, int, str] | None = None
+        self._is_called = False  # it will be sent
         self._sent_at = 0.0
 
     @property
@@ -44,9 +46,11 @@ class Attempt:
 
     def progress(self, done: int, total: int, message: str) -> None:
         """From any thread.  What has not been sent yet is overtaken, so that a busy loop does not flood the server."""
-        is_first, self._latest = self._latest is None, (done, total, message)
-        if is_first:
-            self._loop.call_soon_threadsafe(self._send_in_time)
+        self._latest = (done, total, message)
+        if not self._is_called:
+            self._is_called = True
+            with suppress(RuntimeError):  # the worker has stopped without waiting for this attempt
+                self._loop.call_soon_threadsafe(self._send_in_time)
 
     def _send_in_time(self) -> None:
         wait_seconds = self._sent_at + PROGRESS_PAUSE_SECONDS - time.monotonic()
@@ -57,6 +61,7 @@ class Attempt:
 
     def flush_progress(self) -> None:
         """Send what was not sent yet."""
+        self._is_called = False  # first, so that nothing is left behind unsent
         latest, self._latest = self._latest, None
         if latest is not None and self.send_progress is not None:
             self._sent_at = time.monotonic()
@@ -67,8 +72,8 @@ class Superior(ABC):
     """Whom an executor tells what becomes of attempts.  All of it in the I/O thread."""
 
     @abstractmethod
-    def attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
-        """The task has returned or raised."""
+    def attempts_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
+        """The tasks have returned or raised."""
 
     @abstractmethod
     def attempt_lost(self, attempt: Attempt, problem: str) -> None:
@@ -101,7 +106,7 @@ class Executor(ABC):
         """Get ready."""
         self.superior = superior
         self.loop = loop
-        self._ends = Mailbox(loop, lambda end: superior.attempt_ended(*end))
+        self._ends = Mailbox(loop, superior.attempts_ended)
 
     @abstractmethod
     def start(self, attempt: Attempt) -> None:

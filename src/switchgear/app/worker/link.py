@@ -12,12 +12,13 @@ from typing import Final, Protocol, cast
 
 from switchgear.app.places import Place
 from switchgear.app.running import Assignment
-from switchgear.app.worker.conversation import Conversation, Event, Introduction, Settled, Subscribed
+from switchgear.app.worker.conversation import Conversation, Introduction
+from switchgear.app.worker.events import Event, Settled, Subscribed
 from switchgear.app.worker.executor import Attempt
 from switchgear.app.worker.waiting import in_thread
 from switchgear.client.connection import keep_alive, words_of
 from switchgear.client.link import CONNECT_SECONDS, SETTLE_SECONDS, Backoff
-from switchgear.errors import PeerError, SwitchgearError
+from switchgear.errors import PeerError
 
 __all__ = ["Link", "Owner"]
 
@@ -89,8 +90,8 @@ class Link(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         try:
             address = await in_thread(self.place.address)
-        except (SwitchgearError, OSError, RuntimeError) as error:  # the last: this process is ending
-            return str(error)
+        except Exception as error:  # whatever it is, it may pass, and without us the jobs would stay where they are
+            return str(error) or type(error).__name__
         self._lost = loop.create_future()
         self._problem = ""
         try:

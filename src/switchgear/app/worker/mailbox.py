@@ -13,13 +13,12 @@ T = TypeVar("T")
 
 
 class Mailbox(Generic[T]):
-    """Items are received in the loop, in their order.
+    """Items are received in the loop, in their order, as many at a time as have come by then.
 
-    Waking a loop costs a system call here and another one there, so what comes before the loop has looked is received
-    in one go.
+    Waking a loop costs a system call here and another one there, so it is done once for all that comes before it looks.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, receive: Callable[[T], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, receive: Callable[[list[T]], None]) -> None:
         self._loop = loop
         self._receive = receive
         self._items: deque[T] = deque()
@@ -34,5 +33,8 @@ class Mailbox(Generic[T]):
 
     def _look(self) -> None:
         self._is_called = False  # first, so that nothing is left behind unseen
+        items: list[T] = []
         while self._items:
-            self._receive(self._items.popleft())
+            items.append(self._items.popleft())
+        if items:
+            self._receive(items)

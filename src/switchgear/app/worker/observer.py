@@ -38,7 +38,11 @@ class WorkerObserver:
 
 
 class LoggingObserver(WorkerObserver):
-    """Tells the log, under `switchgear.worker`."""
+    """Tells the log, under `switchgear.worker`.
+
+    A failed attempt is one line.  The traceback is told to whoever waits for the job, who is most often in this same
+    process, and stays with the job on the server; so here it is only for those who look closely.
+    """
 
     def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
         how = "connected again" if again else "connected"
@@ -57,11 +61,19 @@ class LoggingObserver(WorkerObserver):
         if isinstance(outcome, Complete):
             _LOG.debug("%s (%s) done in %.3f s", assignment.handle, assignment.function, seconds)
         elif not isinstance(outcome, Stopped):
-            what = "will be tried again" if isinstance(outcome, RetryLater) else "failed"
-            _LOG.warning("%s (%s) %s: %s", assignment.handle, assignment.function, what, outcome.error)
+            then = _next_attempt(outcome.delay_seconds) if isinstance(outcome, RetryLater) else ""
+            first_line, _, rest = outcome.error.partition("\n")
+            about = assignment.handle, assignment.function
+            _LOG.warning("%s (%s) failed in attempt %d%s: %s", *about, assignment.attempt, then, first_line)
+            if rest.strip():
+                _LOG.debug("%s (%s): %s", *about, rest.strip())
 
     def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
         _LOG.warning("%s (%s) not finished: %s", assignment.handle, assignment.function, reason)
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
         _LOG.log(logging.WARNING if is_problem else logging.INFO, "%s", text)
+
+
+def _next_attempt(delay_seconds: float) -> str:
+    return f", the next is in {delay_seconds:.3g} s" if delay_seconds else ", the next is at once"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,12 +12,35 @@ from switchgear.errors import ConfigError
 if TYPE_CHECKING:
     from switchgear.app.task import Task
 
-__all__ = ["DEFAULT_ASYNC_SLOTS", "DEFAULT_SLOTS", "Placement", "place_tasks"]
+__all__ = ["DEFAULT_ASYNC_SLOTS", "DEFAULT_SLOTS", "CurrentTasks", "Placement", "place_tasks"]
 
 DEFAULT_SLOTS: Final = 8
 DEFAULT_ASYNC_SLOTS: Final = 100
 
 Tasks = dict[str, "Task[Any, Any]"]
+
+
+class CurrentTasks(Mapping[str, "Task[Any, Any]"]):
+    """The tasks of one executor, each as it was declared last.
+
+    In a notebook a function may be declared again while a worker runs.  One that has become a coroutine function, or is
+    none any more, is another executor's, so here it stays what it was.
+    """
+
+    def __init__(self, placed: Tasks, declared: Mapping[str, Task[Any, Any]]) -> None:
+        self._placed = placed
+        self._declared = declared
+
+    def __getitem__(self, name: str) -> Task[Any, Any]:
+        placed = self._placed[name]
+        task = self._declared.get(name, placed)
+        return task if task.is_async == placed.is_async else placed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._placed)
+
+    def __len__(self) -> int:
+        return len(self._placed)
 
 
 @dataclass(frozen=True, slots=True)

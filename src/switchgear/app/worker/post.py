@@ -7,20 +7,14 @@ takes back a credit from the others.  Should two send their job at the same mome
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.app.places import Place
 from switchgear.app.running import Outcome, Stopped
-from switchgear.app.worker.conversation import (
-    Arrived,
-    Event,
-    Introduction,
-    QueuesSeen,
-    RefusedByServer,
-    Revoked,
-    Unrunnable,
-)
+from switchgear.app.worker.conversation import Introduction
+from switchgear.app.worker.events import Arrived, Event, QueuesSeen, RefusedByServer, Revoked, Unrunnable
 from switchgear.app.worker.executor import Attempt, Executor, Superior
 from switchgear.app.worker.link import Link
 from switchgear.app.worker.observer import WorkerObserver
@@ -30,6 +24,8 @@ if TYPE_CHECKING:
     from switchgear.app.task import Task
 
 __all__ = ["Post"]
+
+_LOG: Final = logging.getLogger("switchgear.worker")
 
 TIMED_OUT: Final = "timed_out"
 LEASE_EXPIRED: Final = "LEASE_EXPIRED"
@@ -67,7 +63,6 @@ class Post(Superior):
         self._observer = observer
         self._on_change = on_change
         self._stopping = False
-        self._ends_seen = False  # attempts have ended in this turn of the loop
         self._loop: asyncio.AbstractEventLoop
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -87,18 +82,6 @@ class Post(Superior):
         self._share_room()
         for link in self.links:
             link.flush_soon()
-
-    def _rebalance_after_ends(self) -> None:
-        """The same after all attempts that end in this turn: one packet for the room that all of them leave."""
-        if not self._ends_seen:
-            self._ends_seen = True
-            self._loop.call_soon(self._on_ends)
-
-    def _on_ends(self) -> None:
-        self._ends_seen = False
-        self._share_room()
-        for link in self.links:
-            link.flush()
 
     def _share_room(self) -> None:
         takes = self.executor.ready and not self._stopping
@@ -188,7 +171,7 @@ class Post(Superior):
     def _on_revoked(self, link: Link, event: Revoked) -> None:
         attempt = link.attempts.get(event.handle)
         if attempt is None:
-            link.conversation.report(event.handle, Stopped(event.reason))  # it was not started yet
+            link.conversation.forget(event.handle)
             return
         attempt.job.cancel(event.reason)
         self.executor.cancel(attempt, hard=event.reason == TIMED_OUT)
@@ -201,7 +184,18 @@ class Post(Superior):
 
     # --- from the executor ---
 
-    def attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+    def attempts_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
+        for attempt, outcome in ends:
+            try:
+                self._attempt_ended(attempt, outcome)
+            except Exception:  # a defect, which must not cost the others their reports and us their slots
+                _LOG.exception("the end of %s could not be told", attempt.handle)
+        # One packet tells of the room that all of them leave, in one write with their reports.
+        self._share_room()
+        for link in self.links:
+            link.flush()
+
+    def _attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
         link = self._leave(attempt)
         if link is None:
             self._observer.job_dropped(
@@ -210,6 +204,8 @@ class Post(Superior):
             self._on_change(False)
         else:
             attempt.flush_progress()
+            attempt.send_progress = None  # a thread that the task has left behind may still tell of some
+            outcome = link.conversation.within_limits(outcome)
             link.conversation.report(attempt.handle, outcome)
             reason = attempt.job.cancel_reason
             if reason and (reason != STOPPING or isinstance(outcome, Stopped)):
@@ -217,7 +213,6 @@ class Post(Superior):
             else:
                 self._observer.job_ended(attempt.assignment, outcome, attempt.seconds)
             self._on_change(True)
-        self._rebalance_after_ends()
 
     def attempt_lost(self, attempt: Attempt, problem: str) -> None:
         """A job has killed its process.  The server has to see that as it sees the death of a worker."""

@@ -7,14 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any, Final, cast
 
 from switchgear.app.running import Stopped
 from switchgear.app.worker.executor import Attempt, Executor, Superior
 from switchgear.app.worker.frames import Cancel, Ended, Frame, FrameReader, Progress, Ready, Start, encode, outcome_of
-from switchgear.app.worker.waiting import in_thread
 from switchgear.client.connection import words_of
 from switchgear.client.link import Backoff
 
@@ -24,21 +23,34 @@ __all__ = ["ProcessExecutor"]
 TERM_SECONDS: Final = 1.0
 # How long a child without a job may take to notice that it is to end.
 CLOSE_SECONDS: Final = 1.0
+REAP_PAUSE_SECONDS: Final = 0.005  # between looks at one that is ending
 
 
 class ProcessExecutor(Executor):
     """One slot: a child process that runs one job after the other, and is replaced when it dies or has done enough."""
 
-    def __init__(self, target: str, *, jobs_limit: int = 0, kill_after_seconds: float = 5.0) -> None:
-        """`target` is the app, as MODULE:APP; after `jobs_limit` jobs a child is replaced, 0 for never."""
+    def __init__(
+        self,
+        target: str,
+        urls: Sequence[str] = (),
+        *,
+        jobs_limit: int = 0,
+        kill_after_seconds: float = 5.0,
+        log_level: str = "",
+    ) -> None:
+        """`target` is the app, as MODULE:APP, and `urls` are its servers if not its own; after `jobs_limit` jobs a
+        child is replaced, 0 for never; `log_level` is for `set_up_logging`, empty if that is left to the app."""
         super().__init__(1)
+        self._log_level = log_level
         self._target = target
+        self._urls = urls
         self._jobs_limit = jobs_limit
         self._kill_after_seconds = kill_after_seconds
         self._backoff = Backoff(first_seconds=0.2)
         self._failed_starts = 0
         self._child: _ChildLine | None = None
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()  # that end soon
+        self._restart: asyncio.TimerHandle | None = None  # after a pause
         self._closing = False
 
     @property
@@ -78,35 +90,39 @@ class ProcessExecutor(Executor):
                 child.signal(SIGKILL)
             child.hang_up()
             await child.reap(CLOSE_SECONDS)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._restart is not None:
+            self._restart.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
         return True
 
     def _spawn(self) -> None:
         try:
             self._start_child()
         except OSError as error:  # no memory, or too many processes: that may pass
-            self._in_background(self._start_later(f"no child process could be started: {words_of(error)}"))
+            self._spawn_later(f"no child process could be started: {words_of(error)}")
 
-    async def _start_later(self, problem: str) -> None:
+    def _spawn_later(self, problem: str) -> None:
         pause_seconds = self._backoff.seconds(self._failed_starts)
         self._failed_starts += 1
         self.superior.note(f"{problem}; the next attempt in {pause_seconds:.1f} s")
-        await asyncio.sleep(pause_seconds)
-        if not self._closing:
-            self._spawn()
+        self._restart = self.loop.call_later(pause_seconds, self._spawn)
 
     def _start_child(self) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        command = [sys.executable, "-m", "switchgear.app.worker.child", str(theirs.fileno()), self._target]
+        arguments = [str(theirs.fileno()), self._log_level, self._target, *self._urls]
+        command = [sys.executable, "-m", "switchgear.app.worker.child", *arguments]
         with theirs:
             # A session of its own: what a terminal sends to the worker is the worker's business, and a job can be
             # killed together with the processes that it has started.
-            process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-            )
+            try:
+                process = subprocess.Popen(
+                    command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+                )
+            except BaseException:
+                ours.close()
+                raise
         child = self._child = _ChildLine(self, process)
         self._in_background(self._connect(child, ours))
 
@@ -133,7 +149,7 @@ class ProcessExecutor(Executor):
             self._in_background(child.reap(CLOSE_SECONDS))
             if not self._closing:
                 self._spawn()
-        self.superior.attempt_ended(attempt, outcome_of(frame))
+        self.superior.attempts_ended([(attempt, outcome_of(frame))])
 
     def child_is_gone(self, child: _ChildLine) -> None:
         """It has closed its line, or died."""
@@ -146,12 +162,13 @@ class ProcessExecutor(Executor):
         problem = _words_of(await child.reap(0.0))
         attempt = child.attempt
         if attempt is None and not child.ready:
-            await self._start_later(f"a child process {problem} before it was ready")
+            if not self._closing:
+                self._spawn_later(f"a child process {problem} before it was ready")
             return
         if attempt is None:
             self.superior.note(f"an idle child process {problem}")
         elif attempt.job.cancelled:
-            self.superior.attempt_ended(attempt, Stopped(attempt.job.cancel_reason))
+            self.superior.attempts_ended([(attempt, Stopped(attempt.job.cancel_reason))])
         else:
             self.superior.attempt_lost(attempt, f"its process {problem}")
         if not self._closing:
@@ -202,13 +219,12 @@ class _ChildLine(asyncio.Protocol):
 
     async def reap(self, patience_seconds: float) -> int:
         """Wait for its end, and see to it after some time; returns its exit status."""
-        try:
-            if patience_seconds:
-                await in_thread(self.process.wait, patience_seconds)
-        except subprocess.TimeoutExpired:
-            pass
-        self.signal(SIGKILL)
-        return await in_thread(self.process.wait)
+        deadline = self._executor.loop.time() + patience_seconds
+        while (status := self.process.poll()) is None:
+            if self._executor.loop.time() >= deadline:
+                self.signal(SIGKILL)
+            await asyncio.sleep(REAP_PAUSE_SECONDS)
+        return status
 
     # --- asyncio.Protocol ---
 

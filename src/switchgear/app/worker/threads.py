@@ -7,12 +7,14 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Final
 
-from switchgear.app.running import Fail, error_text, run
+from switchgear.app.running import Fail, Stopped, error_text, run
 from switchgear.app.worker.executor import Attempt, Executor
 
 __all__ = ["ThreadExecutor"]
 
 _END: Final = None
+NO_THREAD: Final = "no thread could be started"
+NO_THREAD_SECONDS: Final = 1.0  # before the job is handed back
 
 
 class ThreadExecutor(Executor):
@@ -30,13 +32,24 @@ class ThreadExecutor(Executor):
 
     def start(self, attempt: Attempt) -> None:
         self._busy.add(attempt)
-        if len(self._busy) > len(self._threads):
-            name = f"switchgear-job-{len(self._threads) + 1}"
-            # Daemons, since a function that does not return must not keep the process from its end.
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        if len(self._busy) > len(self._threads) and not self._start_thread() and not self._threads:
+            self._busy.discard(attempt)
+            # Later, since the server may well send it again at once.
+            self.loop.call_later(NO_THREAD_SECONDS, self._end_from_thread, attempt, Stopped(NO_THREAD))
+            return
         self._queue.put(attempt)
+
+    def _start_thread(self) -> bool:
+        name = f"switchgear-job-{len(self._threads) + 1}"
+        # Daemons, since a function that does not return must not keep the process from its end.
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # that may pass; till then the threads that there are do all the work
+            self.superior.note(f"{NO_THREAD}: {error}")
+            return False
+        self._threads.append(thread)
+        return True
 
     def cancel(self, attempt: Attempt, *, hard: bool) -> None:
         if attempt.job.cancel_reason == "timed_out":

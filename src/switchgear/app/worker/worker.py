@@ -17,7 +17,7 @@ from switchgear.app.worker.coroutines import AsyncExecutor
 from switchgear.app.worker.executor import Executor
 from switchgear.app.worker.link import Link
 from switchgear.app.worker.observer import WorkerObserver
-from switchgear.app.worker.placement import Placement
+from switchgear.app.worker.placement import CurrentTasks, Placement
 from switchgear.app.worker.post import Post
 from switchgear.app.worker.processes import ProcessExecutor
 from switchgear.app.worker.threads import ThreadExecutor
@@ -47,6 +47,7 @@ class WorkerSettings:
     jobs_per_process: int = 0  # 0: any number
     restart_after: int = 0  # stop after so many jobs, to be started again; 0: never
     burst: bool = False  # stop when no job is ready
+    log_level: str = ""  # child processes log from this level on, unless the app says otherwise; empty: it decides
     backoff: Backoff = field(default_factory=Backoff)  # between attempts to connect
 
     def __post_init__(self) -> None:
@@ -74,7 +75,9 @@ class AppWorker:
         self.left_behind = False  # something still runs that could not be stopped
         self._observer = observer or WorkerObserver()
         self.places = list(places if places is not None else app.places)
+        self._child_urls = [place.url for place in places or ()]
         self._declarations = app.declarations()
+        self._declared_tasks = app.tasks
         self._placement = placement
         self._target = target
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
@@ -139,6 +142,7 @@ class AppWorker:
                 runner.run(self._main())
         except BaseException as error:
             self._failure = error
+            self._observer.note(f"the worker has ended through a defect: {error!r}", is_problem=True)
         finally:
             self._opened.set()
             self._ended.set()
@@ -237,13 +241,16 @@ class AppWorker:
             for number in range(1, placement.processes + 1):
                 executor = ProcessExecutor(
                     self._target,
+                    self._child_urls,
                     jobs_limit=settings.jobs_per_process,
                     kill_after_seconds=settings.kill_after_seconds,
+                    log_level=settings.log_level,
                 )
                 posts.append(self._post(f"process-{number}", executor, placement.in_processes))
         return posts
 
-    def _post(self, label: str, executor: Executor, tasks: dict[str, Task[Any, Any]]) -> Post:
+    def _post(self, label: str, executor: Executor, placed: dict[str, Task[Any, Any]]) -> Post:
+        tasks = CurrentTasks(placed, self._declared_tasks)
         introduction = Introduction(
             name=f"{self._name}/{label}",
             functions={name: task.settings.timeout or 0.0 for name, task in tasks.items()},

@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from switchgear import errors
 from switchgear.app.app import App
 from switchgear.app.job import Job
 from switchgear.app.task import Task as AppTask
@@ -185,14 +186,19 @@ def rebuilt(arguments: dict[str, Any], queue: str, run_at: float | None) -> Any:
 
 
 def failure(answer: dict[str, Any]) -> Any:
-    """Why a job did not succeed.  A traceback ends with a line that names the exception, module and all."""
+    """Why a job did not succeed.
+
+    The first line of its error names the exception; where that comes from is told by the line of the traceback that
+    names it again.  What follows may be the rest of its message.
+    """
     text = answer["error"] if isinstance(answer["error"], str) else ""
-    _, _, remote_traceback = text.partition("\n\n")
-    path = ENDINGS[answer["state"]]
-    for line in reversed(remote_traceback.rstrip().splitlines()):
-        if line and not line[0].isspace():
-            name = line.partition(":")[0].strip()
-            path = name if "." in name else f"builtins.{name}"
+    summary, _, remote_traceback = text.partition("\n\n")
+    name = summary.partition(":")[0]
+    path = f"switchgear.errors.{name}" if hasattr(errors, name) else ENDINGS[answer["state"]]
+    for line in reversed(remote_traceback.splitlines()):
+        full_name = line.partition(":")[0]
+        if full_name.rpartition(".")[2] == name != "":
+            path = full_name if "." in full_name else f"builtins.{name}"
             break
     return TaskError(exception_class_path=path, traceback=remote_traceback or text)
 

@@ -1,0 +1,24 @@
+"""What tasks log, for workers that are processes of their own."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+__all__ = ["LEVELS", "set_up_logging"]
+
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+_TIME_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
+_LINE_FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+
+
+def set_up_logging(level: str) -> None:
+    """Log to standard error, from this level on, unless the app has set up something else.
+
+    To be called when the app has been imported: what a program says about its own log comes first.
+    """
+    if logging.getLogger().hasHandlers():
+        return
+    logging.basicConfig(level=level.upper(), format=_LINE_FORMAT, datefmt=_TIME_FORMAT)
+    if level.lower() == "info":  # an embedded server tells of its own comings and goings, which are not the tasks'
+        logging.getLogger("switchgear").setLevel(logging.WARNING)
