@@ -28,7 +28,7 @@ def backup() -> str:
 def main() -> None:
     app.declare()  # a worker does this when it connects
     for schedule in app.schedules.list():
-        print(f"{schedule['name']}: {schedule['spec']}")
+        print(f"{schedule.name}: {schedule.spec}")
     for number in range(3):
         print("beat", number + 1, "of the", beats.get())
     print(app.schedules.run(backup.name).result(), "before its time")

@@ -1,12 +1,17 @@
-"""Words of strangers, made fit to be repeated."""
+"""Words: those of strangers, made fit to be repeated, and numbers with the right ending."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["harmless"]
+__all__ = ["counted", "harmless"]
 
 MOST_REPEATED: Final = 500
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of them: "1 job", "2 jobs"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def harmless(text: str) -> str:

@@ -61,6 +61,19 @@ def test_one_that_cannot_be_cancelled_does_not_save_the_others(server: Server) -
     assert again.stderr == f"switchgear: {handle} is cancelled: there is nothing to cancel\n"
 
 
+def test_jobs_by_their_numbers(server: Server) -> None:
+    first = submit(server, "f")
+    second = submit(server, "f", "--after", first)
+    numbers = [handle.rpartition(":")[2] for handle in (first, second)]
+    assert call_json(server, "job", numbers[0])["handle"] == first
+    assert call(server, "explain", numbers[1]).stdout.startswith(f"{second} (f) is waiting")
+    assert call(server, "cancel", "--cascade", *numbers).stdout == f"{first} cancelled\n{second} cancelled\n"
+    assert call(server, "retry", numbers[0]).stdout == f"{first} retried\n"
+    assert call(server, "job", "999999").exit_code == 1
+    for command in ("job", "explain", "cancel", "retry"):
+        assert "or its number" in " ".join(call(server, command, "--help").stdout.split())
+
+
 # --- retry ---
 
 
@@ -160,6 +173,20 @@ def test_pause_and_resume(server: Server) -> None:
         assert answer == {"functions": [{"function": "reverse", "paused": False}], "problems": []}
         recorder.until("ended")
         eventually(lambda: state_of(server, handle) == "done", "it is done", DEADLINE_SECONDS)
+
+
+def test_pausing_what_nobody_knows(server: Server) -> None:
+    submit(server, "reverse")
+    result = call(server, "pause", "reverse", "revrese")
+    assert (result.exit_code, result.stdout) == (0, "reverse paused\nrevrese paused\n")
+    assert result.stderr == "switchgear: nobody knows revrese yet; it will be paused when it appears\n"
+    assert call(server, "pause", "revrese").stderr == result.stderr
+    assert call_json(server, "pause", "reverse", "revrese")["functions"] == [
+        {"function": "reverse", "paused": True, "known": True},
+        {"function": "revrese", "paused": True, "known": False},
+    ]
+    with working(url_of(server), {"mirror": reverse}):
+        eventually(lambda: not call(server, "pause", "mirror").stderr, "its worker is known")
 
 
 # --- usage ---

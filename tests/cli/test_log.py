@@ -151,6 +151,16 @@ def test_no_log_there(tmp_path: Path) -> None:
     assert call("redis://x").exit_code == 2
 
 
+def test_no_log_where_the_server_would_have_it_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHGEAR_STORE", f"sqlite:{tmp_path / 'jobs.db'}")
+    result = CliRunner().invoke(main, ["log"], prog_name="switchgear")
+    assert result.exit_code == 1
+    first, *others = result.stderr.splitlines()
+    assert first == f"switchgear: there is no job log at {tmp_path / 'jobs-log.db'}"
+    assert "--url sqlite:PATH" in " ".join(others)
+    assert "--config" in " ".join(others)
+
+
 @pytest.mark.usefixtures("log")
 def test_the_configuration_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*arguments: str) -> Result:

@@ -150,6 +150,12 @@ def test_interrupted(any_server: Server) -> None:
         ["--timeout", "-1", "f"],
         ["--background", "--timeout", "5", "f"],
         ["--attempts", "-1", "f"],
+        ["--crashes", "-1", "f"],
+        ["--on-failure", "run", "f"],
+        ["--after", "H:x:1", "--on-failure", "panic", "f"],
+        ["--unique-policy", "reject", "f"],
+        ["--unique-for", "5", "f"],
+        ["--unique", "k", "--unique-scope", "ever", "f"],
         ["--server", "http://x", "f"],
     ],
 )
@@ -205,6 +211,28 @@ def test_all_options(switchgear: Server) -> None:
     assert (job["attempts_limit"], job["timeout"], job["predecessors"]) == (7, 5, [first])
     assert job["run_at"] == pytest.approx(time.time() + 3600, abs=60)
     assert job["expires_at"] == pytest.approx(time.time() + 7200, abs=60)
+
+
+def test_what_only_a_switchgear_server_can_do(switchgear: Server) -> None:
+    first = call(switchgear, "submit", "--background", "nobody-does-this", "x").stdout.strip()
+    options = ["--crashes", "0", "--key", "tenant-1", "--retention", "0", "--after", first, "--on-failure", "run"]
+    unique = ["--unique", "k", "--unique-scope", "queued", "--unique-for", "1h"]
+    handle = call(switchgear, "submit", "--background", *options, *unique, "nobody-does-this", "x").stdout.strip()
+    job = call_json(switchgear, "job", handle)
+    assert (job["losses_limit"], job["key"], job["retention"], job["on_failure"]) == (0, "tenant-1", 0, ["run"])
+    assert job["unique_scope"] == "queued"
+    assert job["unique_until"] == pytest.approx(time.time() + 3600, abs=60)
+
+
+def test_a_key_that_another_job_has(switchgear: Server) -> None:
+    arguments = ["--background", "--unique", "taken", "nobody-does-this", "x"]
+    first = call(switchgear, "submit", *arguments).stdout.strip()
+    rejected = call(switchgear, "submit", "--unique-policy", "reject", *arguments)
+    assert rejected.exit_code == 1
+    assert "taken" in rejected.stderr
+    second = call(switchgear, "submit", "--unique-policy", "replace", *arguments).stdout.strip()
+    assert call_json(switchgear, "job", first)["state"] == "cancelled"
+    assert call_json(switchgear, "job", second)["state"] == "ready"
 
 
 def test_waiting_for_a_job_for_later(switchgear: Server) -> None:

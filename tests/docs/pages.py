@@ -37,7 +37,7 @@ _VARYING: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?"), "DATE"),
     (re.compile(r"\b\d+(\.\d+)? (us|µs|ms|s|min|h|d)\b"), "TIME"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
-    (re.compile(r"H:embedded:\d+"), "H:embedded:N"),
+    (re.compile(r"H:embedded-\w+:\d+"), "H:embedded-X:N"),
     (re.compile(r"myhost/\d+"), "myhost/PID"),
     (re.compile(r"[ \t]+"), " "),  # columns are as wide as what is in them
 )

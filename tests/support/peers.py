@@ -47,9 +47,9 @@ def require_gear() -> ModuleType:
 
 
 def require_node_script(name: str) -> list[str]:
-    """The command that runs a script of ours with the libraries of others that it uses."""
+    """The command that runs a script of ours, or of others, with the libraries that it uses."""
     node = require_program("node")
-    if not (NODE_FOLDER / "node_modules").is_dir():
+    if not (NODE_FOLDER / "node_modules").is_dir() or not (NODE_FOLDER / name).exists():
         _is_missing(f"libraries for Node are not installed: npm ci --prefix {NODE_FOLDER}")
     return [node, str(NODE_FOLDER / name)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -13,9 +13,12 @@ from switchgear.app.app import App
 from switchgear.app.context import current_job
 from switchgear.errors import (
     ArgumentError,
+    ClientError,
     JobCancelled,
     JobExpired,
+    JobUnknown,
     PredecessorFailed,
+    ServerRefused,
     ServerUnreachable,
     TaskFailed,
 )
@@ -269,6 +272,66 @@ def test_run_until_idle_lets_time_pass(shop: Shop, stepping: InMemoryServer) -> 
     assert shop.done[-1] == "1+1"
 
 
+@pytest.mark.parametrize(
+    ("rate", "key_rate", "seconds"),
+    [("20/s", None, 2.0), (None, "20/s", 0.5)],
+    ids=["of the task", "of each key"],
+)
+def test_run_until_idle_waits_for_rates(
+    shop: Shop, stepping: InMemoryServer, rate: str | None, key_rate: str | None, seconds: float
+) -> None:
+    @shop.app.task(name="limited", key=lambda number: f"tenant {number % 2}", rate=rate, rate_per_key=key_rate)
+    def limited(number: int) -> int:
+        return number
+
+    jobs = limited.submit_many(range(60))
+    begin = stepping.now()
+    assert stepping.run_until_idle() == 60
+    assert jobs.counts() == {"done": 60}
+    assert stepping.now() - begin == pytest.approx(seconds, abs=0.1)
+
+
+def test_run_until_idle_does_not_wait_for_rates_that_keep_nobody(shop: Shop, stepping: InMemoryServer) -> None:
+    @shop.app.task(name="limited", rate="1/h")
+    def limited(number: int) -> int:
+        return number
+
+    limited.submit(1)
+    begin = stepping.now()
+    assert stepping.run_until_idle() == 1
+    assert stepping.now() == begin
+    limited.submit(2)
+    shop.app.pause(limited)
+    assert stepping.run_until_idle() == 0
+    assert stepping.now() == begin
+
+
+def test_run_until_idle_waits_for_an_end_that_lets_others_run(shop: Shop, stepping: InMemoryServer) -> None:
+    shop.app.pause(shop.flaky)
+    first = shop.flaky.options(expires=60).submit(1)
+    second = shop.add.options(after=[first], on_failure="run").submit(1)
+    assert stepping.run_until_idle() == 1
+    assert (first.status().state, second.status().state) == ("expired", "done")
+
+
+def test_waiting_with_a_time_limit_ends_as_it_does_elsewhere(shop: Shop, server: InMemoryServer) -> None:
+    job = shop.add.options(delay=60).submit(1)
+    with pytest.raises(TimeoutError, match="scheduled") as caught:
+        job.result(timeout=5)
+    assert isinstance(caught.value, WouldWaitForever)
+    with pytest.raises(WouldWaitForever) as without:
+        job.result()
+    assert not isinstance(without.value, TimeoutError)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError, match="scheduled"):
+            await job.result_async(timeout=5)
+
+    asyncio.run(main())
+    server.advance(60)
+    assert job.result(timeout=5) == 2
+
+
 def test_waiting_for_what_cannot_come_says_why(shop: Shop, stepping: InMemoryServer) -> None:
     job = shop.add.submit(1)
     shop.app.pause(shop.add)
@@ -409,3 +472,44 @@ def test_a_mode_that_there_is_not(shop: Shop) -> None:
 def test_one_server_one_block(shop: Shop) -> None:
     with in_memory(shop.app) as server, pytest.raises(RuntimeError, match="in use already"), server:
         pass
+
+
+def test_a_result_that_another_job_waits_for_is_there_whatever_its_retention(
+    shop: Shop, stepping: InMemoryServer
+) -> None:
+    first = shop.add.options(retention=0).submit(1)
+    second = shop.add.submit(first.as_argument, 10)
+    while stepping.run_one():
+        pass
+    assert second.result() == 12
+
+
+def test_what_a_server_refuses_is_refused_as_ever(shop: Shop, server: InMemoryServer) -> None:
+    with pytest.raises(ServerRefused, match="H:memory:999"):
+        shop.add.options(after="H:memory:999").submit(1)
+    with pytest.raises(JobUnknown):
+        shop.app.job("H:memory:999").cancel()
+    with pytest.raises(ServerRefused, match="unknown verb"):
+        shop.app.control("dance")
+    assert shop.add.submit(1).result() == 2
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda shop: shop.app.cancel_all(),
+        lambda shop: shop.add.options(after="foo").submit(1),
+        lambda shop: shop.app.control("explain", handle="foo"),
+        lambda shop: shop.app.control("limit", function="add", rate="often"),
+    ],
+    ids=["cancel_all without a filter", "after foo", "explain foo", "a limit that is none"],
+)
+def test_after_a_refusal_everything_works(
+    shop: Shop, server: InMemoryServer, refused: Callable[[Shop], object]
+) -> None:
+    for _ in range(3):
+        with pytest.raises((ClientError, ValueError)):
+            refused(shop)
+    assert list(shop.add.map([1, 2, 3])) == [2, 3, 4]
+    shop.app.pause("x")
+    assert shop.add.submit(1).result() == 2

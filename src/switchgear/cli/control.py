@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, json_option, print_json, printable, server_option, when_option
+from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of, when_option
 from switchgear.client.client import UNKNOWN_EXTENSION, Client
 from switchgear.errors import ServerRefused
 from switchgear.model import DONE, FINAL_STATES, JobState
@@ -72,7 +72,7 @@ def cancel(
     server: str,
     as_json: bool,
 ) -> None:
-    """Cancel unfinished jobs: those named, or all that match.
+    """Cancel unfinished jobs: those named, each by its HANDLE, or its number, or all that match.
 
     A running one ends for its submitter and for the server at once, and what its worker reports is ignored. A worker
     that knows how is told to stop; most protocols have no word for that, and their workers go on. Exits with 1 if any
@@ -87,6 +87,7 @@ def cancel(
             answers += _cancel_matching(client, selection, cascade, limit)
     # A job that was cancelled together with an earlier one of the list is no problem.
     cancelled = {handle for answer in answers for handle in answer["cancelled"]}
+    cancelled |= {handle.rpartition(":")[2] for handle in cancelled}  # by its number
     problems = [problem for problem in problems if problem["name"] not in cancelled]
     _tell_handles(ctx, "cancelled", answers, problems, as_json)
 
@@ -132,9 +133,9 @@ def retry(
 ) -> None:
     """Run jobs again that ended without success, under their old handles and with all their attempts.
 
-    Which ones is said by their handles, or by options that all have to match. Of those, only failed jobs are meant,
-    unless --state says otherwise. Exits with 1 if any of the jobs named is unknown or did not end without success; the
-    others are retried all the same. With options there is nothing wrong with finding none.
+    Which ones is said by HANDLE, or its number, or by options that all have to match. Of those, only failed jobs are
+    meant, unless --state says otherwise. Exits with 1 if any of the jobs named is unknown or did not end without
+    success; the others are retried all the same. With options there is nothing wrong with finding none.
     """
     if dead and states and "failed" not in states:
         raise click.UsageError("Dead jobs are failed ones: --dead goes with --state failed, or with none.")
@@ -181,12 +182,13 @@ Examples:
 )
 @click.argument("functions", metavar="FUNCTION...", nargs=-1, required=True)
 @server_option
-@json_option("Write one JSON object: functions, an array, and problems.")
+@json_option("Write one JSON object: functions, an array of function, paused and known, and problems.")
 @click.pass_context
 def pause(ctx: click.Context, functions: tuple[str, ...], server: str, as_json: bool) -> None:
     """Stop handing out the jobs of functions.
 
-    Jobs are still taken, and those that run go on. The function stays paused until it is resumed.
+    Jobs are still taken, and those that run go on. The function stays paused until it is resumed. One that has no
+    worker and no job, and had none since the server was started, is paused all the same, and you are told so.
     """
     _set_paused(ctx, "pause", functions, server, as_json)
 
@@ -209,12 +211,25 @@ def resume(ctx: click.Context, functions: tuple[str, ...], server: str, as_json:
 def _set_paused(ctx: click.Context, verb: str, functions: tuple[str, ...], server: str, as_json: bool) -> None:
     with Client(server) as client:
         answers, problems = _each(functions, lambda name: client.control(verb, function=name))
+        if verb == "pause":
+            known = _known_functions(client)
+            answers = [{**answer, "known": answer["function"] in known} for answer in answers]
     if as_json:
         print_json({"functions": answers, "problems": problems})
     else:
         for answer in answers:
             click.echo(f"{printable(answer['function'])} {'paused' if answer['paused'] else 'resumed'}")
+            if not answer.get("known", True):  # perhaps it is misspelt
+                complain(f"nobody knows {answer['function']} yet; it will be paused when it appears")
     _finish(ctx, problems, as_json)
+
+
+def _known_functions(client: Client) -> set[str]:
+    """Those that have a worker or a job, or had a job since the server was started."""
+    signs = ("workers", "total", "done", "failed")
+    return {
+        text_of(function["name"]) for function in client.control("functions") if any(function[sign] for sign in signs)
+    }
 
 
 def _each(names: Iterable[str], act: Callable[[str], Any]) -> tuple[list[Any], list[dict[str, str]]]:

@@ -26,6 +26,8 @@ Examples:
 def explain(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
     """Say why a job waits, where it runs, or how it ended.
 
+    HANDLE is what its submitter was told, or its number, which is the end of it and what the server's log says.
+
     There may be several reasons at once; the most important comes first. Exits with 1 if the server does not know the
     job.
     """

@@ -217,6 +217,7 @@ def _progress(job: Mapping[str, Any]) -> str:
     epilog="""\b
 Examples:
   switchgear job H:myhost:42
+  switchgear job 42
   switchgear job --json H:myhost:42 | jq -r .warnings
 """
 )
@@ -227,6 +228,7 @@ Examples:
 def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
     """Show one job: its state, what it was given, what came of it, and its history.
 
+    HANDLE is what its submitter was told, or its number, which is the end of it and what the server's log says.
     Exits with 1 if the server does not know the job.
     """
     try:

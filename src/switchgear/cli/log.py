@@ -22,13 +22,18 @@ from switchgear.cli.output import (
 )
 from switchgear.client.when import parse_duration, parse_when
 from switchgear.config import load_config
-from switchgear.errors import ConfigError
+from switchgear.errors import ConfigError, StorageError
 from switchgear.joblog.log import JobLog
 from switchgear.joblog.runs import FunctionSummary, Outcome, Run, RunQuery
 
 __all__ = ["log"]
 
 _ERROR_COLUMNS = 60
+_ELSEWHERE = (
+    "That is where a server with this configuration writes it. One that was started with another store has it beside"
+    " that: --url sqlite:PATH, with jobs-log.db for jobs.db. --config FILE reads the server's configuration. A server"
+    " with the store memory:, and one that is embedded in a program, writes none."
+)
 _WHEN_HELP = "A duration such as 90m or 2d means that long ago."
 
 
@@ -112,11 +117,20 @@ def log(
     query = RunQuery(function, key, handle, host, since, until, outcome, before or 0, limit)
     if summary:
         _refuse_with_summary(ctx)
-    with JobLog.open(url or _configured_url(file), create=False) as job_log:
+    with _opened(url, file) as job_log:
         if summary:
             _show_summary(job_log.summarize(query), as_json)
         else:
             _show_runs(job_log.find(query), limit, as_json)
+
+
+def _opened(url: str | None, file: Path | None) -> JobLog:
+    try:
+        return JobLog.open(url or _configured_url(file), create=False)
+    except StorageError as error:
+        if url is not None or not str(error).startswith("there is no job log"):
+            raise
+        raise StorageError(f"{error}\n{_ELSEWHERE}") from error
 
 
 def _configured_url(file: Path | None) -> str:

@@ -35,6 +35,7 @@ __all__ = [
     "print_table",
     "printable",
     "reading",
+    "report_line",
     "server_option",
     "server_place",
     "servers_option",
@@ -202,6 +203,13 @@ def plain(data: bytes) -> str | dict[str, str]:
 def printable(text: str) -> str:
     """One line that cannot do anything to a terminal: whoever names a function must not control the screen."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def report_line(program: str, text: str) -> str:
+    """What a program says while it works: the time, and below it, indented, what follows the first line."""
+    first, *others = [printable(line) for line in text.splitlines() if line.strip()] or [""]
+    now = datetime.now().isoformat(" ", "milliseconds")
+    return "\n".join([f"{now} {program}: {first}", *(f"    {line}" for line in others)])
 
 
 def moment(epoch_seconds: float | None, precision: str = "seconds") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 import click
 
@@ -22,9 +22,10 @@ from switchgear.cli.output import (
     when_option,
 )
 from switchgear.client.client import Client
+from switchgear.client.requests import Wishes
 from switchgear.client.submission import Submission, Update, UpdateKind
 from switchgear.errors import JobFailed, SwitchgearError
-from switchgear.model import PRIORITY_NAMES
+from switchgear.model import PRIORITY_NAMES, EdgePolicy, UniquePolicy, UniqueScope
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -37,6 +38,7 @@ Examples:
   switchgear submit resize - < photo.jpg > small.jpg
   switchgear submit --background --unique order-4711 invoice '{"order": 4711}'
   switchgear submit --background --at +5m remind 'tea is ready'
+  switchgear submit --background --after H:myhost:17 --on-failure run cleanup
   switchgear submit --timeout 30 --json report | jq -r .result
 
 \b
@@ -52,6 +54,10 @@ Exit codes:
     4  --timeout: still not done
   130  interrupted; what becomes of the job is the same as with --timeout
 """
+
+
+def _words(policies: type[EdgePolicy | UniquePolicy | UniqueScope]) -> click.Choice[str]:
+    return click.Choice([policy.name.lower() for policy in policies], case_sensitive=False)
 
 
 @click.command(epilog=_EPILOG)
@@ -72,6 +78,9 @@ Exit codes:
     help="Share one job with all submissions of this key, as long as it is unfinished."
     " The key - stands for the payload itself.",
 )
+@click.option("--unique-scope", type=_words(UniqueScope), help="How long the unique key is its own. *")
+@click.option("--unique-policy", type=_words(UniquePolicy), help="What to do if another job has the unique key. *")
+@duration_option("--unique-for", "The unique key is its own for so long, even if it ends before. *")
 @when_option("--at", "Do not start it earlier.")
 @duration_option(
     "--timeout",
@@ -86,12 +95,21 @@ Exit codes:
     help="Start it at most so often when workers are lost or time out, 0 for any number. *",
 )
 @click.option(
+    "--crashes",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Give it up when so many workers were lost with it, 0 for never; they do not count as attempts then. *",
+)
+@click.option(
     "--after",
     multiple=True,
     metavar="HANDLE",
     help="Do not start it before this job is done; may be given several times. *",
 )
+@click.option("--on-failure", type=_words(EdgePolicy), help="What becomes of it if one of those does not succeed. *")
 @when_option("--expires", "Give it up if it has not started by then. *")
+@click.option("--key", metavar="KEY", help="Whose job it is, for limits by key and fair turns. *")
+@duration_option("--retention", "How long it is remembered after its end. Default: the server's setting. *")
 @server_option
 @json_option(
     "Write one JSON object at the end: handle, state (submitted, done, failed, timed_out), result and error."
@@ -100,6 +118,7 @@ Exit codes:
 @click.pass_context
 def submit(
     ctx: click.Context,
+    /,
     function: str,
     payload: str | None,
     background: bool,
@@ -113,6 +132,7 @@ def submit(
     expires: float | None,
     server: str,
     as_json: bool,
+    **wishes: Any,
 ) -> None:
     """Submit a job of FUNCTION, and wait for its result unless told not to.
 
@@ -124,6 +144,7 @@ def submit(
     """
     if background and timeout is not None:
         raise click.UsageError("--timeout is about waiting, and --background does not wait; see --run-timeout.")
+    given = _wishes(wishes, unique=unique, after=after)
     with Client(server) as client:
         submission = client.submit(
             os.fsencode(function),
@@ -136,6 +157,7 @@ def submit(
             attempts=attempts,
             after=after,
             expires=expires,
+            **given,
         )
         if background and as_json:
             print_json(_object(submission, "submitted"))
@@ -145,6 +167,18 @@ def submit(
             ctx.exit(_wait_for_json(client, submission, timeout))
         else:
             ctx.exit(_wait(client, submission, timeout))
+
+
+def _wishes(options: dict[str, Any], *, unique: str, after: tuple[str, ...]) -> Wishes:
+    """The options without a parameter of their own, as far as they were given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not unique and given.keys() & {"unique_scope", "unique_policy", "unique_for"}:
+        raise click.UsageError("--unique-scope, --unique-policy and --unique-for are about the key given by --unique.")
+    if not after and "on_failure" in given:
+        raise click.UsageError("--on-failure is about the jobs named by --after.")
+    if "unique_for" in given:
+        given["unique_seconds"] = given.pop("unique_for")
+    return cast(Wishes, given)
 
 
 def _read_payload(payload: str | None) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from switchgear.app.worker.logs import LEVELS
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import duration_option, json_option, servers_option
 from switchgear.client.worker import DEFAULT_DRAIN_SECONDS
@@ -78,6 +79,7 @@ _APP_OPTIONS: Final = {
     "reload": "--reload",
     "burst": "--burst",
     "lease": "--lease",
+    "log_level": "--log-level",
 }
 
 
@@ -111,6 +113,13 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     default=f"{DEFAULT_DRAIN_SECONDS:g}",
 )
 @click.option("--name", default="", help="What `switchgear workers` shows. Default: HOST/PID.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="App: log from this level on, to standard error; nothing happens if the app sets up logging itself.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Report problems only.")
 @servers_option
 @json_option("Report on standard output, one JSON object on each line.")

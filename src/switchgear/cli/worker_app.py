@@ -7,32 +7,67 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 
 from switchgear.app.app import App
 from switchgear.app.running import Assignment, Complete, Outcome, RetryLater, Stopped
 from switchgear.app.worker.loading import AppNotFound, load_app
+from switchgear.app.worker.logs import set_up_logging
 from switchgear.app.worker.observer import WorkerObserver
 from switchgear.app.worker.placement import Placement, place_tasks
 from switchgear.app.worker.reload import SourceWatch
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, lasting, printable, server_place
+from switchgear.cli.output import complain, lasting, report_line, server_place
+from switchgear.text import counted
 
 __all__ = ["work_for_app"]
 
 RELOAD_SECONDS: Final = 0.5  # between looks at the source
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_STDOUT, _STDERR = 1, 2
 
 
 def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | None) -> ExitCode:
     """Work until stopped; raises ConfigError if there is no such app, or nothing for it to do."""
-    reporter = _Reporter(quiet=options["quiet"], as_json=options["as_json"])
+    with _output_apart(options["as_json"]) as output:
+        reporter = _Reporter(output, quiet=options["quiet"], as_json=options["as_json"])
+        code = _work_for_app(target, options, servers, reporter)
+    if code is None:
+        _start_afresh()
+    return code
+
+
+@contextmanager
+def _output_apart(is_apart: bool) -> Iterator[TextIO | None]:
+    """Standard output for reports alone: what tasks print, and whatever they start, goes to standard error."""
+    if not is_apart or sys.stdout is None:
+        yield None
+        return
+    sys.stdout.flush()
+    ours = os.dup(_STDOUT)  # which child processes do not inherit
+    os.dup2(_STDERR, _STDOUT)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # as people expect of standard error
+    try:
+        with open(ours, "w", encoding="utf-8", closefd=False) as output:
+            yield output
+    finally:
+        _flush()
+        os.dup2(ours, _STDOUT)
+        os.close(ours)
+
+
+def _work_for_app(
+    target: str, options: dict[str, Any], servers: Sequence[str] | None, reporter: _Reporter
+) -> ExitCode | None:
+    """None: it is to be started afresh."""
     if options["reload"]:
         _leave_no_bytecode()
     try:
@@ -41,6 +76,8 @@ def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | 
         if not options["reload"]:
             raise
         _wait_for_repair(error)
+        return None
+    set_up_logging(options["log_level"])
     watch = SourceWatch(os.getcwd()) if options["reload"] else None  # before anything else takes time
     only = options["only"]
     placement = place_tasks(
@@ -58,8 +95,11 @@ def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | 
         jobs_per_process=options["max_jobs_per_process"] or 0,
         restart_after=options["restart_after"] or 0,
         burst=options["burst"],
+        log_level=options["log_level"],
     )
     places = [server_place(url) for url in servers] if servers is not None else None
+    if places is not None:
+        app.use_places(places)  # tasks submit where the worker works
     worker = AppWorker(app, placement, settings, reporter, places=places, target=target)
     reporter.serving(target, placement)
     return _work(app, worker, reporter, settings.drain_seconds, watch)
@@ -67,7 +107,7 @@ def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | 
 
 def _work(
     app: App, worker: AppWorker, reporter: _Reporter, drain_seconds: float, watch: SourceWatch | None
-) -> ExitCode:
+) -> ExitCode | None:
     received: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -95,8 +135,8 @@ def _work(
         place.close()
     if not received and worker.end_reason in ("restart", "reload"):
         if worker.end_reason == "restart":
-            reporter.note(f"starting afresh after {worker.finished_jobs} jobs")
-        _start_afresh()
+            reporter.note(f"starting afresh after {counted(worker.finished_jobs, 'job')}")
+        return None
     code = ExitCode.INTERRUPTED if signal.SIGINT in received else ExitCode.SUCCESS
     if worker.left_behind:  # a function that does not return must not keep us from our end
         _flush()
@@ -116,13 +156,12 @@ def _start_afresh() -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def _wait_for_repair(error: AppNotFound) -> NoReturn:
+def _wait_for_repair(error: AppNotFound) -> None:
     """In development a mistake in the source is no reason to give up: it is about to be repaired."""
     watch = SourceWatch(os.getcwd(), error.files)
     complain(f"{error}\nwaiting for a change of the source")
     while not watch.changes():
         time.sleep(RELOAD_SECONDS)
-    _start_afresh()
 
 
 def _flush() -> None:
@@ -134,7 +173,9 @@ def _flush() -> None:
 class _Reporter(WorkerObserver):
     """Tells people on standard error, or programs on standard output, what the worker does."""
 
-    def __init__(self, *, quiet: bool, as_json: bool) -> None:
+    def __init__(self, output: TextIO | None, *, quiet: bool, as_json: bool) -> None:
+        """`output` is where JSON goes, if not to what is standard output for all."""
+        self._output = output
         self._quiet = quiet
         self._as_json = as_json
 
@@ -210,10 +251,9 @@ class _Reporter(WorkerObserver):
         # Nobody reads it, or a signal came while we wrote; the jobs matter more.
         with suppress(OSError, RuntimeError):
             if self._as_json:
-                click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}))
-                return
-            for line in text.rstrip().splitlines():  # a traceback has several
-                click.echo(f"switchgear worker: {printable(line)}", err=True)
+                click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}), file=self._output)
+            else:
+                click.echo(report_line("switchgear worker", text), err=True)
 
 
 def _about(assignment: Assignment) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import lasting, locators, printable
+from switchgear.cli.output import lasting, locators, report_line
 from switchgear.cli.signals import on_signals
 from switchgear.client.address import ServerAddress
 from switchgear.client.link import WorkerJob, WorkerObserver
@@ -121,4 +121,4 @@ class _Reporter(WorkerObserver):
             if self._as_json:
                 click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}))
             else:
-                click.echo(f"switchgear worker: {printable(text)}", err=True)
+                click.echo(report_line("switchgear worker", text), err=True)

@@ -6,13 +6,13 @@ the server has to say about it lies in the inboxes of those concerned.  Time pas
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final, cast
 
 from switchgear.engine.engine import Engine
 from switchgear.errors import StorageError
-from switchgear.model import FINAL_STATES, SECOND_US, Job
+from switchgear.model import FINAL_STATES, SECOND_US, Job, JobState
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
 from switchgear.protocols.base import Context, Session, Wire
@@ -95,6 +95,10 @@ class House(Context):
     def find_job(self, job_id: int) -> Job | None:
         return self.engine.jobs.get(job_id) or self.store.get(job_id) or self.find_unkept_end(job_id)
 
+    def find_states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        found = (self.find_job(job_id) for job_id in job_ids)
+        return {job.id: job.state for job in found if job is not None}
+
     def find_unkept_end(self, job_id: int) -> Job | None:
         ended = (job for job in reversed(self.engine.changed) if job.id == job_id and job.state in FINAL_STATES)
         return next(ended, None)
@@ -113,7 +117,10 @@ class House(Context):
         return self.operator(verb, arguments)
 
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
-        raise AssertionError(f"the in-memory server was told what it cannot understand: {code}: {text}")
+        wire = session.wire
+        self.telemetry.emit(
+            "bad_input", code=code, text=text, protocol=session.protocol, host=wire.host, port=wire.port
+        )
 
     def soon(self, action: Callable[[], object]) -> None:
         self._soon.append(action)

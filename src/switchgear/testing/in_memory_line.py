@@ -28,6 +28,10 @@ class WouldWaitForever(ClientError):
     """What is waited for cannot come: nothing is left that could be run now.  The text says what holds the job up."""
 
 
+class WouldWaitTooLong(WouldWaitForever, TimeoutError):
+    """The same where a time limit was given: code that is prepared for that sees what it sees with a real server."""
+
+
 @dataclass(frozen=True, slots=True)
 class CausedEnd(End):
     """How a job ended in this very process."""
@@ -103,7 +107,7 @@ class InMemoryLine(Line):
         self._work()
         self.pump()
         if not future.done():
-            raise self._would_wait_forever(future)
+            raise self._would_wait_forever(future, timeout)
         return future.result()
 
     async def wait_async(self, future: Future[T], timeout: float | None = None) -> T:  # noqa: ASYNC109 - as declared
@@ -111,7 +115,7 @@ class InMemoryLine(Line):
         self.pump()
         while not future.done():
             if not await self._wait_for_others():
-                raise self._would_wait_forever(future)
+                raise self._would_wait_forever(future, timeout)
             self.pump()
         return future.result()
 
@@ -123,11 +127,12 @@ class InMemoryLine(Line):
             raise WouldWaitForever("news of the job cannot come: nothing is left that could be run now")
         return news.get()
 
-    def _would_wait_forever(self, future: Future[Any]) -> WouldWaitForever:
+    def _would_wait_forever(self, future: Future[Any], timeout: float | None) -> WouldWaitForever:
+        kind = WouldWaitForever if timeout is None else WouldWaitTooLong
         handle = self._handles.get(future)
         if handle is None:
-            return WouldWaitForever("what is waited for cannot come: nothing is left that could be run now")
-        return WouldWaitForever(f"the end of a job cannot come: {self.explain(handle)}")
+            return kind("what is waited for cannot come: nothing is left that could be run now")
+        return kind(f"the end of a job cannot come: {self.explain(handle)}")
 
     def explain(self, handle: str) -> str:
         """Why a job is where it is, in the words of the server."""

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
-from switchgear.model import SECOND_US
+from switchgear.engine.deadlines import Deadline, Kind
+from switchgear.model import SCHEDULED, SECOND_US, Gate, Job, Lane
 from switchgear.testing.clock import FakeClock
 from switchgear.testing.in_memory_house import House
 from switchgear.testing.in_memory_line import InMemoryLine, WouldWaitForever
@@ -167,6 +168,7 @@ class InMemoryServer:
     def run_until_idle(self, within_seconds: float = _DAY_SECONDS) -> int:
         """Run everything, and let time pass to whatever is due next, until no job is left that could ever be run.
 
+        What is due are delays, retries, and starts that a rate lets happen later.
         Ticks of schedules are not waited for, since they never end; nor is what is due later than `within_seconds`.
         """
         count = self.run_all()
@@ -296,6 +298,26 @@ class InMemoryServer:
         self._line.pump()
 
     def _next_due_us(self) -> int | None:
-        """When the next unfinished job is due."""
-        due = [job.run_at_us for job in self._house.engine.jobs.values() if job.run_at_us > self.clock.now_us()]
-        return min(due, default=None)
+        """When something may next let a job be run."""
+        now_us = self.clock.now_us()
+        due = [deadline[0] for deadline in self._house.engine.deadlines if self._lets_run(deadline)]
+        return min((at_us for at_us in due if at_us > now_us), default=None)
+
+    def _lets_run(self, deadline: Deadline) -> bool:
+        at_us, _, kind, subject, _ = deadline
+        if isinstance(subject, Job):
+            if kind is Kind.DUE:
+                return subject.state is SCHEDULED and subject.run_at_us == at_us
+            # Others may be told to run when it ends, however that is.
+            return (
+                kind is Kind.EXPIRY
+                and subject.expires_us == at_us
+                and subject.id in self._house.engine.graph.successors
+            )
+        if isinstance(subject, Gate):
+            is_needed = subject.check_us == at_us and subject.function.ready > 0
+        elif isinstance(subject, Lane):
+            is_needed = subject.check_us == at_us and subject.ready > 0
+        else:
+            return False
+        return is_needed and not subject.function.paused and subject.function.name.decode() in self.app.tasks

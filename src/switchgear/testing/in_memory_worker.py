@@ -11,14 +11,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from switchgear.app.running import Assignment, Outcome, references_of, run, run_async
-from switchgear.app.worker.conversation import (
-    Arrived,
-    Conversation,
-    Introduction,
-    RefusedByServer,
-    Revoked,
-    Unrunnable,
-)
+from switchgear.app.worker.conversation import Conversation, Introduction
+from switchgear.app.worker.events import Arrived, RefusedByServer, Revoked, Unrunnable
 from switchgear.testing.in_memory_house import House
 
 if TYPE_CHECKING:
