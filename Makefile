@@ -66,7 +66,7 @@ peers: ## install the real programs that the tests talk to
 	@command -v openssl >/dev/null || scripts/install-packages openssl
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
 	@scripts/install-django
-	@test -d tests/interop/node/node_modules || npm ci --silent --no-audit --no-fund --prefix tests/interop/node
+	@test -d tests/interop/node/node_modules/pyright || npm ci --silent --no-audit --no-fund --prefix tests/interop/node
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(STAMPS) build dist bench/build bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis
