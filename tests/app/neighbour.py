@@ -109,7 +109,8 @@ def _do(place: EmbeddedPlace, word: str, arguments: list[str]) -> Any:
             return True
         case "submit":
             with Client(str(place.address())) as client:
-                return client.submit(arguments[0], b"x", background=True).handle
+                payload = arguments[1].encode() if len(arguments) > 1 else b"x"
+                return client.submit(arguments[0], payload, background=True).handle
         case "count":
             with Client(str(place.address())) as client:
                 return [function["total"] for function in client.control("functions")]

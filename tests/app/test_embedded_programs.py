@@ -191,12 +191,12 @@ def test_a_command_as_a_worker_follows_the_server(desk: Desk) -> None:
         command = ["-m", "switchgear", "worker", "f", "--exec", "cat >> ran", "--server", f"embedded:{queue}"]
         worker = subprocess.Popen([sys.executable, *command], cwd=desk.place, stderr=subprocess.DEVNULL)
         try:
-            first.ask("submit", "f")
+            first.ask("submit", "f", "a")
             ran = desk.place / "ran"
-            eventually(lambda: ran.exists() and ran.read_text() == "x", "the first job is done")
-            first.kill()
-            second.ask("submit", "f")
-            eventually(lambda: ran.read_text() == "xx", "the second job is done")
+            eventually(lambda: ran.exists() and ran.read_text() == "a", "the first job is done")
+            first.kill()  # perhaps before it has heard of that, so that the job is done again
+            second.ask("submit", "f", "b")
+            eventually(lambda: "b" in ran.read_text(), "the second job is done")
         finally:
             worker.kill()
             worker.wait()
