@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from switchgear.app.running import error_text
-
-pytest.importorskip("django")
-
 from switchgear.contrib.django.backend import failure
 
 
@@ -35,11 +32,23 @@ UNREADABLE = "ArgumentError: order: no such order\n\nThe task was not called: it
         ("failed", text_of(KeyError()), "builtins.KeyError"),
         ("failed", UNREADABLE, "switchgear.errors.ArgumentError"),
         ("failed", "worker lost", "switchgear.errors.JobLost"),
+        ("failed", "timed out in attempt 1, the last one", "switchgear.errors.JobTimedOut"),
         ("failed", None, "switchgear.errors.JobLost"),
         ("cancelled", None, "switchgear.errors.JobCancelled"),
         ("expired", "", "switchgear.errors.JobExpired"),
     ],
-    ids=["usual", "several lines", "nested class", "no message", "unreadable", "lost", "none", "cancelled", "expired"],
+    ids=[
+        "usual",
+        "several lines",
+        "nested class",
+        "no message",
+        "unreadable",
+        "lost",
+        "timed out",
+        "none",
+        "cancelled",
+        "expired",
+    ],
 )
 def test_the_exception_is_named(state: str, error: str | None, path: str) -> None:
     assert failure({"state": state, "error": error}).exception_class_path == path

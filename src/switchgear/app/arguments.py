@@ -16,6 +16,7 @@ import inspect
 import json
 import re
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any, Final, Generic, TypeVar
@@ -35,12 +36,12 @@ _OBJECT_OR_ARRAY: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msg
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class Reference:
+class Reference(ABC):
     """Something that stands for the results of jobs when it is given as an argument."""
 
+    @abstractmethod
     def as_reference(self) -> Any:
         """What is written in its place: an object with the key `$job`, or an array of these."""
-        raise NotImplementedError
 
 
 def encode_unusual(value: Any) -> Any:

@@ -11,6 +11,7 @@ whoever asks for more is told so (`ExtensionRequired`).
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
@@ -48,13 +49,13 @@ class AppQuestion(Question):
         """The handle of a job that the server has to know for this; empty if there is none."""
         return ""
 
+    @abstractmethod
     def put(self, conversation: Conversation) -> None:
         """Ask it; raises ExtensionRequired."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fail(self, error: Exception) -> None:
         """There will be no answer."""
-        raise NotImplementedError
 
 
 class SubmitQuestion(AppQuestion):
@@ -318,8 +319,8 @@ class _Greeting(Question):
             return False
         return True
 
-    def lose(self, error: ServerUnreachable) -> None:
-        """Whoever connects finds out by itself."""
+    def refuse(self, error: Exception) -> None:
+        """Only a cut can be the end of it, and whoever connects finds that out by itself."""
 
 
 _WANTED: Final = {

@@ -11,6 +11,7 @@ thrown its job away need not hear of it, but its copy still comes and has to be 
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Final
 
@@ -43,18 +44,18 @@ class Follower:
         """The connection is over, and no more will be heard through it."""
 
 
-class Question:
+class Question(ABC):
     """Something that was asked, and what to do with the answer."""
 
     takes_errors = False  # an error is part of its answer, and not the end of it
 
+    @abstractmethod
     def answer(self, kind: int, body: bytes) -> bool:
         """The next packet for this question; whether there is more of the answer to come."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refuse(self, error: Exception) -> None:
         """The answer is an error."""
-        raise NotImplementedError
 
     def lose(self, error: ServerUnreachable) -> None:
         """The connection is over, and the answer will not come."""

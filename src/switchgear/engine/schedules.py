@@ -22,6 +22,7 @@ up for are many at once by nature; there each job waits for the one before.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final
 
@@ -65,6 +66,7 @@ DEFINED: Final = (
 class Schedules(Reports):
     """The part of the engine that makes jobs by itself."""
 
+    @abstractmethod
     def submit(
         self,
         function_name: bytes,
@@ -76,7 +78,6 @@ class Schedules(Reports):
         options: SubmitOptions | None = None,
     ) -> Job:
         """Take a job; see Engine."""
-        raise NotImplementedError
 
     # --- what owners and operators ask for ---
 

@@ -16,6 +16,7 @@ from django.utils.module_loading import import_string
 
 from switchgear import errors
 from switchgear.app.app import App
+from switchgear.app.following import TIMED_OUT_TEXT
 from switchgear.app.job import Job
 from switchgear.app.task import Task as AppTask
 from switchgear.contrib.django.framework import (
@@ -195,6 +196,8 @@ def failure(answer: dict[str, Any]) -> Any:
     summary, _, remote_traceback = text.partition("\n\n")
     name = summary.partition(":")[0]
     path = f"switchgear.errors.{name}" if hasattr(errors, name) else ENDINGS[answer["state"]]
+    if text.startswith(TIMED_OUT_TEXT.decode()):
+        path = "switchgear.errors.JobTimedOut"
     for line in reversed(remote_traceback.splitlines()):
         full_name = line.partition(":")[0]
         if full_name.rpartition(".")[2] == name != "":
