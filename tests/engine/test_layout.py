@@ -2,36 +2,93 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
+import pytest
+
 from switchgear.engine.engine import Engine
+from switchgear.model.job import NO_DETAILS, Details
+from switchgear.model import DONE, NORMAL, Cause, Delivery, Job, Peer
 
-# A server that has seen only plain jobs so far is given many of other kinds.
-MEASURE = """
-import tracemalloc
-from switchgear.model import Delivery, Function, Job
-
-function = Function(b"mail")
-plain = [Job(number, function, b"", b"", 1, Delivery.HANDLE, 0) for number in range(100)]
-jobs = [Job(number, function, b"", b"", 1, Delivery.HANDLE, 0) for number in range(1000)]
-tracemalloc.start()
-for job in jobs:
-    job.kept = job.revision = job.finished_us = job.run_limit = 1
-    job.result = job.name = job.key = job.edges = b"x"
-    job.predecessors = ()
-    job.blockers = job.rank = 1
-    job.run_at_us = job.expires_us = job.timeout_us = job.attempts_limit = job.losses_limit = 1
-print(tracemalloc.get_traced_memory()[0] // len(jobs))
-"""
+FIELDS = [name for name in Details.__slots__ if not name.startswith("_")]
 
 
-def test_what_many_jobs_are_given_after_they_were_made_has_room_in_every_job() -> None:
-    """Without that each would get a dictionary of its own, of some 700 bytes."""
-    measured = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-    assert int(measured.stdout) < 16
+def done_job(engine: Engine, *, watched: bool) -> Job:
+    """A job that nothing out of the ordinary has happened to, from its submission to its end."""
+    worker = engine.add_worker(Peer(), "gearman", b"")
+    engine.can_do(worker, engine.function_named(b"mail"))
+    watcher = Peer() if watched else None
+    delivery = Delivery.WAIT if watched else Delivery.HANDLE
+    job = engine.submit(b"mail", b"key", b"payload", NORMAL, delivery, watcher)
+    assert engine.take(worker) is job
+    assert engine.complete(worker, job.id, b"result") is job
+    return job
 
 
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_plain_job_has_no_details_of_its_own_and_no_list_of_moves(keeps: bool, watched: bool) -> None:
+    engine = Engine()
+    engine.keeps = keeps
+    engine.advance(5)
+    job = done_job(engine, watched=watched)
+    assert job.state is DONE
+    assert job.details is NO_DETAILS
+    assert job.history is None
+
+
+def test_moves_that_are_implied_are_shown_like_any_other() -> None:
+    engine = Engine()
+    engine.advance(5)
+    worker = engine.add_worker(Peer(), "gearman", b"")
+    engine.can_do(worker, engine.function_named(b"mail"))
+    job = engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE)
+    assert job.moves is None
+    engine.advance(7)
+    engine.take(worker)
+    assert job.moves == [Cause.TAKEN, 7]
+    engine.advance(9)
+    engine.complete(worker, job.id, b"")
+    assert job.moves == [Cause.TAKEN, 7, Cause.SUCCEEDED, 9]
+    assert job.log == [(Cause.SUBMITTED, 5), (Cause.TAKEN, 7), (Cause.SUCCEEDED, 9)]
+
+
+def test_a_job_that_comes_back_remembers_what_was_implied_before() -> None:
+    engine = Engine()
+    engine.advance(5)
+    worker = engine.add_worker(Peer(), "gearman", b"")
+    engine.can_do(worker, engine.function_named(b"mail"))
+    job = engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE)
+    for at_us in (6, 8):
+        engine.advance(at_us)
+        assert engine.take(worker) is job
+        engine.advance(at_us + 1)
+        if at_us == 6:
+            engine.hand_back(worker, job.id)
+    engine.complete(worker, job.id, b"")
+    causes = [Cause.SUBMITTED, Cause.TAKEN, Cause.GIVEN_BACK, Cause.TAKEN, Cause.SUCCEEDED]
+    assert job.log == list(zip(causes, [5, 6, 7, 8, 9]))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_detail_that_is_set_is_the_jobs_own(field: str) -> None:
+    one, other = (Job(number, Engine().function_named(b"f"), b"", b"", NORMAL, 1, 0) for number in (1, 2))
+    usual = getattr(other, field)
+    value = {bytes: b"x", str: "x", int: 7, bool: True, tuple: (7,), type(None): [b"x"]}[type(usual)]
+    if field == "error":
+        value = b"x"
+    setattr(one, field, value)
+    assert getattr(one, field) == value
+    assert getattr(other, field) == getattr(NO_DETAILS, field) == usual
+
+
+def test_a_queued_job_is_small() -> None:
+    """Without its payload and key; the tables of the engine take about as much again."""
+    job = Job(1, Engine().function_named(b"f"), b"", b"", NORMAL, Delivery.HANDLE, 0)
+    assert sys.getsizeof(job) <= 200
+
+
+@pytest.mark.skipif(not hasattr(Engine(), "__dict__"), reason="a compiled engine has no dictionary")
 def test_an_engine_has_no_more_attributes_than_cpython_lays_out_well() -> None:
     """With more than 29 it has a dictionary of its own, and was found to be 14 % slower with every job."""
     assert len(vars(Engine())) < 29  # one more is set when it is first needed

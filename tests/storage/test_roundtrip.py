@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchgear.model import FINAL_STATES, Cause, Delivery, Job, JobState, UniqueScope
+from switchgear.model.job import NO_DETAILS
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, OF_ANY_JOB, Extra, encode, job_from_row, job_row
@@ -160,4 +161,4 @@ def test_a_row_from_before_the_last_fields_were_added_is_read(fields: int) -> No
     row[ERROR] = None
     job = job_from_row(tuple(row), function())
     for field in Extra.__struct_fields__:
-        assert getattr(job, field) == written.get(field, getattr(Job, field))
+        assert getattr(job, field) == written.get(field, getattr(NO_DETAILS, field))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
@@ -40,6 +42,7 @@ class EngineSettings:
     retention_us: int = 86_400 * SECOND_US  # how long a finished job is remembered; zero: not at all
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Observer:
     """Hears of what an operator may want to know.  Does nothing unless overridden."""
 
@@ -134,11 +137,8 @@ class Core:
     def _move(self, job: Job, cause: Cause) -> JobState:
         """Change a job's state, for a cause that its life knows."""
         state = next_state(job, cause)
+        job.note_move(cause, self.now_us)
         job.state = state
-        if job.moves is None:
-            job.moves = [cause, self.now_us]
-        else:
-            job.moves += (cause, self.now_us)
         return state
 
     def _note(self, job: Job) -> None:

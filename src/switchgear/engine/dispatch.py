@@ -281,11 +281,11 @@ class Dispatch(Operating):
         if job.state is not READY:
             next_state(job, TAKEN)  # raises
         now_us = self.now_us
-        job.state = RUNNING
-        if job.moves is None:
-            job.moves = [TAKEN, now_us]
+        if job.history is None and not job.started_us:
+            job.started_us = now_us  # which implies the move
         else:
-            job.moves += (TAKEN, now_us)
+            job.note_move(TAKEN, now_us)
+        job.state = RUNNING
         job.attempts += 1
         job.worker = worker
         worker.running[job.id] = job

@@ -146,9 +146,10 @@ class Tables(Dispatch):
         """
         job.finished_us = now_us = self.now_us
         function = job.function
-        if cause is SUCCEEDED and job.state is RUNNING and job.moves is not None:
+        if cause is SUCCEEDED and job.state is RUNNING:
+            if job.history is not None:
+                job.note_move(SUCCEEDED, now_us)  # otherwise it is implied
             job.state = DONE
-            job.moves += (SUCCEEDED, now_us)
         else:
             self._move(job, cause)
         self._unlist(job)

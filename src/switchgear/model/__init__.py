@@ -1,10 +1,7 @@
 """The words of the house: job, function, worker, peer.
 
-Everything here is plain data that the engine moves about.  Three habits serve speed and memory, and keep working when
-the modules are compiled.  Fields that few jobs need are class-level defaults, so a job that never uses them pays for
-them little (see `lay_out_jobs`) or nothing.  Reading such a default costs several times as much as reading a field that
-is set, so one field, `special`, tells whether a look at the others is worth while.  And times are whole microseconds
-since the epoch, so that comparing them is comparing integers.
+Everything here is plain data that the engine moves about; `switchgear.model.job` has the job itself.  Times are whole
+microseconds since the epoch, so that comparing them is comparing integers.
 """
 
 from __future__ import annotations
@@ -14,6 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
+from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Details, Job
 from switchgear.policy import Policy
 from switchgear.states import (
     CANCELLED,
@@ -59,6 +59,7 @@ __all__ = [
     "CatchUp",
     "Cause",
     "Delivery",
+    "Details",
     "EdgePolicy",
     "Function",
     "Gate",
@@ -76,14 +77,6 @@ __all__ = [
 
 SECOND_US: Final = 1_000_000
 
-# What the store has of a job, if anything.
-KEPT: Final = 1
-RESIDENT: Final = 2  # and the payload is in memory all the same, within what is set aside for that
-
-# How a unique key starts that stands for the payload itself, written as a dash.  No protocol lets a client send a NUL
-# in a key, so nobody can make one up.
-PAYLOAD_KEY: Final = b"-\0"
-
 HIGH: Final = 0
 NORMAL: Final = 1
 LOW: Final = 2
@@ -92,6 +85,7 @@ PRIORITY_NAMES: Final = ("high", "normal", "low")  # those that a submitter may 
 BEST_FIRST: Final = (URGENT, HIGH, NORMAL, LOW)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Peer:
     """Somebody the engine may have news for: a protocol session, or a recorder in a test.
 
@@ -284,108 +278,6 @@ class Gate:
         self.serial = 0
 
 
-class Job:
-    """One piece of work, from its submission to its end."""
-
-    # What few jobs have.  The engine looks at those marked with a star only if `special` is set.
-    name: bytes = b""  # *
-    reducer: bytes = b""
-    origin: str = ""
-    run_at_us: int = 0
-    expires_us: int = 0  # *
-    timeout_us: int = 0  # * longest run of one attempt; 0: the worker's own limit, or none
-    attempts_limit: int = -1  # 0: no limit; -1: the server's setting
-    numerator: int = 0
-    denominator: int = 0
-    time_left_s: int = -1  # -1: the worker did not say
-    progress_text: bytes = b""  # the worker's own words for its progress, for whoever speaks its protocol
-    result_code: int = 0  # 0 is success, 1 to 255 an error
-    result: bytes = b""
-    error: bytes | None = None  # what the worker said about the failure, if it said anything
-    warnings: bytes = b""  # what it said on the way; the end of it, if it was much
-    chunks: list[bytes] | None = None  # * parts of the result that came ahead of its end
-    collected_bytes: int = 0  # how long they are, together with those there was no room for
-    finished_us: int = 0
-    predecessors: tuple[int, ...] = ()  # ids of the jobs it was told to wait for, done or not
-    blockers: int = 0  # how many of them are not done
-    run_limit: int = 0  # * tells the deadline of this attempt from those of earlier ones
-    run_until_us: int = 0  # * when this attempt ends, if that was put off since it began
-    ghosts: int = 0  # * stale entries of this job in its queue
-    kept: int = 0  # KEPT: the store has it, in some state; RESIDENT: and its payload counts as being in memory
-    withdrawn: bool = False  # undone because the store could not keep it
-    irrevocable: bool = False  # that is not possible
-    key: bytes = b""  # whose it is: limits may be set for each key, and keys be served in turn; see engine.gates
-    losses: int = 0  # * how often its worker, or the server, was lost while it ran
-    losses_limit: int = -1  # * dead at so many losses; 0: no limit; -1: a loss is an attempt like any other
-    edges: bytes = b""  # * an EdgePolicy for each predecessor; empty: WAIT for all
-    unique_scope: int = 0  # * UniqueScope
-    unique_until_us: int = 0  # * its unique key stays its own until then, even if it ends before
-    retention_us: int = -1  # how long it is remembered after its end; -1: the server's setting
-    schedule: bytes = b""  # the schedule that made it
-    message: bytes = b""  # what its worker says it is doing, for people
-    rank: int = 0  # its place among those that wait for the same, if not that of its submission; see engine.queues
-    revision: int = 0  # grows with every change that is kept; a store never goes back
-
-    def __init__(
-        self,
-        job_id: int,
-        function: Function,
-        unique: bytes,
-        payload: bytes | None,
-        priority: int,
-        delivery: int,
-        created_us: int,
-    ) -> None:
-        self.id = job_id
-        self.function = function
-        self.unique = unique
-        self.payload = payload  # None: only the store has it
-        self.priority = priority
-        self.delivery = delivery
-        self.created_us = created_us
-        self.state: JobState = READY
-        self.special = False
-        self.attempts = 0
-        self.worker: Worker | None = None
-        self.watchers: list[Peer] | None = None
-        self.moves: list[int] | None = None  # cause, time, cause, time ...; see `log`
-
-    def __repr__(self) -> str:
-        return f"Job({self.id}, {self.function.name!r}, {self.state.name})"
-
-    @property
-    def log(self) -> list[tuple[Cause, int]]:
-        """Every move with its time in microseconds, the submission first.
-
-        Most jobs are submitted ready, so that first move is not stored but implied.
-        """
-        moves = self.moves or []
-        entries = [(Cause(moves[i]), moves[i + 1]) for i in range(0, len(moves), 2)]
-        if not entries or entries[0][0] not in (Cause.SUBMITTED_EARLY, Cause.SUBMITTED_WAITING):
-            entries.insert(0, (Cause.SUBMITTED, self.created_us))
-        return entries
-
-    @property
-    def shown_unique(self) -> bytes:
-        """The unique key as its submitter wrote it."""
-        return b"-" if self.unique.startswith(PAYLOAD_KEY) else self.unique
-
-    @property
-    def whole_result(self) -> bytes:
-        """The result with the parts that came ahead of its end."""
-        return b"".join((*self.chunks, self.result)) if self.chunks else self.result
-
-    @property
-    def durable(self) -> bool:
-        """Whether losing this job would break a promise: somebody left and relies on it."""
-        return self.delivery != Delivery.WAIT
-
-    @property
-    def is_dead(self) -> bool:
-        """Failed because its attempts are spent, not because a worker said so."""
-        return self.state is FAILED and bool(self.moves) and self.log[-1][0] is Cause.EXHAUSTED
-
-
 class Timetable(Protocol):
     """When something is to happen again and again; `switchgear.timetable` has some."""
 
@@ -433,21 +325,3 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({self.name!r}, {self.timetable.spec!r})"
-
-
-def lay_out_jobs() -> None:
-    """Make room in every job for what many may be given after they were made.
-
-    CPython lays out all objects of a class alike, with room for the attributes that the first dozen of them had.  One
-    that is given another attribute later gets a dictionary of its own, takes three times the memory, and is slower.
-    """
-    job = Job(0, Function(b""), b"", None, NORMAL, Delivery.HANDLE, 0)
-    job.kept = job.revision = job.finished_us = job.run_limit = 0
-    job.result = job.name = job.key = job.edges = b""
-    job.predecessors = ()
-    job.blockers = job.rank = 0
-    job.run_at_us = job.expires_us = job.timeout_us = 0
-    job.attempts_limit = job.losses_limit = -1  # and that is all there is room for: CPython stops at 29
-
-
-lay_out_jobs()

@@ -1,0 +1,503 @@
+"""A job: what every one has, and apart from that what only some have.
+
+A million jobs may be waiting, and each passes through every hand of the engine, so both their size and the cost of
+looking at them count.  What few jobs have is in an object of its own, `Details`, which most jobs share; one that is
+given something out of the ordinary gets its own.  Everybody else reads and sets those fields as if they were the job's.
+The field `special` tells whether a look at most of them is worth while.
+
+Most jobs are submitted, taken and done, and nothing else happens to them.  So those three moves are not written down
+but implied by their times; see `moves`.  All times are whole microseconds since the epoch, so that comparing them is
+comparing integers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i32, u8
+
+from switchgear.states import DONE, FAILED, READY, Cause, Delivery, JobState
+
+if TYPE_CHECKING:
+    from switchgear.model import Function, Peer, Worker
+
+__all__ = ["KEPT", "NO_DETAILS", "PAYLOAD_KEY", "RESIDENT", "Details", "Job"]
+
+# What the store has of a job, if anything.
+KEPT: Final = 1
+RESIDENT: Final = 2  # and the payload is in memory all the same, within what is set aside for that
+
+# How a unique key starts that stands for the payload itself, written as a dash.  No protocol lets a client send a NUL
+# in a key, so nobody can make one up.
+PAYLOAD_KEY: Final = b"-\0"
+
+TAKEN: Final = Cause.TAKEN
+SUCCEEDED: Final = Cause.SUCCEEDED
+
+
+class Details:
+    """What few jobs have."""
+
+    __slots__ = (
+        "attempts_limit",
+        "blockers",
+        "chunks",
+        "collected_bytes",
+        "denominator",
+        "edges",
+        "error",
+        "expires_us",
+        "ghosts",
+        "irrevocable",
+        "key",
+        "losses",
+        "losses_limit",
+        "message",
+        "name",
+        "numerator",
+        "origin",
+        "predecessors",
+        "progress_text",
+        "rank",
+        "reducer",
+        "result_code",
+        "retention_us",
+        "run_at_us",
+        "run_limit",
+        "run_until_us",
+        "schedule",
+        "time_left_s",
+        "timeout_us",
+        "unique_scope",
+        "unique_until_us",
+        "warnings",
+        "withdrawn",
+    )
+
+    def __init__(self) -> None:
+        self.name = b""
+        self.reducer = b""
+        self.origin = ""
+        self.run_at_us = 0
+        self.expires_us = 0
+        self.timeout_us = 0  # longest run of one attempt; 0: the worker's own limit, or none
+        self.attempts_limit = -1  # 0: no limit; -1: the server's setting
+        self.numerator = 0
+        self.denominator = 0
+        self.time_left_s = -1  # -1: the worker did not say
+        self.progress_text = b""  # the worker's own words for its progress, for whoever speaks its protocol
+        self.result_code = 0  # 0 is success, 1 to 255 an error
+        self.error: bytes | None = None  # what the worker said about the failure, if it said anything
+        self.warnings = b""  # what it said on the way; the end of it, if it was much
+        self.chunks: list[bytes] | None = None  # parts of the result that came ahead of its end
+        self.collected_bytes = 0  # how long they are, together with those there was no room for
+        self.predecessors: tuple[int, ...] = ()  # ids of the jobs it was told to wait for, done or not
+        self.blockers = 0  # how many of them are not done
+        self.run_limit = 0  # tells the deadline of this attempt from those of earlier ones
+        self.run_until_us = 0  # when this attempt ends, if that was put off since it began
+        self.ghosts = 0  # stale entries of this job in its queue
+        self.withdrawn = False  # undone because the store could not keep it
+        self.irrevocable = False  # that is not possible
+        self.key = b""  # whose it is: limits may be set for each key, and keys be served in turn; see engine.gates
+        self.losses = 0  # how often its worker, or the server, was lost while it ran
+        self.losses_limit = -1  # dead at so many losses; 0: no limit; -1: a loss is an attempt like any other
+        self.edges = b""  # an EdgePolicy for each predecessor; empty: WAIT for all
+        self.unique_scope = 0  # UniqueScope
+        self.unique_until_us = 0  # its unique key stays its own until then, even if it ends before
+        self.retention_us = -1  # how long it is remembered after its end; -1: the server's setting
+        self.schedule = b""  # the schedule that made it
+        self.message = b""  # what its worker says it is doing, for people
+        self.rank = 0  # its place among those that wait for the same, if not that of its submission; see engine.queues
+
+
+NO_DETAILS: Final = Details()  # of all jobs that have none; never changed
+
+
+class Job:
+    """One piece of work, from its submission to its end."""
+
+    __slots__ = (
+        "attempts",
+        "created_us",
+        "delivery",
+        "details",
+        "finished_us",
+        "function",
+        "history",
+        "id",
+        "kept",
+        "payload",
+        "priority",
+        "result",
+        "revision",
+        "special",
+        "started_us",
+        "state",
+        "unique",
+        "watchers",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        job_id: int,
+        function: Function,
+        unique: bytes,
+        payload: bytes | None,
+        priority: int,
+        delivery: int,
+        created_us: int,
+    ) -> None:
+        self.id = job_id
+        self.function = function
+        self.unique = unique
+        self.payload = payload  # None: only the store has it
+        self.priority: u8 = priority
+        self.delivery: u8 = delivery
+        self.created_us = created_us
+        self.started_us = 0  # when it was taken, if that was its first move
+        self.finished_us = 0
+        self.state: JobState = READY
+        self.special = False
+        self.kept: u8 = 0  # KEPT: the store has it, in some state; RESIDENT: and its payload counts as being in memory
+        self.attempts: i32 = 0
+        self.revision: i32 = 0  # grows with every change that is kept; a store never goes back
+        self.worker: Worker | None = None
+        self.watchers: list[Peer] | None = None
+        self.history: list[int] | None = None  # see `moves`
+        self.result = b""
+        self.details = NO_DETAILS
+
+    def __repr__(self) -> str:
+        return f"Job({self.id}, {self.function.name!r}, {self.state.name})"
+
+    def own_details(self) -> Details:
+        """Those of this job alone."""
+        details = self.details
+        if details is NO_DETAILS:
+            details = self.details = Details()
+        return details
+
+    # --- how it came to be where it is ---
+
+    @property
+    def moves(self) -> list[int] | None:
+        """Cause, time, cause, time ... of its moves, without the first if that was being submitted ready; None: none.
+
+        Not to be changed.
+        """
+        if self.history is not None or not self.started_us:
+            return self.history
+        moves = [int(TAKEN), self.started_us]
+        if self.state is DONE:
+            moves += (int(SUCCEEDED), self.finished_us)
+        return moves
+
+    @moves.setter
+    def moves(self, moves: list[int] | None) -> None:
+        self.history = moves
+        self.started_us = 0
+
+    def note_move(self, cause: Cause, now_us: int) -> None:
+        """Write down a move that is not implied.  Before the state is changed."""
+        if self.history is None:
+            self.history = self.moves or []
+        self.history += (int(cause), now_us)
+
+    @property
+    def log(self) -> list[tuple[Cause, int]]:
+        """Every move with its time in microseconds, the submission first."""
+        moves = self.moves or []
+        entries = [(Cause(moves[i]), moves[i + 1]) for i in range(0, len(moves), 2)]
+        if not entries or entries[0][0] not in (Cause.SUBMITTED_EARLY, Cause.SUBMITTED_WAITING):
+            entries.insert(0, (Cause.SUBMITTED, self.created_us))
+        return entries
+
+    # --- what follows from the rest ---
+
+    @property
+    def shown_unique(self) -> bytes:
+        """The unique key as its submitter wrote it."""
+        return b"-" if self.unique.startswith(PAYLOAD_KEY) else self.unique
+
+    @property
+    def whole_result(self) -> bytes:
+        """The result with the parts that came ahead of its end."""
+        chunks = self.details.chunks
+        return b"".join((*chunks, self.result)) if chunks else self.result
+
+    @property
+    def durable(self) -> bool:
+        """Whether losing this job would break a promise: somebody left and relies on it."""
+        return self.delivery != Delivery.WAIT
+
+    @property
+    def is_dead(self) -> bool:
+        """Failed because its attempts are spent, not because a worker said so."""
+        return self.state is FAILED and bool(self.moves) and self.log[-1][0] is Cause.EXHAUSTED
+
+    # --- its details ---
+
+    @property
+    def name(self) -> bytes:
+        return self.details.name
+
+    @name.setter
+    def name(self, name: bytes) -> None:
+        self.own_details().name = name
+
+    @property
+    def reducer(self) -> bytes:
+        return self.details.reducer
+
+    @reducer.setter
+    def reducer(self, reducer: bytes) -> None:
+        self.own_details().reducer = reducer
+
+    @property
+    def origin(self) -> str:
+        return self.details.origin
+
+    @origin.setter
+    def origin(self, origin: str) -> None:
+        self.own_details().origin = origin
+
+    @property
+    def run_at_us(self) -> int:
+        return self.details.run_at_us
+
+    @run_at_us.setter
+    def run_at_us(self, run_at_us: int) -> None:
+        self.own_details().run_at_us = run_at_us
+
+    @property
+    def expires_us(self) -> int:
+        return self.details.expires_us
+
+    @expires_us.setter
+    def expires_us(self, expires_us: int) -> None:
+        self.own_details().expires_us = expires_us
+
+    @property
+    def timeout_us(self) -> int:
+        return self.details.timeout_us
+
+    @timeout_us.setter
+    def timeout_us(self, timeout_us: int) -> None:
+        self.own_details().timeout_us = timeout_us
+
+    @property
+    def attempts_limit(self) -> int:
+        return self.details.attempts_limit
+
+    @attempts_limit.setter
+    def attempts_limit(self, attempts_limit: int) -> None:
+        self.own_details().attempts_limit = attempts_limit
+
+    @property
+    def numerator(self) -> int:
+        return self.details.numerator
+
+    @numerator.setter
+    def numerator(self, numerator: int) -> None:
+        self.own_details().numerator = numerator
+
+    @property
+    def denominator(self) -> int:
+        return self.details.denominator
+
+    @denominator.setter
+    def denominator(self, denominator: int) -> None:
+        self.own_details().denominator = denominator
+
+    @property
+    def time_left_s(self) -> int:
+        return self.details.time_left_s
+
+    @time_left_s.setter
+    def time_left_s(self, time_left_s: int) -> None:
+        self.own_details().time_left_s = time_left_s
+
+    @property
+    def progress_text(self) -> bytes:
+        return self.details.progress_text
+
+    @progress_text.setter
+    def progress_text(self, progress_text: bytes) -> None:
+        self.own_details().progress_text = progress_text
+
+    @property
+    def result_code(self) -> int:
+        return self.details.result_code
+
+    @result_code.setter
+    def result_code(self, result_code: int) -> None:
+        self.own_details().result_code = result_code
+
+    @property
+    def error(self) -> bytes | None:
+        return self.details.error
+
+    @error.setter
+    def error(self, error: bytes | None) -> None:
+        self.own_details().error = error
+
+    @property
+    def warnings(self) -> bytes:
+        return self.details.warnings
+
+    @warnings.setter
+    def warnings(self, warnings: bytes) -> None:
+        self.own_details().warnings = warnings
+
+    @property
+    def chunks(self) -> list[bytes] | None:
+        return self.details.chunks
+
+    @chunks.setter
+    def chunks(self, chunks: list[bytes] | None) -> None:
+        self.own_details().chunks = chunks
+
+    @property
+    def collected_bytes(self) -> int:
+        return self.details.collected_bytes
+
+    @collected_bytes.setter
+    def collected_bytes(self, collected_bytes: int) -> None:
+        self.own_details().collected_bytes = collected_bytes
+
+    @property
+    def predecessors(self) -> tuple[int, ...]:
+        return self.details.predecessors
+
+    @predecessors.setter
+    def predecessors(self, predecessors: tuple[int, ...]) -> None:
+        self.own_details().predecessors = predecessors
+
+    @property
+    def blockers(self) -> int:
+        return self.details.blockers
+
+    @blockers.setter
+    def blockers(self, blockers: int) -> None:
+        self.own_details().blockers = blockers
+
+    @property
+    def run_limit(self) -> int:
+        return self.details.run_limit
+
+    @run_limit.setter
+    def run_limit(self, run_limit: int) -> None:
+        self.own_details().run_limit = run_limit
+
+    @property
+    def run_until_us(self) -> int:
+        return self.details.run_until_us
+
+    @run_until_us.setter
+    def run_until_us(self, run_until_us: int) -> None:
+        self.own_details().run_until_us = run_until_us
+
+    @property
+    def ghosts(self) -> int:
+        return self.details.ghosts
+
+    @ghosts.setter
+    def ghosts(self, ghosts: int) -> None:
+        self.own_details().ghosts = ghosts
+
+    @property
+    def withdrawn(self) -> bool:
+        return self.details.withdrawn
+
+    @withdrawn.setter
+    def withdrawn(self, withdrawn: bool) -> None:
+        self.own_details().withdrawn = withdrawn
+
+    @property
+    def irrevocable(self) -> bool:
+        return self.details.irrevocable
+
+    @irrevocable.setter
+    def irrevocable(self, irrevocable: bool) -> None:
+        self.own_details().irrevocable = irrevocable
+
+    @property
+    def key(self) -> bytes:
+        return self.details.key
+
+    @key.setter
+    def key(self, key: bytes) -> None:
+        self.own_details().key = key
+
+    @property
+    def losses(self) -> int:
+        return self.details.losses
+
+    @losses.setter
+    def losses(self, losses: int) -> None:
+        self.own_details().losses = losses
+
+    @property
+    def losses_limit(self) -> int:
+        return self.details.losses_limit
+
+    @losses_limit.setter
+    def losses_limit(self, losses_limit: int) -> None:
+        self.own_details().losses_limit = losses_limit
+
+    @property
+    def edges(self) -> bytes:
+        return self.details.edges
+
+    @edges.setter
+    def edges(self, edges: bytes) -> None:
+        self.own_details().edges = edges
+
+    @property
+    def unique_scope(self) -> int:
+        return self.details.unique_scope
+
+    @unique_scope.setter
+    def unique_scope(self, unique_scope: int) -> None:
+        self.own_details().unique_scope = unique_scope
+
+    @property
+    def unique_until_us(self) -> int:
+        return self.details.unique_until_us
+
+    @unique_until_us.setter
+    def unique_until_us(self, unique_until_us: int) -> None:
+        self.own_details().unique_until_us = unique_until_us
+
+    @property
+    def retention_us(self) -> int:
+        return self.details.retention_us
+
+    @retention_us.setter
+    def retention_us(self, retention_us: int) -> None:
+        self.own_details().retention_us = retention_us
+
+    @property
+    def schedule(self) -> bytes:
+        return self.details.schedule
+
+    @schedule.setter
+    def schedule(self, schedule: bytes) -> None:
+        self.own_details().schedule = schedule
+
+    @property
+    def message(self) -> bytes:
+        return self.details.message
+
+    @message.setter
+    def message(self, message: bytes) -> None:
+        self.own_details().message = message
+
+    @property
+    def rank(self) -> int:
+        return self.details.rank
+
+    @rank.setter
+    def rank(self, rank: int) -> None:
+        self.own_details().rank = rank
