@@ -206,7 +206,7 @@ def test_a_long_chain_neither_recurses_nor_takes_long(house: House) -> None:
     assert time.perf_counter() - began < 10  # seconds; a second on a slow machine, an hour if it were quadratic
     assert turns == 199  # after the first; in each, so many jobs end or let down others
     assert causes(last)[-1] is Cause.DOOMED
-    assert house.engine.jobs == {}
+    assert not house.engine.jobs
     assert house.engine.graph.successors == {}
     assert house.engine.graph.minded == set()
 

@@ -222,7 +222,7 @@ def test_what_expired_meanwhile_is_not_run(house: House) -> None:
     ready = house.submit(expires_us=house.at(5))
     _, running = house.running(b"other", expires_us=house.at(5))
     again = restarted(house, ready, running, seconds=10)
-    assert again.engine.jobs == {}
+    assert not again.engine.jobs
     assert [job.state for job in changes(again)] == [EXPIRED, EXPIRED]
 
 

@@ -99,7 +99,7 @@ def test_a_cascade_through_many_layers_ends_each_job_once(house: House) -> None:
         layer = [house.submit(after=tuple(layer)) for _ in range(2)]
     ended = house.engine.cancel(first, cascade=True)
     assert len(ended) == len(set(ids(*ended))) == 41
-    assert house.engine.jobs == {}
+    assert not house.engine.jobs
 
 
 # --- retry ---
@@ -204,7 +204,7 @@ def test_a_retried_job_is_not_only_for_one_who_waited(house: House) -> None:
     job = house.submit(delivery=Delivery.WAIT, watcher=client)
     house.engine.unwatch(client)
     house.engine.retry(job)
-    assert job.delivery is Delivery.HANDLE
+    assert job.delivery == Delivery.HANDLE
     assert house.engine.take_changes()[0] == [job]
 
 

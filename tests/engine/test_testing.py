@@ -245,7 +245,7 @@ def go_on_in_spite_of_doom(house: House, job: Job) -> None:
 
 
 def forget_job(house: House, job: Job) -> None:
-    del house.engine.jobs[job.id]
+    house.engine.jobs.remove(job.id)
 
 
 FAULTS: list[Callable[[House, Job], None]] = [

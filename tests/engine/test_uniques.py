@@ -158,7 +158,7 @@ def test_a_job_becomes_worth_keeping_when_somebody_relies_on_it(house: House, de
     assert not job.durable
     assert house.engine.take_changes() == ([], [])
     house.submit(unique=b"k", delivery=delivery)
-    assert job.delivery is delivery
+    assert job.delivery == delivery
     assert job.durable
     assert house.engine.take_changes() == ([job], [])
     house.engine.unwatch(client)
@@ -169,7 +169,7 @@ def test_it_does_not_become_worth_less(house: House) -> None:
     job = house.submit(unique=b"k", delivery=Delivery.THROW_AWAY)
     house.submit(unique=b"k", delivery=WAIT, watcher=RecordingPeer())
     house.submit(unique=b"k", delivery=Delivery.HANDLE)
-    assert job.delivery is Delivery.THROW_AWAY
+    assert job.delivery == Delivery.THROW_AWAY
 
 
 def test_what_a_durable_job_waits_for_becomes_durable(house: House) -> None:

@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
-from switchgear.model import SECOND_US, Cause, Function, Job, JobState, Peer, Schedule, Worker
+from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker
 
 __all__ = ["Core", "EngineSettings", "Observer"]
 
@@ -87,7 +87,7 @@ class Core:
         self.notes_starts = False  # with `keeps`: whether starts of jobs that are not kept are to be reported too
         self.now_us = 0
         self.next_job_id = 1
-        self.jobs: dict[int, Job] = {}  # unfinished ones only
+        self.jobs = JobTable()  # unfinished ones only
         self.names: dict[bytes, Job] = {}
         self.functions: dict[bytes, Function] = {}
         self.workers: dict[int, Worker] = {}

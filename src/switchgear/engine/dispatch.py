@@ -26,7 +26,7 @@ from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
 from switchgear.engine.lifecycle import NEXT_STATE, next_state
 from switchgear.engine.operating import Operating
-from switchgear.engine.uniques import free_key, take_key_again
+from switchgear.engine.uniques import free_key
 from switchgear.engine.waking import WakePolicy
 from switchgear.model import BEST_FIRST, READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
 
@@ -281,7 +281,7 @@ class Dispatch(Operating):
         if job.state is not READY:
             next_state(job, TAKEN)  # raises
         now_us = self.now_us
-        if job.history is None and not job.started_us:
+        if job.history is None and job.started_us < 0:
             job.started_us = now_us  # which implies the move
         else:
             job.note_move(TAKEN, now_us)
@@ -351,7 +351,7 @@ class Dispatch(Operating):
             return
         self._forget_run(job)
         if job.unique_scope:
-            take_key_again(job)
+            self._take_key_again(job)
         job.function.requeued += 1
         self._move(job, cause)
         if self._is_too_late(job):
@@ -418,7 +418,8 @@ class Dispatch(Operating):
         worker.credits -= 1
         if worker.credits:
             for other in worker.order:
-                other.pushers.move_to_end(worker)  # those who have some left are served in turn
+                if len(other.pushers) > 1:
+                    other.pushers.move_to_end(worker)  # those who have some left are served in turn
         else:
             self._leave_pushers(worker)
         self._assign(worker, job)

@@ -12,7 +12,7 @@ cascading cancel, a restart).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
 from typing import Final
 
 from switchgear.engine.core import (
@@ -23,14 +23,15 @@ from switchgear.engine.core import (
     EngineSettings,
     Observer,
 )
-from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadline, Kind
-from switchgear.engine.graph import check_edges, has_policies, without_repetitions
+from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadline, Deadlines, Kind
+from switchgear.engine.graph import Graph, check_edges, has_policies, without_repetitions
+from switchgear.engine.lines import forget_ghosts
 from switchgear.engine.options import SubmitOptions
-from switchgear.engine.queues import place_of
-from switchgear.engine.schedules import Schedules
+from switchgear.engine.restoring import Restoring
 from switchgear.engine.wishes import QUEUE_IS_FULL
 from switchgear.errors import Refused
 from switchgear.model import (
+    BEST_FIRST,
     FINAL_STATES,
     QUEUED_STATES,
     READY,
@@ -43,7 +44,7 @@ from switchgear.model import (
     Function,
     Gate,
     Job,
-    JobState,
+    JobTable,
     Lane,
     Peer,
     Schedule,
@@ -56,7 +57,7 @@ __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
 
 
-class Engine(Schedules):
+class Engine(Restoring):
     """All jobs of a server, and what may happen to them."""
 
     # --- time ---
@@ -222,13 +223,15 @@ class Engine(Schedules):
             function = self.function_named(function_name)
         if unique:
             twin = function.uniques.get(unique)
+            if twin is None and function.shelved_keys:
+                twin = self.holder(function, unique)
             if twin is not None:
                 if options is None or options.unique_policy != UniquePolicy.REPLACE:
                     self._join(twin, delivery, watcher, options)
                     return twin
                 self._replace(twin, priority, options)
         limit = function.limits[priority % URGENT]  # an urgent job counts as one of high priority
-        if (limit and function.total >= limit) or (self.settings.jobs and len(self.jobs) >= self.settings.jobs):
+        if (limit and function.total >= limit) or (self.settings.jobs and self.job_count() >= self.settings.jobs):
             raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
         job_id = self.next_job_id
         job = Job(job_id, function, unique, payload, priority, delivery, self.now_us)
@@ -238,7 +241,7 @@ class Engine(Schedules):
             self._apply(job, options)
         if job_id == self.next_job_id:
             self.next_job_id = job_id + 1
-        self.jobs[job_id] = job
+        self.jobs.add(job)
         if unique:
             function.uniques[unique] = job
             if twin is not None:
@@ -267,6 +270,10 @@ class Engine(Schedules):
 
     def _apply(self, job: Job, options: SubmitOptions) -> None:
         """Set the rarer properties of a new job, and its first state.  Raises before anything is changed."""
+        if options.details is not None:
+            job.special = True
+            job.details = options.details
+            return
         if options.name and options.name in self.names:
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         if options.edges:
@@ -315,7 +322,7 @@ class Engine(Schedules):
             job.edges = edges
         else:
             edges = b""
-        blockers = self.graph.blockers_among(predecessors, self.jobs, edges)
+        blockers = self._blockers_among(predecessors, edges)
         if blockers:
             job.state = WAITING
             job.moves = [SUBMITTED_WAITING, self.now_us]
@@ -405,63 +412,37 @@ class Engine(Schedules):
         del self.functions[function.name]
         function.dropped = True
         self._note_function(function)
+        self._unpack_all(function)
         for line in function.lines():
             for queue in line.queues:
                 for job in queue:
-                    job.ghosts = 0  # it may be retried, in a new function of this name
+                    forget_ghosts(job)  # it may be retried, in a new function of this name
         self._forget_gate(function)
         if function.watched:
             function.watched = False
             self.deadlines.stale += 1
         return True
 
+    def let_go(self) -> None:
+        """Forget every job, because nobody will ask again.
+
+        A job and the tables that it is in refer to each other, and once jobs are compiled the garbage collector does
+        not look into them.
+        """
+        for function in self.functions.values():
+            function.uniques.clear()
+            function.queues = [deque() for _ in BEST_FIRST]
+            function.racks = [None for _ in BEST_FIRST]
+            function.gate = None
+        for worker in self.workers.values():
+            worker.running.clear()
+        for peer in {watcher for job in self.jobs.values() for watcher in job.watchers or ()}:
+            peer.watching.clear()
+        self.jobs = JobTable()
+        self.names.clear()
+        self.changed.clear()
+        self.deadlines = Deadlines()
+        self.graph = Graph()
+
     def running_jobs(self) -> int:
         return sum(function.running for function in self.functions.values())
-
-    # --- after a restart ---
-
-    def restore(
-        self,
-        jobs: list[Job],
-        unsuccessful: dict[int, JobState],
-        next_job_id: int,
-        schedules: Sequence[Schedule] = (),
-        held: Sequence[Job] = (),
-    ) -> None:
-        """Go on with what a store has kept; the engine must know the time.
-
-        `jobs` are the unfinished ones by id, `held` those that ended and perhaps still hold their unique key.
-        """
-        self.next_job_id = max(self.next_job_id, next_job_id)
-        self.graph.unsuccessful.update(unsuccessful)
-        for job in jobs:
-            if 0 < job.unique_until_us <= self.now_us:
-                job.unique_until_us = 0
-            self._list(job)
-            if job.unique_until_us:
-                self._hold_key_again(job)
-        for job in sorted(held, key=lambda job: job.id, reverse=True):
-            self._hold_key_again(job)
-        self._remember_ranks(jobs)
-        released: list[Job] = []
-        for job in sorted(jobs, key=place_of):
-            if job.expires_us:
-                self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
-            if job.state is RUNNING:
-                job.function.running += 1
-                self._leave_worker(job)
-                self._requeue(job, Cause.SERVER_LOST, self._enqueue)  # where it was taken from
-            elif job.state is READY:
-                self._enqueue(job)
-            elif job.state is SCHEDULED:
-                self._await_time(job)
-            else:
-                blockers = self.graph.blockers_among(job.predecessors, self.jobs, job.edges)
-                if blockers:
-                    self.graph.add(job, blockers)
-                    self._foresee_doom(job)
-                else:
-                    released.append(job)
-        self._release(released)
-        self._restore_schedules(schedules)
-        self.advance(self.now_us)  # what came due while the server was down

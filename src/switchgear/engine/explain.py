@@ -202,7 +202,7 @@ def waiting(engine: Tables, job: Job, name: Name) -> Iterator[Reason]:
     named = 0
     for in_vain in (True, False):
         for job_id in job.predecessors:
-            state = unsuccessful.get(job_id) if in_vain else unfinished_state(engine, job_id)
+            state = unsuccessful.get(job_id) if in_vain else engine.state_of(job_id)
             if state is None:
                 continue
             if named == MOST_NAMED:
@@ -222,11 +222,6 @@ def waiting_for(job: Job, job_id: int, state: JobState, name: Name) -> Reason:
     else:
         text += f"is {words(state)}"
     return Reason("waiting_for", text, data)
-
-
-def unfinished_state(engine: Tables, job_id: int) -> JobState | None:
-    job = engine.jobs.get(job_id)
-    return job.state if job is not None else None
 
 
 # --- words ---

@@ -32,9 +32,10 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from switchgear.engine.core import Core, EngineSettings, Observer
+from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
-from switchgear.engine.lines import first_of, place_of
+from switchgear.engine.lines import first_of, forget_ghosts, place_of
+from switchgear.engine.shelves import Shelves
 from switchgear.model import BEST_FIRST, NOBODY, READY, Function, Gate, Job, Lane
 from switchgear.policy import Policy, Rate
 
@@ -83,7 +84,7 @@ def converted(full_at: int, old: Rate | None, new: Rate | None, now_us: int) -> 
     return now_us * count + missing * period_us if missing else 0
 
 
-class Gates(Core):
+class Gates(Shelves):
     """The part of the engine that keeps account of limits and lanes."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
@@ -346,10 +347,11 @@ class Gates(Core):
     def _take_out(self, function: Function) -> list[Job]:
         """The ready jobs of a function in their order, and no ghosts, out of all their queues."""
         ready: dict[Job, None] = {}
+        self._unpack_all(function)
         for line in function.lines():
             for priority, queue in enumerate(line.queues):
                 for job in queue:
-                    job.ghosts = 0
+                    forget_ghosts(job)
                     if job.state is READY and self.jobs.get(job.id) is job:
                         ready[job] = None
                 line.queues[priority] = deque()
@@ -386,6 +388,6 @@ def clear(lane: Lane) -> None:
     """Forget the ghosts of a lane in which nobody waits."""
     for priority, queue in enumerate(lane.queues):
         for job in queue:
-            job.ghosts = 0
+            forget_ghosts(job)
         lane.queues[priority] = NOBODY
         lane.ghosts[priority] = 0

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from switchgear.errors import CycleRefused
-from switchgear.model import EdgePolicy, Job, JobState
+from switchgear.model import EdgePolicy, Job, JobState, JobTable
 
 __all__ = ["Graph", "check_edges", "has_policies", "policy_of", "without_repetitions"]
 
@@ -29,8 +29,8 @@ MOST_IN_TUPLE: Final = 16
 
 # A server that runs for months must not remember every failure.  Only jobs submitted later can ask for one of them, and
 # seldom for an old one: beyond the first number they are forgotten down to the second.
-MOST_UNSUCCESSFUL: Final = 200_000
-KEPT_UNSUCCESSFUL: Final = 100_000
+MOST_UNSUCCESSFUL = 200_000
+KEPT_UNSUCCESSFUL = 100_000
 
 
 class Graph:
@@ -42,7 +42,7 @@ class Graph:
         self.minded: set[int] = set()  # those whose end without success is more to somebody than a longer wait
         self._prune_above = MOST_UNSUCCESSFUL
 
-    def blockers_among(self, job_ids: Iterable[int], unfinished: dict[int, Job], edges: bytes = b"") -> list[int]:
+    def blockers_among(self, job_ids: Iterable[int], unfinished: JobTable, edges: bytes = b"") -> list[int]:
         """Those that are not done, or do not count as done.  An id that nobody knows was done once, and is forgotten.
 
         `edges` has the policy for each; without it, all are waited for.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from switchgear.model.job import Details
+
 __all__ = ["SubmitOptions"]
 
 
@@ -28,3 +30,4 @@ class SubmitOptions:
     unique_hold_us: int = 0  # the unique key is this job's for so long, even if it ends before
     retention_us: int = -1  # how long it is remembered after its end; -1: the server's setting
     schedule: bytes = b""  # the schedule that makes it
+    details: Details | None = None  # of all jobs that are submitted with this object, which then asks for nothing else

@@ -15,19 +15,34 @@ whatever happens to several jobs at once happens in the order of their places, s
 It also tells a job that is back in its queue from its ghosts there: one that went ahead stands before them all, any
 other behind them all.
 
+The middle of a very long queue is put away (`engine.shelves`); what is called a queue here is then its head.
+
 A function whose keys are told apart has such queues for each key (`engine.gates`), and all this is true of each.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import chain
 
 from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.gates import Gates, lane_of
 from switchgear.engine.lines import LEAST_GHOSTS_FOR_SWEEP, RANKS_BETWEEN, first_of, is_ahead, leave_ghost, place_of
-from switchgear.model import BEST_FIRST, Function, Gate, Job
+from switchgear.engine.shelves import entries_on
+from switchgear.model import BEST_FIRST, HIGH, LOW, NORMAL, READY, URGENT, Function, Gate, Job
 
 __all__ = ["LEAST_GHOSTS_FOR_SWEEP", "RANKS_BETWEEN", "Queues", "place_of"]
+
+
+class Ranks:
+    """The ranks that were given out last."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self) -> None:
+        self.first = 0  # to a job that went ahead
+        self.last = 0  # to a job that went to the end
 
 
 class Queues(Gates):
@@ -35,8 +50,7 @@ class Queues(Gates):
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
         super().__init__(settings, observer)
-        self._first_rank = 0  # of the job that went ahead last
-        self._last_rank = 0  # of the job that went to the end last
+        self._ranks = Ranks()
 
     @abstractmethod
     def _push(self, function: Function) -> None:
@@ -58,12 +72,20 @@ class Queues(Gates):
         if function.gate is not None:
             self._enqueue_at_gate(function.gate, job, ahead=False)
             return
-        function.queues[job.priority].append(job)
+        if function.has_racks:
+            self._append(function, job)
+        else:
+            function.queues[job.priority].append(job)
         function.ready += 1
         if function.pushers:
             self._push(function)
         elif function.sleepers:
             self._wake(function)
+
+    def _append(self, function: Function, job: Job) -> None:
+        """Stand at the end of a queue that may have a rack."""
+        rack = function.racks[job.priority]
+        (function.queues[job.priority] if rack is None else rack.tail).append(job)
 
     def _enqueue_last(self, job: Job) -> None:
         """A job goes to the end, behind those that were submitted after it."""
@@ -73,7 +95,8 @@ class Queues(Gates):
     def _enqueue_first(self, job: Job) -> None:
         """A job goes ahead of all others."""
         job.special = True
-        job.rank = self._first_rank = self._first_rank - 1
+        self._ranks.first -= 1
+        job.rank = self._ranks.first
         function = job.function
         if function.gate is not None:
             self._enqueue_at_gate(function.gate, job, ahead=True)
@@ -93,8 +116,10 @@ class Queues(Gates):
             self._join_lane(gate, lane, job, ahead=ahead)
             is_worth_a_call = lane.is_open
         else:
-            queue = function.queues[job.priority]
-            (queue.appendleft if ahead else queue.append)(job)
+            if ahead:
+                function.queues[job.priority].appendleft(job)
+            else:
+                self._append(function, job)
             is_worth_a_call = self._room(function) == function.ready  # otherwise enough were called for those before it
         if is_worth_a_call or function.pushers:
             self._offer_one(function)
@@ -109,12 +134,12 @@ class Queues(Gates):
     def _rank_last(self, job: Job) -> None:
         """Among jobs that wait for the same, be it a worker, a time or a job, this one is now the last."""
         job.special = True
-        job.rank = self._last_rank = max(self._last_rank, (self.next_job_id - 1) * RANKS_BETWEEN) + 1
+        job.rank = self._ranks.last = max(self._ranks.last, (self.next_job_id - 1) * RANKS_BETWEEN) + 1
 
     def _remember_ranks(self, jobs: list[Job]) -> None:
         """After a restart: whoever goes ahead, or to the end, passes all these."""
-        self._first_rank = min((job.rank for job in jobs if job.rank < 0), default=0)
-        self._last_rank = max((job.rank for job in jobs if job.rank > 0), default=0)
+        self._ranks.first = min((job.rank for job in jobs if job.rank < 0), default=0)
+        self._ranks.last = max((job.rank for job in jobs if job.rank > 0), default=0)
 
     # --- leaving ---
 
@@ -123,15 +148,16 @@ class Queues(Gates):
         if function.gate is not None:
             return self._pop_at_gate(function.gate, BEST_FIRST)
         queues = function.queues
-        for priority in BEST_FIRST:
-            queue = queues[priority]
-            while queue:  # `first_of`, written out, because every job passes here
-                job = queue.popleft()
-                if not job.special or not job.ghosts or is_ahead(job):
-                    function.ready -= 1
-                    return job
-                job.ghosts -= 1
-                function.ghosts[priority] -= 1
+        # `_pop_first` for each of BEST_FIRST, written out, because every job passes here.
+        while queue := queues[URGENT] or queues[HIGH] or queues[NORMAL] or queues[LOW]:
+            job = queue.popleft()
+            if not queue and function.has_racks:
+                self._refill(function, job.priority)
+            if not job.special or not job.ghosts or is_ahead(job):
+                function.ready -= 1
+                return job
+            job.ghosts -= 1
+            function.ghosts[job.priority] -= 1
         return None
 
     def _pop_of(self, function: Function, priority: int) -> Job | None:
@@ -155,10 +181,20 @@ class Queues(Gates):
         return None
 
     def _pop_first(self, function: Function, priority: int) -> Job | None:
-        job = first_of(function, priority)
+        job = self._first_of(function, priority)
         if job is not None:
             function.queues[priority].popleft()
             function.ready -= 1
+            if function.has_racks:
+                self._refill(function, priority)
+        return job
+
+    def _first_of(self, function: Function, priority: int) -> Job | None:
+        """The job at the head of this queue, when the ghosts before it are gone."""
+        job = first_of(function, priority)
+        while job is None and function.racks[priority] is not None:
+            self._refill(function, priority)
+            job = first_of(function, priority)
         return job
 
     def _first(self, function: Function) -> Job | None:
@@ -170,10 +206,26 @@ class Queues(Gates):
             if gate.lanes is not None:
                 return self._first_in_lanes(gate, BEST_FIRST)
         for priority in BEST_FIRST:
-            job = first_of(function, priority)
+            job = self._first_of(function, priority)
             if job is not None:
                 return job
         return None
+
+    def ready_jobs(self, function: Function) -> Iterator[Job]:
+        """Each ready job of the function, about in the order of its queues; of those on shelves a copy.
+
+        The engine must not be called meanwhile.
+        """
+        seen: set[Job] = set()
+        for line in function.lines():
+            for priority in BEST_FIRST:
+                if line is function:
+                    self._first_of(function, priority)  # whoever cancels one after the other passes no ghosts
+                for job in chain(line.queues[priority], entries_on(function.racks[priority])):
+                    if job.state is READY and job not in seen:
+                        if job.ghosts:
+                            seen.add(job)
+                        yield job
 
     def _dequeue(self, job: Job) -> None:
         """A ready job leaves its queue from wherever it is."""
@@ -182,6 +234,8 @@ class Queues(Gates):
         gate = function.gate
         if gate is None or gate.lanes is None:
             leave_ghost(function, job)
+            if function.has_racks:
+                self._refill(function, job.priority)  # if it was swept
             return
         lane = gate.lanes[job.key]
         leave_ghost(lane, job)

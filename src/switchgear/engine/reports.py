@@ -7,7 +7,6 @@ worker's until it reports; the report then frees the worker and changes nothing.
 from __future__ import annotations
 
 from switchgear.engine.tables import SUCCEEDED
-from switchgear.engine.uniques import take_key_again
 from switchgear.engine.wishes import Wishes
 from switchgear.model import READY, RUNNING, Cause, Delivery, Job, Worker
 
@@ -19,8 +18,11 @@ class Reports(Wishes):
 
     def complete(self, worker: Worker, job_id: int, result: bytes) -> Job | None:
         """The job is done."""
-        job = worker.running.pop(job_id, None)
-        if job is None or job.worker is not worker:  # cancelled while it ran: the report only frees the worker
+        job = worker.running.get(job_id)
+        if job is None:
+            return None
+        del worker.running[job_id]
+        if job.worker is not worker:  # cancelled while it ran: the report only frees the worker
             return job
         job.result = result
         job.worker = None
@@ -73,7 +75,7 @@ class Reports(Wishes):
             return job
         self._forget_run(job)
         if job.unique_scope:
-            take_key_again(job)
+            self._take_key_again(job)
         job.run_at_us = self.now_us + max(1, delay_us)
         self._rank_last(job)
         self._move(job, Cause.RETRY_LATER)

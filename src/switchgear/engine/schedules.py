@@ -43,7 +43,7 @@ RETRY_US: Final = SECOND_US
 # As for Debian's cron: less is daylight saving or a correction, more is another time.
 MOST_SET_BACK_US: Final = 3 * 3600 * SECOND_US
 # Each costs memory for ever, and strangers may make them up.
-MOST_SCHEDULES: Final = 10_000
+MOST_SCHEDULES = 10_000
 
 ORIGIN: Final = "schedule"
 
@@ -244,7 +244,7 @@ class Schedules(Reports):
 
     def _unfinished(self, schedule: Schedule) -> Job | None:
         """The last job of this schedule, if it has not ended."""
-        return self.jobs.get(schedule.last_job_id)
+        return self.job(schedule.last_job_id)
 
     # --- time ---
 

@@ -12,7 +12,7 @@ from switchgear.engine.edge_errors import edge_error
 from switchgear.engine.graph import Graph, policy_of
 from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.engine.queues import place_of
-from switchgear.engine.uniques import free_key, owns_key, take_key_again
+from switchgear.engine.uniques import free_key, owns_key
 from switchgear.model import (
     DONE,
     READY,
@@ -51,16 +51,16 @@ class Tables(Dispatch):
     def _list(self, job: Job) -> None:
         """Enter a job that is not new into the tables."""
         job.special = True
-        self.jobs[job.id] = job
+        self.jobs.add(job)
         job.function.total += 1
         if job.unique and (job.unique_until_us or not self._gave_up_key(job)):
-            take_key_again(job)
+            self._take_key_again(job)
         if job.name:
             self.names[job.name] = job
 
     def _unlist(self, job: Job) -> None:
         """Take a job that ended out of the tables."""
-        del self.jobs[job.id]
+        self.jobs.remove(job.id)
         function = job.function
         function.total -= 1
         if job.unique:
@@ -225,6 +225,13 @@ class Tables(Dispatch):
         else:
             job.result_code = 1
             self._finish(job, Cause.DOOMED)
+
+    def _blockers_among(self, job_ids: tuple[int, ...], edges: bytes) -> list[int]:
+        """Those of the jobs that are not done, or do not count as done."""
+        if self.storeroom.jobs:
+            for job_id in job_ids:
+                self.job(job_id)  # one that others wait for is an object
+        return self.graph.blockers_among(job_ids, self.jobs, edges)
 
     def _foresee_doom(self, job: Job) -> None:
         """A job has begun to wait, perhaps for one that was not done: if it must not go on for that, it ends in the

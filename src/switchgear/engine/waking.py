@@ -14,6 +14,7 @@ no say in what workers get that ask or have granted credit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
@@ -86,7 +87,7 @@ class Waking(Queues):
         if self.wake_policy is None or job is None:
             return []
         try:
-            chosen = dict.fromkeys(self.wake_policy(job, workers))
+            chosen: dict[Any, None] = dict.fromkeys(self.wake_policy(job, workers))  # who knows what is in it
         except Exception as error:  # somebody else's code: the jobs must go on
             self.observer.wake_policy_failed(function, error)
             return list(workers[: self.settings.wakeups or None])

@@ -12,7 +12,7 @@ from switchgear.engine.explain import Reason, explain
 from switchgear.engine.graph import check_edges, has_policies, policy_of
 from switchgear.engine.options import SubmitOptions
 from switchgear.engine.tables import Tables
-from switchgear.engine.uniques import free_key, take_key, take_key_again
+from switchgear.engine.uniques import free_key, take_key
 from switchgear.errors import Refused
 from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, URGENT, WAITING, Cause, Delivery, EdgePolicy, Job
 
@@ -26,6 +26,8 @@ class Wishes(Tables):
 
     def cancel(self, job: Job, *, cascade: bool = False) -> list[Job]:
         """End an unfinished job, and with `cascade` all that wait for it; returns those that were ended."""
+        if job.state not in FINAL_STATES:
+            job = self.job(job.id) or job  # it may be a copy
         cancelled = self._with_successors(job) if cascade else [job]
         ended = [each for each in cancelled if each.state not in FINAL_STATES and each.id in self.jobs]
         for each in ended:
@@ -63,7 +65,7 @@ class Wishes(Tables):
             if job_id not in known:
                 policies.setdefault(job_id, policy)
         new, new_edges = tuple(policies), bytes(policies.values())
-        blockers = self.graph.blockers_among(new, self.jobs, new_edges)
+        blockers = self._blockers_among(new, new_edges)
         self.graph.refuse_cycle(job, blockers)
         if job.edges or has_policies(new_edges):
             job.special = True
@@ -93,7 +95,7 @@ class Wishes(Tables):
             job.attempts -= 1  # it was not the job's fault
             self._forget_run(job)
             if job.unique_scope:
-                take_key_again(job)
+                self._take_key_again(job)
         elif job.state is READY:
             self._dequeue(job)
         else:
@@ -108,11 +110,11 @@ class Wishes(Tables):
         """
         if self.refusal is not None:
             raise Refused(self.refusal.reason, str(self.refusal))
-        unfinished = self.jobs.get(job.id, job)  # if there is one, the caller's may be an old copy of it
+        unfinished = self.job(job.id) or job  # if there is one, the caller's may be an old copy of it
         if unfinished.state not in FINAL_STATES or job.state is DONE:
             raise Refused(REFUSED_CONFLICT, f"{{}} is {unfinished.state.name.lower()}", job.id)
         function = job.function = self.function_named(job.function.name)
-        twin = function.uniques.get(job.unique) if job.unique else None
+        twin = self.holder(function, job.unique) if job.unique else None
         if (twin is not None and twin.id != job.id) or (job.name and job.name in self.names):
             raise Refused(REFUSED_CONFLICT, "another job has the unique key or name of {}", job.id)
         self.refuse_doomed(job)
@@ -120,7 +122,7 @@ class Wishes(Tables):
         edges = job.edges
         if edges and predecessors:
             edges += bytes(len(predecessors) - len(edges))
-        blockers = self.graph.blockers_among(predecessors or job.predecessors, self.jobs, edges)
+        blockers = self._blockers_among(predecessors or job.predecessors, edges)
         self.graph.refuse_cycle(job, blockers)
         if predecessors:
             job.predecessors = predecessors
@@ -212,7 +214,7 @@ class Wishes(Tables):
         going = job.state not in FINAL_STATES
         limit = function.limits[priority % URGENT]
         too_many = limit and function.total - going >= limit
-        if too_many or (self.settings.jobs and len(self.jobs) - going >= self.settings.jobs):
+        if too_many or (self.settings.jobs and self.job_count() - going >= self.settings.jobs):
             raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
         if options.job_id:
             self._refuse_unreserved(options.job_id)
@@ -233,5 +235,5 @@ class Wishes(Tables):
         self._finish(job, Cause.REPLACED)
 
     def _refuse_unreserved(self, job_id: int) -> None:
-        if not 0 < job_id < self.next_job_id or job_id in self.jobs:
+        if not 0 < job_id < self.next_job_id or self.has_job(job_id):
             raise Refused(REFUSED_CONFLICT, f"the id {job_id} is not reserved")

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from mypy_extensions import mypyc_attr
 
 from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Details, Job
+from switchgear.model.shelf import Rack, Shelf
+from switchgear.model.table import JobTable
 from switchgear.policy import Policy
 from switchgear.states import (
     CANCELLED,
@@ -65,10 +67,14 @@ __all__ = [
     "Gate",
     "Job",
     "JobState",
+    "JobTable",
     "Lane",
     "Line",
     "Peer",
+    "PlainJob",
+    "Rack",
     "Schedule",
+    "Shelf",
     "Timetable",
     "UniquePolicy",
     "UniqueScope",
@@ -132,10 +138,12 @@ class Peer:
         """A job this peer watches has sent a warning."""
 
 
+NO_HEADERS: Final[Mapping[str, Any]] = {}
+
+
 class Worker:
     """A set of functions, and a way of asking for jobs."""
 
-    headers: Mapping[str, Any] = {}  # what it says of itself, for whoever chooses between workers
     tickets: OrderedDict[int, int] | None = None  # credits that end at a time: number of the ticket, and when
     alarms: dict[int, int] | None = None  # the same for times at which it only wants to be told
 
@@ -144,6 +152,7 @@ class Worker:
         self.peer = peer
         self.protocol = protocol
         self.name = b""
+        self.headers = NO_HEADERS  # what it says of itself, for whoever chooses between workers
         self.since_us = since_us
         self.alive = True
         self.order: list[Function] = []  # hand-out order; see engine.dispatch
@@ -169,9 +178,13 @@ class Line:
         self.queues: list[deque[Job]] = [deque(), deque(), deque(), deque()]  # by priority
         self.ghosts = [0, 0, 0, 0]  # entries in each queue whose job has left it; see engine.queues
 
+    def entries_of(self, priority: int) -> int:
+        """How long this queue is, with its ghosts."""
+        return len(self.queues[priority])
+
     def ready_of(self, priority: int) -> int:
         """Jobs of this priority that wait for a worker."""
-        return len(self.queues[priority]) - self.ghosts[priority]
+        return self.entries_of(priority) - self.ghosts[priority]
 
 
 class Function(Line):
@@ -188,6 +201,10 @@ class Function(Line):
         # Most unfinished jobs at which a submission of each priority is still taken; 0: any number.
         self.limits = [0, 0, 0]
         self.uniques: dict[bytes, Job] = {}
+        # What follows the head of a queue that is very long, by priority; see engine.shelves.
+        self.racks: list[Rack | None] = [None, None, None, None]
+        self.has_racks = False
+        self.shelved_keys: list[dict[int, Shelf]] = []  # by the hash of the key, in many small tables, or none
         self.workers: dict[Worker, None] = {}
         self.sleepers: OrderedDict[Worker, None] = OrderedDict()
         self.pushers: OrderedDict[Worker, None] = OrderedDict()
@@ -207,11 +224,18 @@ class Function(Line):
     def __repr__(self) -> str:
         return f"Function({self.name!r})"
 
+    def entries_of(self, priority: int) -> int:
+        """How long this queue is, with its ghosts."""
+        rack = self.racks[priority]
+        if rack is None:
+            return len(self.queues[priority])
+        return len(self.queues[priority]) + rack.entries + len(rack.tail)
+
     def ready_of(self, priority: int) -> int:
         """Jobs of this priority that wait for a worker."""
         if self.gate is not None and self.gate.lanes is not None:
             return self.gate.ready[priority]
-        return len(self.queues[priority]) - self.ghosts[priority]
+        return self.entries_of(priority) - self.ghosts[priority]
 
     def lines(self) -> Iterable[Line]:
         """Where its ready jobs stand."""
@@ -220,7 +244,10 @@ class Function(Line):
         return (self,)
 
     def next_entries(self, priority: int) -> Iterator[Job]:
-        """Jobs of this priority, ghosts among them, about in the order in which they will be handed out."""
+        """Jobs of this priority, ghosts among them, about in the order in which they will be handed out.
+
+        Of a very long queue only the head.
+        """
         if self.gate is None or self.gate.lanes is None:
             yield from self.queues[priority]
             return
@@ -234,6 +261,10 @@ class Function(Line):
                     is_deeper = True
                     yield lane.queues[priority][depth]
 
+
+# A ready job that has nothing but what it was submitted with, as a store has it: its id, function, priority, delivery,
+# time of creation and unique key.
+PlainJob: TypeAlias = tuple[int, Function, int, int, int, bytes]
 
 # Stands for each queue of a lane that has nobody in it: an empty deque takes as much memory as sixty jobs' entries.
 NOBODY: Final[deque[Job]] = deque(maxlen=0)

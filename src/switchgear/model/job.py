@@ -1,9 +1,9 @@
 """A job: what every one has, and apart from that what only some have.
 
 A million jobs may be waiting, and each passes through every hand of the engine, so both their size and the cost of
-looking at them count.  What few jobs have is in an object of its own, `Details`, which most jobs share; one that is
-given something out of the ordinary gets its own.  Everybody else reads and sets those fields as if they were the job's.
-The field `special` tells whether a look at most of them is worth while.
+looking at them count.  What few jobs have is in an object of its own, `Details`, which most jobs share, as do those
+that were submitted with the same options; one that is given something else gets its own.  Everybody else reads and sets
+those fields as if they were the job's.  The field `special` tells whether a look at most of them is worth while.
 
 Most jobs are submitted, taken and done, and nothing else happens to them.  So those three moves are not written down
 but implied by their times; see `moves`.  All times are whole microseconds since the epoch, so that comparing them is
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i32, u8
+from mypy_extensions import i32, mypyc_attr, u8
 
 from switchgear.states import DONE, FAILED, READY, Cause, Delivery, JobState
 
 if TYPE_CHECKING:
     from switchgear.model import Function, Peer, Worker
 
-__all__ = ["KEPT", "NO_DETAILS", "PAYLOAD_KEY", "RESIDENT", "Details", "Job"]
+__all__ = ["KEPT", "NO_DETAILS", "PAYLOAD_KEY", "RESIDENT", "Details", "Job", "shared_details"]
 
 # What the store has of a job, if anything.
 KEPT: Final = 1
@@ -35,6 +35,7 @@ TAKEN: Final = Cause.TAKEN
 SUCCEEDED: Final = Cause.SUCCEEDED
 
 
+@mypyc_attr(acyclic=True)
 class Details:
     """What few jobs have."""
 
@@ -66,6 +67,7 @@ class Details:
         "run_limit",
         "run_until_us",
         "schedule",
+        "shared",
         "time_left_s",
         "timeout_us",
         "unique_scope",
@@ -75,6 +77,7 @@ class Details:
     )
 
     def __init__(self) -> None:
+        self.shared = False  # several jobs have it, so it is never changed; see `shared_details`
         self.name = b""
         self.reducer = b""
         self.origin = ""
@@ -113,6 +116,20 @@ class Details:
 NO_DETAILS: Final = Details()  # of all jobs that have none; never changed
 
 
+def shared_details(
+    *, timeout_us: int = 0, attempts_limit: int = -1, losses_limit: int = -1, retention_us: int = -1
+) -> Details:
+    """For any number of jobs that were submitted with these, and with nothing else that is out of the ordinary."""
+    details = Details()
+    details.shared = True
+    details.timeout_us = timeout_us
+    details.attempts_limit = attempts_limit
+    details.losses_limit = losses_limit
+    details.retention_us = retention_us
+    return details
+
+
+@mypyc_attr(acyclic=True)
 class Job:
     """One piece of work, from its submission to its end."""
 
@@ -155,7 +172,7 @@ class Job:
         self.priority: u8 = priority
         self.delivery: u8 = delivery
         self.created_us = created_us
-        self.started_us = 0  # when it was taken, if that was its first move
+        self.started_us = -1  # when it was taken, if that was its first move; -1: it was not
         self.finished_us = 0
         self.state: JobState = READY
         self.special = False
@@ -176,6 +193,13 @@ class Job:
         details = self.details
         if details is NO_DETAILS:
             details = self.details = Details()
+        elif details.shared:
+            shared, details = details, Details()
+            details.timeout_us = shared.timeout_us
+            details.attempts_limit = shared.attempts_limit
+            details.losses_limit = shared.losses_limit
+            details.retention_us = shared.retention_us
+            self.details = details
         return details
 
     # --- how it came to be where it is ---
@@ -186,7 +210,7 @@ class Job:
 
         Not to be changed.
         """
-        if self.history is not None or not self.started_us:
+        if self.history is not None or self.started_us < 0:
             return self.history
         moves = [int(TAKEN), self.started_us]
         if self.state is DONE:
@@ -196,7 +220,7 @@ class Job:
     @moves.setter
     def moves(self, moves: list[int] | None) -> None:
         self.history = moves
-        self.started_us = 0
+        self.started_us = -1
 
     def note_move(self, cause: Cause, now_us: int) -> None:
         """Write down a move that is not implied.  Before the state is changed."""

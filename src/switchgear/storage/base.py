@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from switchgear.model import Function, Job, JobState, Schedule
+from mypy_extensions import mypyc_attr
+
+from switchgear.model import Function, Job, JobState, PlainJob, Schedule
 
 __all__ = ["JobQuery", "Snapshot", "Spare", "Store"]
 
@@ -47,14 +49,18 @@ class Snapshot:
 
     next_job_id: int = 1
     jobs: list[Job] = field(default_factory=list)  # unfinished, by id
+    # Those of the unfinished that are not in `jobs`, in portions, none of them empty, that are read when asked for.
+    plain: Iterable[Sequence[PlainJob]] = ()
     unsuccessful: dict[int, JobState] = field(default_factory=dict)  # finished but not done, by id, oldest first
     held: list[Job] = field(default_factory=list)  # finished, and their unique key is still held; without payloads
     schedules: list[Schedule] = field(default_factory=list)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Store(ABC):
     """Where jobs are kept."""
 
+    # Set by each store for itself: compiled code looks for them in the object, and not in an interpreted class.
     durable: bool  # whether what is committed survives the process
     url: str  # as a user would write it, for the start-up line
 
@@ -66,6 +72,11 @@ class Store(ABC):
     def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         """Everything unfinished, and what still holds its unique key now; sets what operators decided
         (paused, limits, gate) for the functions it knows through `function_named`."""
+
+    def load_apart(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+        """The same, for a store that may have millions: ready jobs that have nothing but what they were submitted with
+        are apart, to be read before anything else is asked of the store."""
+        return self.load(function_named, now_us)
 
     @abstractmethod
     def stage(

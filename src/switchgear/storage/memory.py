@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nlargest
 from itertools import chain
 from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from switchgear.model import DONE, FINAL_STATES, Delivery, Function, Job, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
@@ -26,6 +28,7 @@ WANTED_COUNT: Final = 100_000
 DEFAULT_KEEP_BYTES: Final = 256 * 1024 * 1024
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryStore(Store):
     """Rings of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
 
@@ -37,10 +40,10 @@ class MemoryStore(Store):
     url = "memory:"
 
     def __init__(self, keep_count: int = DEFAULT_KEEP_COUNT, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
-        self._done = _Ring(min(keep_count, DONE_COUNT), keep_bytes)
+        self._done = _Circle(min(keep_count, DONE_COUNT), keep_bytes)
         self._wanted = _Ring(WANTED_COUNT if keep_count else 0, keep_bytes)
         self._unsuccessful = _UnsuccessfulRing(keep_count, keep_bytes)
-        self._rings: tuple[_Ring, ...] = (self._wanted, self._done, self._unsuccessful)
+        self._rings: tuple[_Ring, ...] = (self._wanted, self._unsuccessful)
 
     def open(self) -> None:
         """Nothing to do."""
@@ -58,26 +61,25 @@ class MemoryStore(Store):
     ) -> None:
         """Put the finished ones of these into their rings.  The rest is the engine's, and ends with it."""
         for job in jobs:
-            ring = self._done
+            is_wanted = False
             if job.special:
                 if job.retention_us == 0 and not job.unique_until_us:
                     continue  # nobody is to find it once it has ended
-                if job.delivery == Delivery.HANDLE and not job.name:
-                    ring = self._wanted
+                is_wanted = job.delivery == Delivery.HANDLE and not job.name
             if job.state is not DONE:
                 if job.state in FINAL_STATES:
                     self._unsuccessful.put(job)
-                continue
-            ring.jobs[job.id] = job
-            ring.bytes += len(job.result) + len(job.payload or b"")
-            if job.special:
-                ring.bytes += len(job.warnings)
+            elif is_wanted:
+                self._wanted.put(job)
+            else:
+                self._done.put(job)
         for ring in self._rings:
             ring.trim()
 
     def unstage(self, jobs: Iterable[Job]) -> None:
         """Take these out of the rings."""
         unwanted = {job.id for job in jobs}
+        self._done.remove(unwanted)
         for ring in self._rings:
             ring.remove(unwanted)
 
@@ -93,8 +95,11 @@ class MemoryStore(Store):
 
     def get(self, job_id: int) -> Job | None:
         """One finished job."""
-        found = (ring.jobs.get(job_id) for ring in self._rings)
-        return next((job for job in found if job is not None and job.state in FINAL_STATES), None)
+        for ring in self._rings:
+            job = ring.jobs.get(job_id)
+            if job is not None and job.state in FINAL_STATES:
+                return job
+        return next((job for job in self._done.jobs() if job.id == job_id), None)
 
     def find(self, query: JobQuery) -> list[Job]:
         """Finished jobs that match, newest first; being the engine's own objects, they have their payloads."""
@@ -115,23 +120,75 @@ class MemoryStore(Store):
 
     async def close(self) -> None:
         """Forget everything."""
+        self.unstage(self._finished().values())
         for ring in self._rings:
             ring.remove(set(ring.jobs))
 
     def _finished(self) -> dict[int, Job]:
         """By id; a job that was retried and finished again is in the rings twice, as the same object."""
-        jobs = chain.from_iterable(ring.jobs.values() for ring in self._rings)
+        jobs = chain(self._wanted.jobs.values(), self._done.jobs(), self._unsuccessful.jobs.values())
         return {job.id: job for job in jobs if job.state in FINAL_STATES}
 
 
+def _bytes_of(job: Job) -> int:
+    return len(job.result) + len(job.payload or b"") + (len(job.warnings) if job.special else 0)
+
+
+class _Circle:
+    """The last so many jobs that are done, of at most so many bytes.  They do not change any more.
+
+    Every job passes here, and hardly one is asked for: so putting one in costs next to nothing, and finding one is a
+    search.
+    """
+
+    def __init__(self, most_jobs: int, most_bytes: int) -> None:
+        self._places: list[Job | None] = [None] * most_jobs
+        self._next = 0  # where the oldest is, and the next one goes
+        self._bytes = 0
+        self._most_bytes = most_bytes
+
+    def put(self, job: Job) -> None:
+        if not self._places:
+            return
+        self._clear(self._next)
+        self._places[self._next] = job
+        self._next = (self._next + 1) % len(self._places)
+        self._bytes += _bytes_of(job)
+        place = self._next
+        while self._bytes > self._most_bytes:
+            self._clear(place)
+            place = (place + 1) % len(self._places)
+
+    def jobs(self) -> Iterator[Job]:
+        """Those that are there, the oldest first."""
+        for job in self._places[self._next :] + self._places[: self._next]:
+            if job is not None:
+                yield job
+
+    def remove(self, job_ids: set[int]) -> None:
+        for place, job in enumerate(self._places):
+            if job is not None and job.id in job_ids:
+                self._clear(place)
+
+    def _clear(self, place: int) -> None:
+        job = self._places[place]
+        if job is not None:
+            self._places[place] = None
+            self._bytes -= _bytes_of(job)
+
+
 class _Ring:
-    """The last so many jobs that are done, of at most so many bytes.  They do not change any more."""
+    """The same for jobs that somebody may well ask for."""
 
     def __init__(self, most_jobs: int, most_bytes: int) -> None:
         self.jobs: OrderedDict[int, Job] = OrderedDict()
         self.bytes = 0
         self._most_jobs = most_jobs
         self._most_bytes = most_bytes
+
+    def put(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.bytes += _bytes_of(job)
 
     def trim(self) -> None:
         jobs = self.jobs
@@ -145,7 +202,7 @@ class _Ring:
 
     def _bytes_of(self, job: Job) -> int:
         """How much was added when this job, which has left the ring, came into it."""
-        return len(job.result) + len(job.payload or b"") + (len(job.warnings) if job.special else 0)
+        return _bytes_of(job)
 
 
 class _UnsuccessfulRing(_Ring):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from switchgear.errors import StorageError
-from switchgear.model import WAITING, Function, Gate, Job, JobState, Schedule
+from switchgear.model import WAITING, Function, Gate, Job, JobState, PlainJob, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.storage.lockfile import FileLock
 from switchgear.storage.lone_thread import LoneThread
@@ -99,14 +99,13 @@ class SqliteStore(Store):
     of the event loop.  A job from `get` or `find` has a `Function` of its own that carries nothing but the name.
     """
 
-    durable = True
-
     def __init__(
         self,
         path: str | os.PathLike[str],
         sync: Sync = "full",
         payload_memory_bytes: int = DEFAULT_PAYLOAD_MEMORY_BYTES,
     ) -> None:
+        self.durable = True
         self.url = f"sqlite:{os.fspath(path)}"
         self.path = Path(path).resolve()  # one file, one lock, whatever links lead to it
         self._payload_memory_bytes = payload_memory_bytes
@@ -145,6 +144,17 @@ class SqliteStore(Store):
 
     def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         """Everything unfinished; sets what was decided for the functions it knows through `function_named`."""
+        functions = self._load_functions(function_named)
+        jobs = self._reader.unfinished(functions, self._payload_memory_bytes)
+        return self._snapshot(functions, now_us, jobs)
+
+    def load_apart(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+        """The same, and most of what is ready as rows."""
+        functions = self._load_functions(function_named)
+        jobs = self._reader.unfinished(functions, self._payload_memory_bytes, but_plain=True)
+        return self._snapshot(functions, now_us, jobs, self._reader.plain(functions))
+
+    def _load_functions(self, function_named: Callable[[bytes], Function]) -> _Loaded:
         rows = self._reader.functions()
         functions = _Loaded({row[0]: row[1] for row in rows}, function_named)
         for row in rows:
@@ -155,10 +165,15 @@ class SqliteStore(Store):
                 function.limits = [high or 0, normal or 0, low or 0]
                 policy = self._reader.policy(row)
                 function.gate = Gate(function, policy) if policy else None
-        jobs = self._reader.unfinished(functions, self._payload_memory_bytes)
+        return functions
+
+    def _snapshot(
+        self, functions: _Loaded, now_us: int, jobs: list[Job], plain: Iterable[Sequence[PlainJob]] = ()
+    ) -> Snapshot:
         return Snapshot(
             next_job_id=self._reader.next_job_id(),
             jobs=jobs,
+            plain=plain,
             unsuccessful=self._unsuccessful(jobs),
             schedules=self._reader.schedules(),
             held=self._reader.holding_their_key(functions, now_us),

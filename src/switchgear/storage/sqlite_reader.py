@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from switchgear.errors import StorageError
-from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, Schedule
+from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, PlainJob, Schedule
 from switchgear.policy import Policy
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, is_exhausted, job_from_row
@@ -28,6 +28,7 @@ Functions: TypeAlias = Mapping[int, Function]  # by the id that rows have for it
 
 UNSUCCESSFUL_STATES = FINAL_STATES - {DONE}
 LARGEST_ID = 2**63 - 1
+PLAIN_AT_ONCE = 512
 
 
 class Reader:
@@ -65,19 +66,31 @@ class Reader:
         with self._reading() as connection:
             return int(connection.execute(STATEMENTS["next_job_id"]).fetchone()[0])
 
-    def unfinished(self, functions: Functions, payload_memory_bytes: int) -> list[Job]:
+    def plain(self, functions: Functions) -> Iterator[list[PlainJob]]:
+        """The plain ones of the unfinished jobs by id, some hundred at a time.  Others may read when all are."""
+        statement = STATEMENTS["unfinished_plain"].replace("$is_plain", STATEMENTS["is_plain"])
+        with self._reading() as connection:
+            cursor = connection.execute(statement)
+            while rows := cursor.fetchmany(PLAIN_AT_ONCE):
+                yield [
+                    (job_id, functions[function_id], priority, delivery, created_us, unique)
+                    for job_id, function_id, priority, delivery, created_us, unique in rows
+                ]
+
+    def unfinished(self, functions: Functions, payload_memory_bytes: int, *, but_plain: bool = False) -> list[Job]:
         """Every unfinished job by id, the first ones with their payload until those fill the memory given."""
+        which = f"AND NOT ({STATEMENTS['is_plain']})" if but_plain else ""
         jobs: list[Job] = []
         left_bytes = payload_memory_bytes
         with self._reading() as connection, _garbage_collector_off():
-            for row in connection.execute(STATEMENTS["unfinished_with_payloads"]):
+            for row in connection.execute(STATEMENTS["unfinished_with_payloads"].replace("$which", which)):
                 left_bytes -= len(row[PAYLOAD])
                 if left_bytes < 0:
                     break
                 jobs.append(job_from_row(row, functions[row[1]]))
             if left_bytes < 0:
                 last_id = jobs[-1].id if jobs else 0
-                rest = connection.execute(STATEMENTS["unfinished_after"], (last_id,))
+                rest = connection.execute(STATEMENTS["unfinished_after"].replace("$which", which), (last_id,))
                 jobs.extend(job_from_row(row, functions[row[1]]) for row in rest)
         return jobs
 

@@ -20,6 +20,7 @@ import msgspec
 
 from switchgear.model import KEPT, RUNNING, Cause, Delivery, Function, Job, JobState
 from switchgear.policy import Policy
+from switchgear.storage.sqlite_extra import Extra
 
 __all__ = [
     "ID",
@@ -50,31 +51,6 @@ INTEGER_MAX: Final = 2**63 - 1
 
 STATES: Final = tuple(JobState)
 DELIVERIES: Final = tuple(Delivery)
-
-
-class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The rarer fields of a job.  New ones are added at the end, with a default, and older rows stay readable."""
-
-    origin: str = ""
-    attempts_limit: int = -1
-    timeout_us: int = 0
-    expires_us: int = 0
-    reducer: bytes = b""
-    numerator: int = 0
-    denominator: int = 0
-    time_left_s: int = -1
-    progress_text: bytes = b""
-    warnings: bytes = b""
-    predecessors: tuple[int, ...] = ()
-    rank: int = 0
-    key: bytes = b""
-    losses: int = 0
-    losses_limit: int = -1
-    edges: bytes = b""
-    unique_scope: int = 0
-    retention_us: int = -1
-    schedule: bytes = b""
-    message: bytes = b""
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -18,7 +18,7 @@ from switchgear.net.operations import Operations
 from switchgear.protocols.base import Context, Session, Wire
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.storage.base import JobQuery
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
@@ -47,7 +47,7 @@ class House(Context):
         self.marked: list[Session] = []
         self._soon: list[Callable[[], object]] = []
         self.operator = Operations(cast(Hub, self), _PREFIX)
-        self.setup = GearmanSetup(_PREFIX.encode(), f"switchgear-{VERSION}", ON_REQUEST, on_line)
+        self.setup = GearmanSetup(_PREFIX.encode(), f"switchgear-{VERSION}", handle_messages, on_line)
         self.setup.packet_bytes = _PACKET_BYTES
 
     def connect(self) -> Visitor:
@@ -93,7 +93,7 @@ class House(Context):
         return job.payload
 
     def find_job(self, job_id: int) -> Job | None:
-        return self.engine.jobs.get(job_id) or self.store.get(job_id) or self.find_unkept_end(job_id)
+        return self.engine.job(job_id) or self.store.get(job_id) or self.find_unkept_end(job_id)
 
     def find_states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
         found = (self.find_job(job_id) for job_id in job_ids)
@@ -132,9 +132,8 @@ class House(Context):
 class Visitor(Wire):
     """One connection, seen from the other end."""
 
-    host = "memory"
-
     def __init__(self, house: House) -> None:
+        self.host = "memory"
         self.house = house
         self._inbox: list[bytes] = []
         self.session: GearmanSession = GearmanSession(house, self, house.setup)

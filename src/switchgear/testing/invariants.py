@@ -15,6 +15,7 @@ from switchgear.engine.engine import Engine
 from switchgear.engine.gates import tokens
 from switchgear.engine.graph import policy_of
 from switchgear.engine.queues import place_of
+from switchgear.engine.shelves import entries_on
 from switchgear.model import (
     FINAL_STATES,
     READY,
@@ -27,6 +28,7 @@ from switchgear.model import (
     Job,
     Lane,
     Line,
+    Rack,
     Schedule,
     UniqueScope,
     Worker,
@@ -48,6 +50,7 @@ def check_engine(engine: Engine) -> None:
     for function in engine.functions.values():
         check_queues(function, engine)
     check_tables(engine)
+    check_storeroom(engine)
     check_workers(engine)
     check_graph(engine)
     check_deadlines(engine)
@@ -62,11 +65,12 @@ def check_tables(engine: Engine) -> None:
     running: Counter[Function] = Counter()
     waiting: Counter[Function] = Counter()
     names = 0
-    for job_id, job in engine.jobs.items():
+    for job in engine.unfinished_jobs():
+        total[job.function] += 1
+    for job in engine.jobs.values():
         function = job.function
-        total[function] += 1
-        if job.id != job_id or job.state in FINAL_STATES or job.withdrawn:
-            broken(f"{job} is listed under {job_id}")
+        if engine.jobs.get(job.id) is not job or job.state in FINAL_STATES or job.withdrawn:
+            broken(f"{job} is listed, and should not be")
         if engine.functions.get(function.name) is not function:
             broken(f"{job} is of a function that was dropped")
         if job.state is RUNNING:
@@ -121,7 +125,7 @@ def check_queues(function: Function, engine: Engine) -> None:
     live: set[int] = set()
     for line in function.lines():
         live |= check_line(line, function, engine)
-    ready = {job.id for job in engine.jobs.values() if job.state is READY and job.function is function}
+    ready = {job.id for job in engine.unfinished_jobs() if job.state is READY and job.function is function}
     if live != ready or function.ready != len(ready):
         broken(f"{function} counts {function.ready} ready, has {sorted(live)} queued; ready are {sorted(ready)}")
     if function.gate is not None:
@@ -131,13 +135,17 @@ def check_queues(function: Function, engine: Engine) -> None:
 def check_line(line: Line, function: Function, engine: Engine) -> set[int]:
     """The ids of the jobs in line."""
     live: set[int] = set()
-    for priority, queue in enumerate(line.queues):
+    for priority, head in enumerate(line.queues):
+        rack = line.racks[priority] if isinstance(line, Function) else None
+        queue = [*head, *entries_on(rack)]
+        if rack is not None:
+            check_rack(rack, priority, function, engine)
         if not queue and not line.ghosts[priority]:
             continue
         entries = Counter(queue)
         ghosts = 0
         for job, count in entries.items():
-            is_ready = job.state is READY and engine.jobs.get(job.id) is job
+            is_ready = job.state is READY and is_listed(engine, job)
             ghosts += job.ghosts
             if count != job.ghosts + is_ready or job.priority != priority or job.function is not function:
                 broken(f"{job} is {count} times in queue {priority} of {line}, with {job.ghosts} ghosts")
@@ -145,7 +153,7 @@ def check_line(line: Line, function: Function, engine: Engine) -> set[int]:
                 broken(f"{job} of {job.key!r} is in {line}")
             if is_ready:
                 live.add(job.id)
-        check_places([job for job in queue if engine.jobs.get(job.id) is job and job.state is READY])
+        check_places([job for job in queue if is_listed(engine, job) and job.state is READY])
         if line.ghosts[priority] != ghosts:
             broken(f"queue {priority} of {line} counts {line.ghosts[priority]} ghosts; there are {ghosts}")
     return live
@@ -158,6 +166,64 @@ def check_places(entries: list[Job]) -> None:
     standing = sorted(last, key=lambda job: first[job] if job.rank < 0 else last[job])
     if standing != sorted(standing, key=place_of):
         broken(f"{standing} stand in this order, and their places are {[place_of(job) for job in standing]}")
+
+
+# --- what is put away ---
+
+
+def is_listed(engine: Engine, job: Job) -> bool:
+    """Whether this is an unfinished job, or the copy of one that is put away."""
+    return engine.jobs.get(job.id) is job or (job.id not in engine.jobs and engine.has_job(job.id))
+
+
+def check_rack(rack: Rack, priority: int, function: Function, engine: Engine) -> None:
+    """Shelves are in order, every plain job can be found by its id and its key, and the head is not empty."""
+    if not function.queues[priority] or not function.has_racks or function not in engine.storeroom.functions:
+        broken(f"queue {priority} of {function} has shelves and no head, or nobody knows of them")
+    ids: list[int] = []
+    entries = 0
+    for shelf in rack.shelves:
+        if shelf.function is not function or shelf.priority != priority:
+            broken(f"a shelf of {shelf.function} is among those of {function}")
+        entries += sum(shelf.objects.get(place, shelf) is not None for place in range(len(shelf.ids)))
+        for place, job_id in enumerate(shelf.ids):
+            if place in shelf.objects:
+                continue
+            ids.append(job_id)
+            unique = shelf.unique_at(place)
+            if job_id < shelf.first_id or job_id in engine.jobs or engine.look_at(job_id) is None:
+                broken(f"job {job_id} is on a shelf that begins with {shelf.first_id}")
+            if unique and (unique in function.uniques or not engine.has_holder(function, unique)):
+                broken(f"the unique key of job {job_id} cannot be found, or is another's")
+    firsts = [shelf.first_id for shelf in rack.shelves]
+    if ids != sorted(set(ids)) or firsts != sorted(firsts) or (ids and ids[-1] > rack.last_id):
+        broken(f"the shelves of {function} have jobs {ids} up to {rack.last_id}, and begin with {firsts}")
+    if rack.entries != entries:
+        broken(f"the shelves of {function} count {rack.entries} entries; there are {entries}")
+
+
+def check_storeroom(engine: Engine) -> None:
+    """The engine knows how many jobs are put away, of which functions, and their keys."""
+    shelved = 0
+    racked: set[Function] = set()
+    for function in engine.functions.values():
+        keys = 0
+        for rack in function.racks:
+            if rack is None:
+                continue
+            racked.add(function)
+            for shelf in rack.shelves:
+                places = [place for place in range(len(shelf.ids)) if place not in shelf.objects]
+                shelved += len(places)
+                keys += sum(bool(shelf.unique_at(place)) for place in places)
+        if function.has_racks != (function in racked) or keys != sum(map(len, function.shelved_keys)):
+            broken(f"{function} has {keys} keys on shelves, and lists others")
+        if bool(function.shelved_keys) != function.has_racks:
+            broken(f"{function} has tables of keys for nothing, or none")
+    if engine.storeroom.jobs != shelved or set(engine.storeroom.functions) != racked:
+        broken(f"{shelved} jobs of {racked} are put away, not {engine.storeroom.jobs}")
+    if engine.job_count() != sum(function.total for function in engine.functions.values()):
+        broken(f"{engine.job_count()} jobs are counted")
 
 
 # --- limits, and keys in turn ---
@@ -174,7 +240,7 @@ def check_gate(gate: Gate, engine: Engine) -> None:
         broken(f"the bucket of {function} is empty, and nobody will look again")
     if lanes is None:
         return
-    if any(any(queue) for queue in function.queues):
+    if any(any(queue) for queue in function.queues) or function.has_racks:
         broken(f"{function} has lanes, and jobs beside them")
     running = Counter(job.key for job in engine.jobs.values() if job.state is RUNNING and job.function is function)
     if {key: lane.running for key, lane in lanes.items() if lane.running} != running:
@@ -258,13 +324,13 @@ def check_graph(engine: Engine) -> None:
     edges: defaultdict[int, set[int]] = defaultdict(set)
     for job_id in graph.successors:
         waiting = graph.waiting_for(job_id)
-        if job_id not in engine.jobs and job_id not in graph.unsuccessful:
+        if not engine.has_job(job_id) and job_id not in graph.unsuccessful:
             broken(f"{waiting} wait for {job_id}, which nobody knows")
         if not waiting or len({job.id for job in waiting}) != len(waiting):
             broken(f"for {job_id} wait {waiting}")
         for job in waiting:
             edges[job.id].add(job_id)
-            if job_id in engine.jobs and policy_of(job, job_id) != EdgePolicy.WAIT and job_id not in graph.minded:
+            if engine.has_job(job_id) and policy_of(job, job_id) != EdgePolicy.WAIT and job_id not in graph.minded:
                 broken(f"{job} minds how {job_id} ends, and nobody knows")
             if job.state is not WAITING or engine.jobs.get(job.id) is not job or job_id not in job.predecessors:
                 broken(f"{job} waits for {job_id}")
@@ -279,7 +345,8 @@ def check_graph(engine: Engine) -> None:
             broken(f"{job} counts {job.blockers} blockers and has edges to {actual}")
         if job.delivery:
             for predecessor in job.predecessors:
-                if predecessor in engine.jobs and not engine.jobs[predecessor].delivery:
+                unfinished = engine.look_at(predecessor)
+                if unfinished is not None and not unfinished.delivery:
                     broken(f"{job} will be kept, and job {predecessor} that it waits for will not")
 
 
@@ -295,7 +362,7 @@ def waited_for(job: Job, engine: Engine) -> tuple[set[int], set[int]]:
         runs_anyway = policy_of(job, job_id) == EdgePolicy.RUN
         if job_id in let_down_by(engine):
             possible.add(job_id)
-        if job_id in engine.jobs or (job_id in engine.graph.unsuccessful and not runs_anyway):
+        if engine.has_job(job_id) or (job_id in engine.graph.unsuccessful and not runs_anyway):
             possible.add(job_id)
             if not runs_anyway:
                 required.add(job_id)

@@ -59,13 +59,24 @@ SELECT max(
 -- name: unfinished_with_payloads
 SELECT $columns, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'')
 FROM jobs INDEXED BY jobs_unfinished
-WHERE state < 4
+WHERE state < 4 $which
 ORDER BY id
 
 -- name: unfinished_after
 SELECT $columns, NULL
 FROM jobs INDEXED BY jobs_unfinished
-WHERE state < 4 AND id > ?
+WHERE state < 4 AND id > ? $which
+ORDER BY id
+
+-- name: is_plain
+-- Ready, not changed since it was first kept, and nothing but what every job has; a number that cannot be is not plain.
+state = 2 AND revision = 1 AND attempts = 0 AND delivery IN (1, 2) AND priority IN (0, 1, 2, 3) AND run_at_us = 0 AND unique_until_us = 0 AND name = x''
+    AND extra = x'' AND moves = x'' AND result = x'' AND result_code = 0 AND error IS NULL
+
+-- name: unfinished_plain
+SELECT id, function_id, priority, delivery, created_us, unique_key
+FROM jobs INDEXED BY jobs_unfinished
+WHERE state < 4 AND $is_plain
 ORDER BY id
 
 -- name: holding_their_key

@@ -269,12 +269,13 @@ def store_fails(world: World) -> None:
 
 def turn_ends(world: World) -> None:
     world.stage()
+    world.put_away()
 
 
 def log_is_pruned(world: World) -> None:
     spared = set(world.engine.graph.successors) | world.ended_jobs.keys()
     rows = [row for row in world.store.finished() if not row.holds_key(world.now_us)]
-    old = [row.id for row in rows if row.id not in spared and row.id not in world.engine.jobs]
+    old = [row.id for row in rows if row.id not in spared and not world.engine.has_job(row.id)]
     dropped = [job_id for job_id in old if world.rng.random() < 0.5]
     world.store.forget(dropped)
     world.history.forget(dropped)

@@ -8,11 +8,13 @@ from switchgear.engine.engine import Engine
 from switchgear.engine.graph import policy_of
 from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.model import DONE, FINAL_STATES, READY, SCHEDULED, WAITING, Cause, EdgePolicy, Job, JobState
+from switchgear.model.job import NO_DETAILS
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.store import Row, SimulatedStore
 
 __all__ = ["History"]
 
+BORN_FIELDS = ("id", "unique", "priority", "delivery", "created_us")
 FIRST_STATES = {Cause.SUBMITTED_EARLY: SCHEDULED, Cause.SUBMITTED_WAITING: WAITING}
 
 
@@ -50,6 +52,16 @@ class Followed:
         return news
 
 
+def is_plain(job: Job) -> bool:
+    """Whether this job may have been put away."""
+    return job.details is NO_DETAILS and job.state is READY and job.moves is None and job.watchers is None
+
+
+def is_same(one: Job, other: Job) -> bool:
+    """Whether both are the same job, of which the second may have moved on."""
+    return all(getattr(one, field) == getattr(other, field) for field in BORN_FIELDS) and one.function is other.function
+
+
 class History:
     """What was seen and promised."""
 
@@ -64,13 +76,18 @@ class History:
 
     # --- step by step ---
 
-    def observe(self, engine: Engine) -> list[tuple[Job, Cause]]:
+    def observe(self, engine: Engine, store: SimulatedStore) -> list[tuple[Job, Cause]]:
         """Read on in every log; returns the moves that were made."""
         moves: list[tuple[Job, Cause]] = []
-        for job_id, job in engine.jobs.items():
+        for job in engine.jobs.values():
+            job_id = job.id
             known = self.followed.get(job_id)
             if known is None or known.job is not job:
                 self._follow(job, known, engine)
+        for job in (*store.recent_jobs(), *engine.changed):
+            known = self.followed.get(job.id)
+            if known is not None and is_plain(known.job) and not engine.has_job(job.id) and not known.job.withdrawn:
+                self._follow(job, known, engine)  # one that was put away has ended
         newly_done = {job_id for job_id, followed in self.followed.items() if followed.job.state is DONE}
         self.done |= newly_done  # first of all, since whoever waited for them may have been started at once
         self.over.update(job_id for job_id, known in self.followed.items() if known.job.state in FINAL_STATES)
@@ -83,13 +100,16 @@ class History:
                 moves.append((job, cause))
             if job.state in FINAL_STATES or job.withdrawn:
                 self._take_leave(job)
-            elif engine.jobs.get(job_id) is not job:
+            elif engine.jobs.get(job_id) is not job and not (is_plain(job) and engine.has_job(job_id)):
                 broken(f"{job} has vanished")
         return moves
 
     def _follow(self, job: Job, known: Followed | None, engine: Engine) -> None:
         if known is not None:
-            broken(f"{known.job} was replaced by {job}")
+            if not is_plain(known.job) or not is_same(known.job, job):
+                broken(f"{known.job} was replaced by {job}")
+            known.job = job  # it was put away, and came back
+            return
         followed = self.followed[job.id] = Followed(job)
         causes = (job.moves or [])[::2]
         retries = [place for place, cause in enumerate(causes) if cause in (Cause.RETRIED, Cause.RETRIED_WAITING)]
@@ -168,5 +188,5 @@ class History:
     def still_known(self, store: SimulatedStore, engine: Engine) -> None:
         """Every promised job is unfinished, or its end is on record."""
         for job_id in self.promised:
-            if job_id not in engine.jobs and store.get(job_id, engine) is None:
+            if not engine.has_job(job_id) and store.get(job_id, engine) is None:
                 broken(f"job {job_id} was promised, and nobody knows it")

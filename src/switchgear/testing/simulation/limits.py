@@ -54,7 +54,7 @@ def check_turn(job: Job, ready: list[Job]) -> None:
         else:
             # Whoever shares a closed lane with others has to wait; this one's was open.
             equals = [other for other in equals if other.key == job.key or not is_held_up(other)]
-    if min(equals, key=place_of) is not job:
+    if min(equals, key=place_of).id != job.id:
         broken(f"{job} was handed out, of {sorted(equals, key=place_of)}")
 
 

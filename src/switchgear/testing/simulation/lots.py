@@ -17,7 +17,8 @@ def some(world: World, things: list[T]) -> T | None:
 
 
 def some_job(world: World) -> Job | None:
-    return some(world, list(world.engine.jobs.values()))
+    job = some(world, list(world.engine.unfinished_jobs()))
+    return world.engine.job(job.id) if job is not None else None
 
 
 def some_ids(world: World) -> tuple[int, ...]:
@@ -25,7 +26,7 @@ def some_ids(world: World) -> tuple[int, ...]:
     rng = world.rng
     newest = world.engine.next_job_id - 1
     known = [job_id for job_id in (newest - rng.randrange(12) for _ in range(rng.choice((1, 1, 2, 4)))) if job_id > 0]
-    return tuple(job_id for job_id in known if world.store.get(job_id, world.engine) or job_id in world.engine.jobs)
+    return tuple(job_id for job_id in known if world.store.get(job_id, world.engine) or world.engine.has_job(job_id))
 
 
 def some_edges(world: World, job_ids: tuple[int, ...]) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from switchgear.engine.engine import Engine
-from switchgear.model import FINAL_STATES, Function, Gate, Job, JobState, Schedule
+from switchgear.model import FINAL_STATES, Function, Gate, Job, JobState, PlainJob, Schedule
 from switchgear.policy import Policy
 from switchgear.testing.invariants import BrokenInvariant
 
@@ -43,6 +43,11 @@ KEPT_FIELDS: Final = (
 
 FunctionRow = tuple[bool, list[int], Policy]
 
+# What they are in a job that has nothing but what it was submitted with, and was kept once.
+PLAIN_FIELDS: Final = {field: getattr(Job(0, Function(b""), b"", b"", 0, 0, 0), field) for field in KEPT_FIELDS} | {
+    "revision": 1
+}
+
 # A restart skips at most this many ids, as with a store that reserves them in blocks.
 RESERVED_IDS: Final = 1000
 
@@ -56,6 +61,19 @@ class Row:
         self.born = (job.unique, job.payload, job.priority, job.delivery, job.created_us)
         self.fields: dict[str, Any] = {field: getattr(job, field) for field in KEPT_FIELDS}
         self.moves = None if job.moves is None else list(job.moves)
+
+    def put_payload(self, payload: bytes | None) -> None:
+        """Only the store has it."""
+        self.born = (self.born[0], payload, *self.born[2:])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is a ready job that has nothing but what it was submitted with."""
+        return (
+            self.moves is None
+            and bool(self.born[3])
+            and all(self.fields[field] == value for field, value in PLAIN_FIELDS.items())
+        )
 
     @property
     def state(self) -> JobState:
@@ -74,6 +92,10 @@ class Row:
         job.moves = None if self.moves is None else list(self.moves)
         job.kept = True
         return job
+
+
+def _born(job: Job) -> PlainJob:
+    return job.id, job.function, job.priority, job.delivery, job.created_us, job.unique
 
 
 class Batch:
@@ -122,7 +144,10 @@ class SimulatedStore:
         jobs, functions = engine.take_changes()
         for job in jobs:
             job.revision += 1
-            self.staged.put(Row(job), job)
+            row = Row(job)
+            if job.payload is None:
+                row.put_payload(self._payload_of(job.id))
+            self.staged.put(row, job)
         for schedule in engine.take_changed_schedules():
             self.staged.schedules[schedule.name] = None if schedule.removed else replace(schedule)
         for function in functions:
@@ -131,6 +156,17 @@ class SimulatedStore:
         if engine.next_job_id + RESERVED_IDS // 2 > max(self.next_job_id, self.staged.next_job_id):
             self.staged.next_job_id = engine.next_job_id + RESERVED_IDS
         return jobs
+
+    def _payload_of(self, job_id: int) -> bytes | None:
+        for rows in (self.staged.rows, self.in_flight.rows if self.in_flight else {}, self.committed):
+            if job_id in rows:
+                return rows[job_id].born[1]
+        raise BrokenInvariant(f"job {job_id} has no payload, and was never kept")
+
+    def recent_jobs(self) -> list[Job]:
+        """Those that changed and are not kept yet, the newest changes last."""
+        in_flight = self.in_flight.jobs.values() if self.in_flight else ()
+        return [*in_flight, *self.staged.jobs.values()]
 
     def unstage(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
@@ -183,7 +219,7 @@ class SimulatedStore:
         self._apply(batch)
         return list(batch.rows.values())
 
-    def load(self, engine: Engine) -> tuple[list[Job], dict[int, int]]:
+    def load(self, engine: Engine, *, plain_apart: bool) -> tuple[list[Job], dict[int, int]]:
         """Let a new engine go on where the last one was; returns its jobs, and how long their logs were."""
         for name, (paused, limits, policy) in self.functions.items():
             function = engine.function_named(name)
@@ -197,8 +233,16 @@ class SimulatedStore:
         lengths = {job.id: len(job.moves or ()) for job in jobs}
         held = [row.to_job(engine.function_named(row.function_name)) for row in rows if row.holds_key(engine.now_us)]
         schedules = [replace(kept, wake_us=0, next_us=0, refusal="") for kept in self.schedules.values()]
-        engine.restore(jobs, {row.id: row.state for row in ended}, self.next_job_id, schedules, held=held)
-        return jobs, lengths
+        plain = [row.id for row in rows if plain_apart and row.is_plain]
+        engine.restore(
+            [job for job in jobs if job.id not in plain],
+            {row.id: row.state for row in ended},
+            self.next_job_id,
+            schedules,
+            held=held,
+            plain=([_born(job)] for job in jobs if job.id in plain),
+        )
+        return [engine.look_at(job.id) or job for job in jobs], lengths
 
     def _apply(self, batch: Batch) -> None:
         for job_id, row in batch.rows.items():

@@ -95,7 +95,7 @@ def worker_asks(world: World) -> None:
         return
     runnable = [function for function in worker.worker.order if world.engine._has_work(function)]
     worker.asleep = False
-    ready = [job for job in world.engine.jobs.values() if job.state is READY]
+    ready = [job for job in world.engine.unfinished_jobs() if job.state is READY]
     if runnable and rng.random() < 0.1:
         function, priority = rng.choice(runnable), rng.randrange(4)
         runnable = [function] if world.engine._offers(function, priority) else []

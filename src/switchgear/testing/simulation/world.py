@@ -78,7 +78,11 @@ class World:
             collected_bytes=rng.choice((12, 1000)),
         )
         self.let_down_at_once = (1000, 1, 2)[seed % 3]
+        self.shelf_jobs = (0, 1, 2, 3)[seed % 4]  # 0: all stay at hand
+        self.key_mask = (-1, 0)[seed % 2]  # 0: all keys have one hash
         self.function_names = FUNCTION_NAMES[: rng.randint(1, len(FUNCTION_NAMES))]
+        if self.shelf_jobs > 1:
+            self.function_names = self.function_names[:1]  # for longer queues
         self.released_first = {name for name in self.function_names if rng.random() < 0.4}
         self.has_policy = rng.random() < 0.2
         self.policy_asked: set[Function] = set()
@@ -117,12 +121,17 @@ class World:
         self.limits = LimitWatch()  # all buckets are full
         self.engine.keeps = True
         self.engine.let_down_at_once = self.let_down_at_once
+        if self.shelf_jobs:
+            self.engine.shelf_jobs = self.shelf_jobs
+            self.engine.head_jobs = 1
+            self.engine.shelve_from = 2
+            self.engine.key_mask = self.key_mask
         self.engine.advance(self.now_us)
         for name in sorted(self.released_first):
             self.engine.function_named(name).released_first = True
         if self.has_policy:
             self.engine.wake_policy = self.whom_to_wake
-        jobs, lengths = self.store.load(self.engine)
+        jobs, lengths = self.store.load(self.engine, plain_apart=bool(self.shelf_jobs))
         self.history.restored(lengths, jobs)
         self.restored = {}
         for job in jobs:
@@ -172,6 +181,10 @@ class World:
     def stage(self) -> None:
         self.store.stage(self.engine)
 
+    def put_away(self) -> None:
+        if self.shelf_jobs:
+            self.engine.put_away(self.engine.functions.values())
+
     def begin_commit(self) -> None:
         self.stage()
         self.store.begin_commit()
@@ -182,6 +195,7 @@ class World:
         self.stage()
         newer = self.store.staged.rows
         self.history.kept(row for row in self.store.end_commit() if row.id not in newer)
+        self.put_away()
         self.history.promised.update(job.id for job in self.pledges_in_flight)
         self.pledges_in_flight = []
         if self.store_fails:
@@ -208,7 +222,7 @@ class World:
 
     def finish_step(self) -> None:
         """Look at what happened, and at everything that should be true."""
-        moves = self.history.observe(self.engine)
+        moves = self.history.observe(self.engine, self.store)
         self.limits.observe(moves, self)
         for job, cause in moves:
             if self.say is not None:
@@ -280,7 +294,7 @@ class World:
             self.pass_time(max(0, next_us - self.now_us))
             self.finish_step()
         else:
-            broken(f"the jobs do not come to an end: {list(self.engine.jobs.values())[:5]}")
+            broken(f"the jobs do not come to an end: {list(self.engine.unfinished_jobs())[:5]}")
         self.check_what_is_left()
 
     def recover(self) -> None:
@@ -314,7 +328,7 @@ class World:
                         helper.receive(job)
                     if helper.asks is Asks.SLEEP:
                         helper.asleep = self.engine.sleep(helper.worker)
-                self.limits.observe(self.history.observe(self.engine), self)
+                self.limits.observe(self.history.observe(self.engine, self.store), self)
                 for job_id in list(helper.holds):
                     if self.engine.complete(helper.worker, job_id, b"done") is None:
                         broken(f"{helper} could not complete job {job_id}")
@@ -324,7 +338,8 @@ class World:
     def next_event_us(self) -> int | None:
         """When a job that is not finished will do something by itself."""
         doom_of = self.engine.graph.doom_of
-        timed = any(job.state is not WAITING or job.expires_us or doom_of(job) for job in self.engine.jobs.values())
+        jobs = self.engine.unfinished_jobs()
+        timed = any(job.state is not WAITING or job.expires_us or doom_of(job) for job in jobs)
         return self.engine.next_deadline_us if timed or self.engine._disappointing else None
 
     def check_what_is_left(self) -> None:
@@ -334,7 +349,7 @@ class World:
         self.history.still_known(self.store, self.engine)
         unsuccessful = self.engine.graph.unsuccessful
         stuck: set[int] = set()
-        left = dict(self.engine.jobs)
+        left = {job.id: job for job in self.engine.unfinished_jobs()}
 
         def is_stuck(job: Job) -> bool:
             waits_on = [p for p in job.predecessors if policy_of(job, p) == EdgePolicy.WAIT]

@@ -1,0 +1,48 @@
+"""An engine that is no longer wanted leaves nothing behind, compiled or not."""
+
+from __future__ import annotations
+
+import gc
+
+from switchgear.engine.engine import Engine, SubmitOptions
+from switchgear.model import LOW, NORMAL, Delivery, Function, Peer
+from switchgear.policy import Policy
+
+
+class Watcher(Peer):
+    """One whose objects can be counted."""
+
+
+def busy_engine() -> Engine:
+    """With jobs in every place where a job can be."""
+    engine = Engine()
+    engine.keeps = True
+    engine.advance(1)
+    watcher = Watcher()
+    worker = engine.add_worker(watcher, "gearman", b"")
+    engine.can_do(worker, engine.function_named(b"f"), timeout_us=1000)
+    engine.submit(b"f", b"key", b"", NORMAL, Delivery.WAIT, watcher)
+    engine.take(worker)
+    engine.submit(b"f", b"", b"", LOW, Delivery.HANDLE)
+    waits_for = engine.submit(b"g", b"other", b"", NORMAL, Delivery.WAIT, watcher)
+    engine.set_policy(engine.function_named(b"lanes"), Policy(key_concurrency=1))
+    engine.submit(b"lanes", b"", b"", NORMAL, Delivery.HANDLE, None, SubmitOptions(key=b"k"))
+    late = SubmitOptions(run_at_us=10**9, expires_us=10**10, name=b"late")
+    engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE, None, late)
+    engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE, None, SubmitOptions(predecessors=(waits_for.id,)))
+    return engine
+
+
+def left() -> int:
+    gc.collect()
+    return sum(isinstance(found, Watcher | Engine | Function) for found in gc.get_objects())
+
+
+def test_an_engine_that_was_let_go_is_garbage() -> None:
+    before = left()
+    engine = busy_engine()
+    assert left() > before
+    engine.let_go()
+    assert not engine.jobs
+    del engine
+    assert left() <= before  # others' garbage is gone too
