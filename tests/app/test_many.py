@@ -87,6 +87,28 @@ def test_many_jobs_are_a_group(app: App, tasks: Tasks) -> None:
     assert [job.handle for job in jobs][:3] == list(jobs.handles[:3])
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"retries": 2, "timeout": 9, "retention": 7, "crash_limit": 1, "priority": "high", "durable": False},
+        {"unique": True},
+        {"key": "k"},
+        {"after": ["H:x:1"]},
+    ],
+)
+def test_many_requests_are_what_each_would_be_alone(app: App, options: dict[str, Any]) -> None:
+    def double(number: int, more: Any = None) -> None: ...
+
+    task: Any = app.task(name="double")(double).options(**options)
+    earlier = app.job("H:x:2")
+    rows: list[tuple[Any, ...]] = [(1, None), (2, "$job"), (3, earlier), (4, 1.5)]
+    for watch in (True, False):
+        many = list(task._requests(tuple(zip(*rows, strict=True)), watch=watch))
+        assert many == [task.request(row, {}, watch=watch) for row in rows]
+    assert many[2].options["after"][-1 if not options.get("after") else 0] == "H:x:2"
+
+
 def test_a_million_handles_take_eight_bytes_each(app: App) -> None:
     jobs: JobGroup[int] = JobGroup(app, None, (f"H:host:{number}" for number in range(100_000)))
     assert sys.getsizeof(jobs.handles._numbers) < 1_000_000

@@ -14,7 +14,7 @@ import switchgear.client
 from switchgear.client import Client, Connection, JobStatus, Submission, Update, UpdateKind
 from switchgear.client.client import UNKNOWN_EXTENSION
 from switchgear.errors import ClientError, JobFailed, ServerRefused, ServerUnreachable
-from switchgear.protocols.gearman.control import JobOptions
+from switchgear.protocols.gearman.job_options import JobOptions
 from tests.client.background import url_of
 from tests.support.servers import HOST, Server, free_port, running_gearmand, running_switchgear
 from tests.support.wire import Kind, Packet, Wire

@@ -33,6 +33,8 @@ REFERENCE: Final = "$job"
 _REFERENCE_KEY: Final = b'"$job":'  # as our encoder writes it; a text with this in it has its quotes escaped
 _REFERENCE_TEXT: Final = b'"$job"'  # as any encoder writes it
 _OBJECT_OR_ARRAY: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
+# Values of these types, under a hint of the same type, are read as they were written; there is no need to try.
+_SIMPLE: Final = frozenset({bool, int, str})
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -142,7 +144,10 @@ class Arguments(Generic[R]):
         # Most are, and binding the arguments of these is far faster than Python does it for all.
         self._is_simple = kinds.keys() <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
         self._required = {name for name, parameter in self._parameters.items() if parameter.default is parameter.empty}
+        self._has_optional = len(self._required) < len(self._parameters)
         self._hints: dict[str, Hint] | None = None
+        self._takes_bytes = False
+        self._whole: msgspec.json.Decoder[msgspec.Struct] | None = None  # reads all arguments at once, if it can
         self._result: Hint
         self.check_reference: Callable[[Reference], None] = lambda reference: None  # may refuse it by a ValueError
         try:
@@ -156,6 +161,9 @@ class Arguments(Generic[R]):
             kinds = typing.get_type_hints(self._function, include_extras=True)
             hints = {name: self._hint(kinds.get(name, Any), f"parameter {name}") for name in self._parameters}
             self._result = self._hint(kinds.get("return", Any), "the result")
+            is_lone = len(hints) == 1 and not self._rest and not self._more
+            self._takes_bytes = is_lone and next(iter(hints.values())).kind is bytes
+            self._whole = self._whole_decoder(hints) if self._is_simple else None
             self._hints = hints
         return self._hints
 
@@ -166,12 +174,26 @@ class Arguments(Generic[R]):
             text = f"{self.name}: the type hint of {of_what} is not one that JSON can be read by: {error}"
             raise TypeError(text) from None
 
+    def _whole_decoder(self, hints: Mapping[str, Hint]) -> msgspec.json.Decoder[msgspec.Struct] | None:
+        """For an object of exactly these arguments.  What it cannot read is looked at again, one by one."""
+        required = [(name, hint.kind) for name, hint in hints.items() if name in self._required]
+        try:
+            optional = [
+                (name, hint.kind | msgspec.UnsetType, msgspec.UNSET)
+                for name, hint in hints.items()
+                if name not in self._required
+            ]
+            fields: list[Any] = [*required, *optional]
+            whole = msgspec.defstruct("Whole", fields, forbid_unknown_fields=True, gc=False)
+            return msgspec.json.Decoder(whole, dec_hook=decode_unusual)
+        except (TypeError, ValueError):  # names or types that do not go together
+            return None
+
     @property
     def takes_bytes(self) -> bool:
         """Whether the payload is the one argument, untouched."""
-        if len(self._parameters) != 1 or self._rest or self._more:
-            return False
-        return next(iter(self._resolve().values())).kind is bytes
+        self._resolve()
+        return self._takes_bytes
 
     @property
     def gives_bytes(self) -> bool:
@@ -212,6 +234,11 @@ class Arguments(Generic[R]):
         hints = self._resolve()
         if self.takes_bytes:
             return self._raw(by_name)
+        if self._is_simple and all(type(value) is hints[name].kind in _SIMPLE for name, value in by_name.items()):
+            try:
+                return _ENCODER.encode(by_name)
+            except (TypeError, ValueError, OverflowError):
+                pass  # found again below, where it is known which one it is
         written: dict[str, msgspec.Raw] = {}
         for name, value in by_name.items():
             try:
@@ -265,11 +292,20 @@ class Arguments(Generic[R]):
         that has none because it did not succeed.  Raises ArgumentError."""
         hints = self._resolve()
         has_references = _REFERENCE_TEXT in payload
-        if self.takes_bytes:
+        if self._takes_bytes:
             if not (has_references and _is_reference(payload)):
                 return (payload,), {}
             handle = self._plain(payload)[REFERENCE]
             return ((results or {}).get(handle),), {}
+        if self._whole is not None and not has_references:
+            try:
+                arguments = msgspec.structs.asdict(self._whole.decode(payload))
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                pass  # an array, nothing at all, or a mistake, which is put in words below
+            else:
+                if self._has_optional:
+                    arguments = {name: value for name, value in arguments.items() if value is not msgspec.UNSET}
+                return (), arguments
         if has_references:
             read = self._read_with_references(payload, results or {})
         else:
@@ -390,8 +426,9 @@ class Arguments(Generic[R]):
             if hint.kind is bytes:
                 raise TypeError(f"expected bytes, got {type(value).__qualname__}")
             data = _ENCODER.encode(value)
-            _refuse_not_finite(value, data)
-            hint.read(data)
+            if type(value) not in _SIMPLE or type(value) is not hint.kind:
+                _refuse_not_finite(value, data)
+                hint.read(data)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ResultError(f"the result of {self.name}: {error}") from error
         return data

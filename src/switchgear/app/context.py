@@ -74,8 +74,9 @@ class CurrentJob:
         figures = _figure(done, "done"), _figure(total, "total")
         if not isinstance(message, str):
             raise TypeError(f"the message of a progress is text, not {type(message).__name__}")
-        if self._on_progress is not None:
-            self._on_progress(*figures, message.encode(errors="backslashreplace").decode())
+        on_progress = self._on_progress
+        if on_progress is not None:
+            on_progress(*figures, message.encode(errors="backslashreplace").decode())
 
     @property
     def cancelled(self) -> bool:
@@ -106,6 +107,10 @@ class CurrentJob:
     def seconds_left(self) -> float | None:
         """How much time is left for this attempt; None if it may take for ever."""
         return None if self.deadline is None else max(0.0, self.deadline - time.time())
+
+    def end(self) -> None:
+        """For the worker: the attempt is over, and nobody hears of its progress any more."""
+        self._on_progress = None  # without it the two would refer to each other, and not be freed at once
 
     def cancel(self, reason: str) -> None:
         """For the worker: this attempt is not wanted any more.  The first reason stays."""

@@ -197,6 +197,8 @@ class Conversation(Dialogue):
         self.packet_bytes = LARGEST_PACKET_BYTES  # the most that it takes, as far as is known
         self._on_ready = on_ready
         self._audiences: dict[bytes, Audience] = {}
+        self._last_wishes: tuple[dict[str, Any], str, bool | None, bool] | None = None
+        self._last_text = b""  # what was sent for them
 
     def greet(self) -> None:
         """Find out what kind of server this is."""
@@ -226,6 +228,24 @@ class Conversation(Dialogue):
         """The packet that submits this; raises ExtensionRequired, or ServerRefused if it is too large."""
         if not self.is_switchgear:
             return self._plain_submission(request)
+        text = self._last_text
+        last = self._last_wishes
+        if (
+            last is None
+            or request.options is not last[0]  # the same object: requests of many jobs share it
+            or request.run_at
+            or request.priority != last[1]
+            or request.durable is not last[2]
+            or request.watch is not last[3]
+        ):
+            text = self._text_of_options(request)
+        packet = packet_of(Packet.SUBMIT_JOB_OPTIONS, request.function, request.unique, text, request.payload)
+        if len(packet) > self.packet_bytes:  # it would hang up, and on others too who use this connection
+            what = f"the arguments take {len(request.payload)} bytes"
+            raise ServerRefused("ARGUMENT_TOO_LARGE", f"{what}, and {self.server} takes at most {self.packet_bytes}")
+        return packet
+
+    def _text_of_options(self, request: SubmitRequest) -> bytes:
         options = {**request.options, "priority": request.priority}
         if request.run_at:
             options["run_at"] = request.run_at
@@ -234,11 +254,10 @@ class Conversation(Dialogue):
         elif request.watch:
             options["watch"] = True
         text = msgspec.json.encode(options)
-        packet = packet_of(Packet.SUBMIT_JOB_OPTIONS, request.function, request.unique, text, request.payload)
-        if len(packet) > self.packet_bytes:  # it would hang up, and on others too who use this connection
-            what = f"the arguments take {len(request.payload)} bytes"
-            raise ServerRefused("ARGUMENT_TOO_LARGE", f"{what}, and {self.server} takes at most {self.packet_bytes}")
-        return packet
+        if not request.run_at:
+            self._last_wishes = request.options, request.priority, request.durable, request.watch
+            self._last_text = text
+        return text
 
     def _plain_submission(self, request: SubmitRequest) -> bytes:
         if request.needs:

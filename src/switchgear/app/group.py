@@ -52,8 +52,15 @@ class Handles(Sequence[str]):
 
     def extend(self, handles: Iterable[str]) -> None:
         """Add these."""
+        numbers, prefix = self._numbers, f"{self._prefixes[-1]}:" if self._prefixes else ""
         for handle in handles:
-            self.append(handle)
+            digits = handle[len(prefix) :]
+            # Most are like the one before them, apart from the number.
+            if prefix and handle.startswith(prefix) and len(digits) < 19 and _is_plain_number(digits):
+                numbers.append(int(digits))
+            else:
+                self.append(handle)
+                prefix = f"{self._prefixes[-1]}:" if self._prefixes else ""
 
     def append(self, handle: str) -> None:
         """Add this one."""
@@ -90,6 +97,10 @@ class Handles(Sequence[str]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} handles>"
+
+
+def _is_plain_number(digits: str) -> bool:
+    return digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0")
 
 
 class JobGroup(Reference, Generic[R]):
@@ -309,11 +320,10 @@ class _Submitting:
         return self
 
     def note(self, outcomes: list[str | Exception]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, str):
-                self._group.handles.append(outcome)
-            elif self._refusal is None:
-                self._refusal = outcome
+        taken = [outcome for outcome in outcomes if isinstance(outcome, str)]
+        self._group.handles.extend(taken)
+        if len(taken) < len(outcomes) and self._refusal is None:
+            self._refusal = next(outcome for outcome in outcomes if isinstance(outcome, Exception))
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         problem = error or self._refusal

@@ -171,7 +171,25 @@ class Task(Generic[P, R]):
             if not isinstance(iterable, Iterable):
                 raise TypeError(f"{self.name}: {iterable!r} is not iterable")
         rows = self._rows(iterables) if len(iterables) > 1 else ((item,) for item in iterables[0])
-        return (self.request(row, {}, watch=watch) for row in rows)
+        return self._alike(rows, watch) if self._is_alike() else (self.request(row, {}, watch=watch) for row in rows)
+
+    def _is_alike(self) -> bool:
+        """Whether jobs differ in nothing but their arguments, unless there are jobs among these."""
+        settings = self.settings
+        of_its_own = settings.unique or settings.key is not None or settings.after or settings.expires is not None
+        return not (of_its_own or settings.at is not None or settings.delay)
+
+    def _alike(self, rows: Iterable[tuple[Any, ...]], watch: bool) -> Iterator[SubmitRequest]:
+        """Requests that share all but the payload."""
+        bind, encode_bound, function = self.arguments.bind, self.arguments.encode_bound, self.name.encode()
+        settings, needs = self.settings, self._needs
+        priority, durable, options = settings.priority, settings.durable, schedule_options(settings)
+        for row in rows:
+            payload = encode_bound(bind(row, {}))
+            if b'"$job"' in payload:
+                yield self.request(row, {}, watch=watch)
+            else:
+                yield SubmitRequest(function, payload, b"", priority, durable, watch, 0.0, options, needs)
 
     def _rows(self, iterables: tuple[Iterable[Any], ...]) -> Iterator[tuple[Any, ...]]:
         """Rows of items; raises ValueError, at once if it can be known, if one has more items than another."""
@@ -184,7 +202,7 @@ class Task(Generic[P, R]):
         return _beside_endless(iterables, zip(*limited, strict=True))
 
     def _wire_options(self, by_name: Mapping[str, Any], payload: bytes, now: float) -> dict[str, Any]:
-        """What only our own server knows; see JobOptions in `switchgear.protocols.gearman.control`."""
+        """What only our own server knows; see `switchgear.protocols.gearman.job_options`."""
         settings = self.settings
         options: dict[str, Any] = schedule_options(settings)
         if settings.expires is not None:

@@ -64,6 +64,8 @@ Exit codes:
   130  stopped by INT
 """
 
+MOST_PREFETCH: Final = 100_000
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Which options belong to one form only, as they are written.
@@ -72,6 +74,7 @@ _APP_OPTIONS: Final = {
     "slots": "--slots",
     "async_slots": "--async-slots",
     "processes": "--processes",
+    "prefetch": "--prefetch",
     "max_jobs_per_process": "--max-jobs-per-process",
     "kill_after": "--kill-after",
     "only": "--functions",
@@ -81,6 +84,15 @@ _APP_OPTIONS: Final = {
     "lease": "--lease",
     "log_level": "--log-level",
 }
+
+
+def _prefetch(ctx: click.Context, parameter: click.Parameter, text: str) -> int | None:
+    """A number of jobs; None for `auto`."""
+    if text == "auto":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) > MOST_PREFETCH:
+        raise click.BadParameter(f"{text!r} is neither auto nor a number of jobs from 0 to {MOST_PREFETCH}")
+    return int(text)
 
 
 def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[F], F]:
@@ -95,6 +107,13 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 @_number("--max-jobs-per-process", "max_jobs_per_process", 1, "App: replace a child process after so many jobs.")
 @duration_option(
     "--kill-after", "App: how long a cancelled job may take to end before its process is killed. Default: 5.", "5"
+)
+@click.option(
+    "--prefetch",
+    metavar="N|auto",
+    default="auto",
+    callback=_prefetch,
+    help="App: jobs that wait here for a free thread; auto: as many as are begun within 10 ms. Default: auto.",
 )
 @click.option("--functions", "only", metavar="A,B", help="App: only these tasks.")
 @_number("--restart-after", "restart_after", 1, "App: start afresh after so many jobs, without losing any.")

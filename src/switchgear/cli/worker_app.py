@@ -94,6 +94,7 @@ def _work_for_app(
         kill_after_seconds=options["kill_after"],
         jobs_per_process=options["max_jobs_per_process"] or 0,
         restart_after=options["restart_after"] or 0,
+        prefetch=options["prefetch"],
         burst=options["burst"],
         log_level=options["log_level"],
     )
@@ -236,6 +237,10 @@ class _Reporter(WorkerObserver):
         text = f"{_about(assignment)} stopped before its end after {lasting(seconds)}: {reason}"
         fields: dict[str, Any] = {"reason": reason, "seconds": round(seconds, 6), **_fields(assignment)}
         self._say(text, is_problem=True, event="dropped", **fields)
+
+    def job_returned(self, assignment: Assignment) -> None:
+        if not self._quiet:
+            self._say(f"{_about(assignment)} handed back, not started", event="returned", **_fields(assignment))
 
     def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
         """A signal came."""

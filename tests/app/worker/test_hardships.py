@@ -76,7 +76,7 @@ def test_a_system_without_threads_costs_no_slot(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     monkeypatch.setattr(threads, "NO_THREAD_SECONDS", 0.01)
-    with working(server, "add hold", slots=3) as crew:
+    with working(server, "add hold", slots=3, prefetch=0) as crew:
         for number in range(threads_there_are):
             assert crew.run("add", number) == number + 1
         is_short.set()

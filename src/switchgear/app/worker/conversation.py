@@ -318,19 +318,19 @@ class Conversation:
     # --- jobs ---
 
     def _on_push(self, body: bytes) -> None:
-        handle, function, unique, *numbers, payload = _fields(body, 8)
-        attempt, losses, limit, timeout_ms = (_number(text) for text in numbers)
-        self.granted = max(0, self.granted - 1)
+        handle, function, unique, attempt, losses, limit, timeout_ms, payload = _fields(body, 8)
+        if self.granted:
+            self.granted -= 1
         self._take(
             Assignment(
-                handle=_text(handle),
-                function=_text(function),
-                unique=unique.decode(errors="replace"),
-                payload=payload,
-                attempt=attempt,
-                losses=losses,
-                attempts_limit=limit,
-                timeout_seconds=timeout_ms / 1000,
+                _text(handle),
+                _text(function),
+                payload,
+                unique.decode(errors="replace") if unique else "",
+                _number(attempt),
+                _number(losses),
+                _number(limit),
+                _number(timeout_ms) / 1000,
             )
         )
 
@@ -462,6 +462,8 @@ def _fields(body: bytes, count: int) -> list[bytes]:
 
 
 def _number(text: bytes) -> int:
+    if text == b"0":
+        return 0
     if not text.isdigit():
         raise PeerError(f"{text!r} where there should be a number")
     return int(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 from switchgear.app.line import JOB_LOOPS
@@ -27,6 +28,7 @@ class AsyncExecutor(Executor):
         self._jobs_loop: asyncio.AbstractEventLoop | None = None
         self._pool = ThreadPoolExecutor(thread_name_prefix="switchgear-jobs")  # for what jobs ask `asyncio.to_thread`
         self._starts: Mailbox[Attempt]
+        self._is_telling = False  # of ends, when this turn of the jobs' loop is over
         self._closing = False
         self._stopped = asyncio.Event()
 
@@ -96,10 +98,19 @@ class AsyncExecutor(Executor):
     def _finished(self, attempt: Attempt, task: asyncio.Task[Outcome]) -> None:
         del self._tasks[attempt]
         if task.cancelled():  # before it had begun
-            self._end_from_thread(attempt, Stopped(attempt.job.cancel_reason))
-            return
-        error = task.exception()
-        self._end_from_thread(attempt, Fail(error_text(error)) if error else task.result())
+            outcome: Outcome = Stopped(attempt.job.cancel_reason)
+        else:
+            error = task.exception()
+            outcome = Fail(error_text(error)) if error else task.result()
+        self._ends.put_quietly((attempt, outcome))
+        if not self._is_telling:
+            self._is_telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        with suppress(RuntimeError):  # the worker has stopped without waiting for these
+            self._ends.call()
 
 
 async def _wait_for(tasks: set[asyncio.Task[object]]) -> None:

@@ -27,9 +27,11 @@ class Attempt:
         self.assignment = assignment
         self.task = task
         self.job = assignment.context(self.progress)
+        self.is_quick = False  # will be over in no time, by what is known of its task
         self.started = time.monotonic()
+        self.took_seconds: float | None = None  # once it has ended, if the executor says so
         self.watch: asyncio.TimerHandle | None = None  # over the time limit
-        self.send_progress: Callable[[int, int, str], None] | None = None  # while somebody wants to hear of it
+        self.send_progress: Callable[[Attempt, int, int, str], None] | None = None  # while somebody wants to hear of it
         self._loop = loop
         self._latest: tuple[int, int, str] | None = None
         self._is_called = False  # it will be sent
@@ -41,8 +43,8 @@ class Attempt:
 
     @property
     def seconds(self) -> float:
-        """How long it has been running."""
-        return time.monotonic() - self.started
+        """How long it has been running, or has run."""
+        return time.monotonic() - self.started if self.took_seconds is None else self.took_seconds
 
     def progress(self, done: int, total: int, message: str) -> None:
         """From any thread.  What has not been sent yet is overtaken, so that a busy loop does not flood the server."""
@@ -65,7 +67,7 @@ class Attempt:
         latest, self._latest = self._latest, None
         if latest is not None and self.send_progress is not None:
             self._sent_at = time.monotonic()
-            self.send_progress(*latest)
+            self.send_progress(self, *latest)
 
 
 class Superior(ABC):
@@ -80,6 +82,10 @@ class Superior(ABC):
         """What ran the task has died of it."""
 
     @abstractmethod
+    def waiting_in_vain(self) -> None:
+        """Attempts wait to be begun, and for some time none was."""
+
+    @abstractmethod
     def readiness_changed(self) -> None:
         """Look at `ready` again."""
 
@@ -90,6 +96,8 @@ class Superior(ABC):
 
 class Executor(ABC):
     """Runs jobs.  Its methods are called in the I/O thread, and none of them waits."""
+
+    takes_ahead = False  # may be given more attempts than it has slots
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -111,6 +119,14 @@ class Executor(ABC):
     @abstractmethod
     def start(self, attempt: Attempt) -> None:
         """Run this, and tell the superior when it has ended."""
+
+    def waiting(self) -> list[Attempt]:
+        """Those that have not been begun."""
+        return []
+
+    def withdraw(self, attempt: Attempt) -> bool:
+        """Forget one that has not been begun; False if it has."""
+        return False
 
     @abstractmethod
     def cancel(self, attempt: Attempt, *, hard: bool) -> None:

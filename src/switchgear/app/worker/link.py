@@ -132,6 +132,11 @@ class Link(asyncio.Protocol):
             if data:
                 self._transport.write(data)
 
+    def send_progress(self, attempt: Attempt, done: int, total: int, message: str) -> None:
+        """Tell how far one of its jobs is."""
+        self.conversation.progress(attempt.handle, done, total, message)
+        self.flush_soon()
+
     def cut(self, problem: str, *, at_once: bool = False) -> None:
         """Hang up without a goodbye, so that the server gives our jobs to others; then connect again."""
         self._problem = self._problem or problem

@@ -28,10 +28,23 @@ class Mailbox(Generic[T]):
         """From any thread; raises RuntimeError if the loop is closed."""
         self._items.append(item)
         if not self._is_called:
-            self._is_called = True
-            self._loop.call_soon_threadsafe(self._look)
+            self.call()
 
-    def _look(self) -> None:
+    def put_quietly(self, item: T) -> None:
+        """The same without waking the loop: the caller sees to it that somebody does, or looks."""
+        self._items.append(item)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def call(self) -> None:
+        """Have the loop look, from any thread; raises RuntimeError if it is closed."""
+        if not self._is_called:
+            self._is_called = True
+            self._loop.call_soon_threadsafe(self.look)
+
+    def look(self) -> None:
+        """In the loop: receive what has come."""
         self._is_called = False  # first, so that nothing is left behind unseen
         items: list[T] = []
         while self._items:

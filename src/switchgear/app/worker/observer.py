@@ -25,13 +25,16 @@ class WorkerObserver:
         """The server has answered with an error."""
 
     def job_started(self, assignment: Assignment) -> None:
-        """A task is about to be called."""
+        """A task is about to be called, or waits here for a slot that is free in a moment."""
 
     def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
         """The end of an attempt was reported."""
 
     def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
         """An attempt has ended without anything to report: it was not wanted any more, was handed back, or was lost."""
+
+    def job_returned(self, assignment: Assignment) -> None:
+        """A job that waited here for a slot was handed back, and its task was not called."""
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
         """Something else that a person may want to know."""
@@ -67,6 +70,9 @@ class LoggingObserver(WorkerObserver):
             _LOG.warning("%s (%s) failed in attempt %d%s: %s", *about, assignment.attempt, then, first_line)
             if rest.strip():
                 _LOG.debug("%s (%s): %s", *about, rest.strip())
+
+    def job_returned(self, assignment: Assignment) -> None:
+        _LOG.debug("%s (%s) handed back, not started", assignment.handle, assignment.function)
 
     def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
         _LOG.warning("%s (%s) not finished: %s", assignment.handle, assignment.function, reason)

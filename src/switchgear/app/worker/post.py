@@ -2,6 +2,8 @@
 
 To each server a post is one worker.  It has as much credit at each of them as there are free slots; a job from one
 takes back a credit from the others.  Should two send their job at the same moment, one gets it back unharmed.
+
+Where jobs are over in no time, a server of ours may send some ahead of the free slots (`prefetch`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from switchgear.app.worker.events import Arrived, Event, QueuesSeen, RefusedBySe
 from switchgear.app.worker.executor import Attempt, Executor, Superior
 from switchgear.app.worker.link import Link
 from switchgear.app.worker.observer import WorkerObserver
+from switchgear.app.worker.prefetch import Prefetch
 from switchgear.client.link import Backoff
 
 if TYPE_CHECKING:
@@ -47,8 +50,13 @@ class Post(Superior):
         observer: WorkerObserver,
         on_change: Callable[[bool], None],
         backoff: Backoff | None = None,
+        *,
+        prefetch: Prefetch | None = None,
     ) -> None:
-        """`on_change` is called after each end of an attempt: True if the job was finished here."""
+        """`on_change` is called after each end of an attempt: True if the job was finished here.
+
+        `prefetch` knows how many jobs may wait here for a slot, if the executor lets them; None: none.
+        """
         self.label = label
         self.executor = executor
         self.tasks = tasks
@@ -60,6 +68,8 @@ class Post(Superior):
             (verb, str(arguments.get("name") or arguments.get("function") or ""))
             for verb, arguments in introduction.declarations
         ]
+        self._prefetch = prefetch if prefetch is not None and executor.takes_ahead else Prefetch(0, ())
+        self._ahead = 0  # how many may be here beyond the slots
         self._observer = observer
         self._on_change = on_change
         self._stopping = False
@@ -85,13 +95,18 @@ class Post(Superior):
 
     def _share_room(self) -> None:
         takes = self.executor.ready and not self._stopping
+        self._ahead = self._prefetch.ahead(self._loop.time()) if takes else 0
         # Plain servers first: a question to one of them takes a slot, and the credit at the others is less by it.
-        for link in sorted(self.links, key=lambda link: link.conversation.extended):
-            link.conversation.set_room(self.executor.slots - self.occupied if takes else 0)
+        links = self.links
+        for link in sorted(links, key=lambda link: link.conversation.extended) if len(links) > 1 else links:
+            room = self.executor.slots + (self._ahead if link.conversation.extended else 0)
+            link.conversation.set_room(room - self.occupied if takes else 0)
 
     def stop_taking(self) -> None:
         """Take no more jobs.  A plain server that was asked for one may still send it, and it is run."""
         self._stopping = True
+        self._share_room()  # first, else what is handed back might be sent to us again
+        self._hand_back_ahead()
         for link in self.links:
             link.stop()
             link.conversation.hand_back_waiting()
@@ -149,24 +164,23 @@ class Post(Superior):
     def _on_arrived(self, link: Link, event: Arrived) -> None:
         self.arrivals += 1
         assignment = event.assignment
-        has_room = self.executor.ready and len(self.attempts) < self.executor.slots
-        if not has_room or (self._stopping and link.conversation.extended):
+        extended = link.conversation.extended
+        slots = self.executor.slots + (self._ahead if extended else 0)
+        has_room = self.executor.ready and len(self.attempts) < slots
+        if not has_room or (self._stopping and extended):
             if not link.conversation.hand_back(assignment.handle):
                 link.cut("there is no room for its job", at_once=True)
             return
         attempt = Attempt(assignment, self.tasks[assignment.function], self._loop)
-        attempt.send_progress = lambda *figures: self._send_progress(link, attempt, figures)
+        attempt.is_quick = self._prefetch.arrived(assignment)
+        attempt.send_progress = link.send_progress
         if assignment.timeout_seconds:
-            patience_seconds = PATIENCE_SECONDS if link.conversation.extended else 0.0
+            patience_seconds = PATIENCE_SECONDS if extended else 0.0
             attempt.watch = self._loop.call_later(assignment.timeout_seconds + patience_seconds, self._overdue, attempt)
         self.attempts.add(attempt)
         link.attempts[attempt.handle] = attempt
         self._observer.job_started(assignment)
         self.executor.start(attempt)
-
-    def _send_progress(self, link: Link, attempt: Attempt, figures: tuple[int, int, str]) -> None:
-        link.conversation.progress(attempt.handle, *figures)
-        link.flush_soon()
 
     def _on_revoked(self, link: Link, event: Revoked) -> None:
         attempt = link.attempts.get(event.handle)
@@ -204,6 +218,7 @@ class Post(Superior):
             self._on_change(False)
         else:
             attempt.flush_progress()
+            attempt.job.end()
             attempt.send_progress = None  # a thread that the task has left behind may still tell of some
             outcome = link.conversation.within_limits(outcome)
             link.conversation.report(attempt.handle, outcome)
@@ -223,6 +238,12 @@ class Post(Superior):
         self._on_change(False)
         self.rebalance()
 
+    def waiting_in_vain(self) -> None:
+        if self._prefetch.give_up(self._loop.time()):
+            self._share_room()  # first, else what is handed back might be sent to us again
+            self._hand_back_ahead()
+            self.rebalance()
+
     def readiness_changed(self) -> None:
         self.rebalance()
 
@@ -231,7 +252,9 @@ class Post(Superior):
 
     def _leave(self, attempt: Attempt) -> Link | None:
         """Free the slot; returns whom to tell, if there still is somebody."""
-        self.attempts.discard(attempt)
+        if attempt in self.attempts:
+            self.attempts.discard(attempt)
+            self._prefetch.left(attempt.assignment.function, attempt.took_seconds)
         if attempt.watch is not None:
             attempt.watch.cancel()
         for link in self.links:
@@ -239,6 +262,18 @@ class Post(Superior):
                 del link.attempts[attempt.handle]
                 return link
         return None
+
+    def _hand_back_ahead(self) -> None:
+        """Return what waits to be begun, to those who can be told."""
+        for attempt in self.executor.waiting():
+            link = next((link for link in self.links if link.attempts.get(attempt.handle) is attempt), None)
+            if link is not None and link.conversation.extended and self.executor.withdraw(attempt):
+                self._leave(attempt)
+                attempt.send_progress = None
+                link.conversation.hand_back(attempt.handle)
+                self._observer.job_returned(attempt.assignment)
+                self._on_change(False)
+                link.flush_soon()
 
     # --- the end ---
 

@@ -3,41 +3,103 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
+from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Final
 
-from switchgear.app.running import Fail, Stopped, error_text, run
+from switchgear.app.running import Fail, Outcome, Stopped, error_text, run
 from switchgear.app.worker.executor import Attempt, Executor
 
 __all__ = ["ThreadExecutor"]
 
-_END: Final = None
 NO_THREAD: Final = "no thread could be started"
 NO_THREAD_SECONDS: Final = 1.0  # before the job is handed back
+BUNCH: Final = 32  # ends that are told together, if more jobs are waiting
+WATCH_SECONDS: Final = 0.001  # between looks at jobs that wait for a thread
+MOST_WATCH_SECONDS: Final = 0.05  # while all threads are busy for long
+# So many times what was begun since the last look may wait before more threads are woken.
+BRISK: Final = 8
+STUCK_SECONDS: Final = 0.03  # without one of those that wait having been begun
 
 
 class ThreadExecutor(Executor):
     """A thread for each slot, started when it is first needed and used again and again.
 
+    Waking a thread takes longer than a small job.  So a job that will be over in no time is left to a thread that is
+    awake, and the ends of such jobs are told together.  While jobs wait, somebody looks every millisecond whether that
+    works out: if not, the other threads are woken too.
+
     A thread cannot be stopped from outside: a job that is cancelled or has timed out keeps its slot until its function
     looks at `current_job().cancelled` or returns.
     """
 
+    takes_ahead = True
+
     def __init__(self, slots: int) -> None:
         super().__init__(slots)
-        self._queue: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._waiting: deque[Attempt] = deque()
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # wakes one thread: True to work, False to end
         self._threads: list[threading.Thread] = []
         self._busy: set[Attempt] = set()
+        self._awake = 0  # threads that work, or were woken to; with the lock
+        self._lock = threading.Lock()
+        self._is_waking = False  # `_wake_first` will be called
+        self._is_watching = False  # `_watch` will be called
+        self._tells_soon = False  # within a millisecond, and will see to ends
+        self._pause_seconds = WATCH_SECONDS
+        self._handed_in = 0  # attempts, so far
+        self._begun = 0  # of these, at the last look
+        self._begun_at = 0.0  # when one was last seen to have been begun
 
     def start(self, attempt: Attempt) -> None:
-        self._busy.add(attempt)
-        if len(self._busy) > len(self._threads) and not self._start_thread() and not self._threads:
-            self._busy.discard(attempt)
+        if not self._threads and not self._start_thread():
             # Later, since the server may well send it again at once.
             self.loop.call_later(NO_THREAD_SECONDS, self._end_from_thread, attempt, Stopped(NO_THREAD))
             return
-        self._queue.put(attempt)
+        self._busy.add(attempt)
+        self._waiting.append(attempt)
+        self._handed_in += 1
+        if not attempt.is_quick and self._awake < self.slots:
+            self._wake_thread()
+        elif not self._awake:
+            if not self._is_waking:
+                self._is_waking = True
+                self.loop.call_soon(self._wake_first)  # when all have come that come together
+        elif not self._is_watching:
+            self._begin_to_watch()
+
+    def waiting(self) -> list[Attempt]:
+        return list(self._waiting)
+
+    def withdraw(self, attempt: Attempt) -> bool:
+        try:
+            self._waiting.remove(attempt)
+        except ValueError:
+            return False
+        self._handed_in -= 1
+        self._busy.discard(attempt)
+        return True
+
+    def cancel(self, attempt: Attempt, *, hard: bool) -> None:
+        if self.withdraw(attempt):
+            self.loop.call_soon(self.superior.attempts_ended, [(attempt, Stopped(attempt.job.cancel_reason))])
+        elif attempt.job.cancel_reason == "timed_out":
+            limit = f"{attempt.assignment.timeout_seconds:g} s"
+            self.superior.note(
+                f"{attempt.handle} ({attempt.assignment.function}) has run for more than {limit}; a thread"
+                " cannot be stopped, so its slot stays taken until the function returns"
+                ' (run_in="process" can be stopped)'
+            )
+
+    async def close(self) -> bool:
+        for _ in self._threads:
+            self._bell.put(False)
+        return not self._busy
+
+    # --- threads ---
 
     def _start_thread(self) -> bool:
         name = f"switchgear-job-{len(self._threads) + 1}"
@@ -51,27 +113,84 @@ class ThreadExecutor(Executor):
         self._threads.append(thread)
         return True
 
-    def cancel(self, attempt: Attempt, *, hard: bool) -> None:
-        if attempt.job.cancel_reason == "timed_out":
-            limit = f"{attempt.assignment.timeout_seconds:g} s"
-            self.superior.note(
-                f"{attempt.handle} ({attempt.assignment.function}) has run for more than {limit}; a thread"
-                " cannot be stopped, so its slot stays taken until the function returns"
-                ' (run_in="process" can be stopped)'
-            )
+    def _wake_thread(self) -> bool:
+        if self._awake >= len(self._threads) and not self._start_thread():
+            return False
+        with self._lock:
+            self._awake += 1
+        self._bell.put(True)
+        return True
 
-    async def close(self) -> bool:
-        for _ in self._threads:
-            self._queue.put(_END)
-        return not self._busy
+    def _wake_first(self) -> None:
+        self._is_waking = False
+        if self._waiting and not self._awake:
+            self._wake_thread()
+        if self._waiting and not self._is_watching:
+            self._begin_to_watch()
+
+    def _begin_to_watch(self) -> None:
+        self._begun, self._begun_at = self._handed_in - len(self._waiting), self.loop.time()
+        self._is_watching = True
+        self._watch_after(WATCH_SECONDS)
+
+    def _watch_after(self, pause_seconds: float) -> None:
+        self._pause_seconds = pause_seconds
+        self._tells_soon = pause_seconds == WATCH_SECONDS
+        self.loop.call_later(pause_seconds, self._watch)
+
+    def _watch(self) -> None:
+        """See to ends that nobody was woken for, and to jobs that nobody begins."""
+        self._tells_soon = False  # first: an end that comes from now on is told by its thread
+        self._ends.look()
+        self._is_watching = bool(self._waiting)
+        if not self._is_watching:
+            return
+        begun = self._handed_in - len(self._waiting)
+        lately, self._begun = begun - self._begun, begun
+        now = self.loop.time()
+        if lately > 0:
+            self._begun_at = now
+        if len(self._waiting) > BRISK * lately:
+            for _ in range(min(len(self._waiting), self.slots - self._awake)):
+                if not self._wake_thread():
+                    break
+        if now - self._begun_at > STUCK_SECONDS:
+            self._begun_at = now
+            self.superior.waiting_in_vain()
+        is_hopeless = not lately and self._awake >= self.slots
+        self._watch_after(min(2 * self._pause_seconds, MOST_WATCH_SECONDS) if is_hopeless else WATCH_SECONDS)
+
+    # --- in a thread ---
 
     def _work(self) -> None:
-        while (current := self._queue.get()) is not _END:
+        while self._bell.get():
+            while (current := self._next()) is not None:
+                current.started = time.monotonic()
+                try:
+                    # In a context of its own, so that what one job sets the next does not see.
+                    outcome = copy_context().run(run, current.task, current.assignment, current.job)
+                except BaseException as error:  # a defect of ours, which must not cost a slot
+                    outcome = Fail(error_text(error))
+                current.took_seconds = time.monotonic() - current.started
+                self._busy.discard(current)
+                self._tell(current, outcome)
+                del current, outcome  # an idle thread holds on to nothing
+
+    def _next(self) -> Attempt | None:
+        """What to run now; None: nothing, and this thread does not count as awake any more."""
+        while True:
             try:
-                # In a context of its own, so that what one job sets the next does not see.
-                outcome = copy_context().run(run, current.task, current.assignment, current.job)
-            except BaseException as error:  # a defect of ours, which must not cost a slot
-                outcome = Fail(error_text(error))
-            self._busy.discard(current)
-            self._end_from_thread(current, outcome)
-            del current, outcome  # an idle thread holds on to nothing
+                return self._waiting.popleft()
+            except IndexError:
+                with self._lock:
+                    self._awake -= 1
+                    if not self._waiting:
+                        return None
+                    self._awake += 1  # one has come in between
+
+    def _tell(self, attempt: Attempt, outcome: Outcome) -> None:
+        """At once, unless there is more to do: then at the next look at the latest, whatever becomes of this thread."""
+        self._ends.put_quietly((attempt, outcome))
+        if not self._waiting or not self._tells_soon or len(self._ends) >= BUNCH:
+            with suppress(RuntimeError):  # the worker has stopped without waiting for this attempt
+                self._ends.call()

@@ -19,6 +19,7 @@ from switchgear.app.worker.link import Link
 from switchgear.app.worker.observer import WorkerObserver
 from switchgear.app.worker.placement import CurrentTasks, Placement
 from switchgear.app.worker.post import Post
+from switchgear.app.worker.prefetch import Prefetch
 from switchgear.app.worker.processes import ProcessExecutor
 from switchgear.app.worker.threads import ThreadExecutor
 from switchgear.client.link import Backoff
@@ -34,6 +35,7 @@ __all__ = ["AppWorker", "WorkerSettings"]
 GRACE_SECONDS: Final = 1.0
 BURST_PAUSE_SECONDS: Final = 0.1
 LEAST_LEASE_SECONDS: Final = 0.1
+MOST_PREFETCH: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,14 @@ class WorkerSettings:
     kill_after_seconds: float = 5.0
     jobs_per_process: int = 0  # 0: any number
     restart_after: int = 0  # stop after so many jobs, to be started again; 0: never
+    prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
     log_level: str = ""  # child processes log from this level on, unless the app says otherwise; empty: it decides
     backoff: Backoff = field(default_factory=Backoff)  # between attempts to connect
 
     def __post_init__(self) -> None:
+        if self.prefetch is not None and not 0 <= self.prefetch <= MOST_PREFETCH:
+            raise ConfigError(f"prefetch is a number of jobs from 0 to {MOST_PREFETCH}, not {self.prefetch}")
         if self.lease_seconds < LEAST_LEASE_SECONDS:
             raise ConfigError(f"a lease of {self.lease_seconds:g} s is too short; {LEAST_LEASE_SECONDS} s is the least")
 
@@ -260,11 +265,24 @@ class AppWorker:
                 if arguments.get("function") is None or arguments["function"] in tasks
             ],
             lease_seconds=self.settings.lease_seconds,
-            references=lambda function, payload: references_of(tasks[function], payload),
+            references=lambda function, payload: references_of(tasks[function], payload) if b"$job" in payload else [],
         )
         return Post(
-            label, executor, tasks, self.places, introduction, self._observer, self._on_change, self.settings.backoff
+            label,
+            executor,
+            tasks,
+            self.places,
+            introduction,
+            self._observer,
+            self._on_change,
+            self.settings.backoff,
+            prefetch=self._prefetch(tasks),
         )
+
+    def _prefetch(self, tasks: CurrentTasks) -> Prefetch:
+        wanted, last = self.settings.prefetch, self.settings.restart_after
+        # What is held has mostly been run before its number is noticed.
+        return Prefetch(wanted, tasks.values(), last // 10) if last else Prefetch(wanted, tasks.values())
 
     # --- until the queues are empty ---
 
