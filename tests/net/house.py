@@ -25,7 +25,7 @@ from switchgear.net.operations import Operations
 from switchgear.protocols.base import Wire
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
@@ -190,10 +190,9 @@ class ScriptedStore(Store):
 class RecordingWire(Wire):
     """Remembers every write."""
 
-    host = "10.0.0.1"
-    port = 4711
-
     def __init__(self) -> None:
+        self.host = "10.0.0.1"
+        self.port = 4711
         self.writes: list[bytes] = []
         self.is_closed = False
         self.go_on: Callable[[], None] | None = None  # to be called when the peer has read
@@ -260,7 +259,7 @@ class HubHouse:
         self.engine = Engine(settings, self.telemetry)
         self.hub = Hub(self.engine, store, self.clock, self.telemetry, payload_memory_bytes)
         self.hub.operator = Operations(self.hub, "H:t:")
-        self.setup = GearmanSetup(b"H:t:", "test", ON_REQUEST, on_line)
+        self.setup = GearmanSetup(b"H:t:", "test", handle_messages, on_line)
 
     def connect(self) -> Connected:
         return Connected(self)

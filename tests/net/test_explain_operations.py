@@ -79,7 +79,7 @@ def test_a_job_whose_end_is_not_kept_yet() -> None:
     operations = ExplainOperations(office.operations)
     office.engine.cancel(job)
     stored = office.engine.submit(b"f", b"", b"", 1, Delivery.HANDLE)
-    del office.engine.jobs[stored.id]
+    office.engine.jobs.remove(stored.id)
     office.operations.find = lambda job_id: stored  # type: ignore[method-assign]
     assert operations.explain(stored.id)["reasons"] == [
         {"word": "ending", "text": "it has just ended, and that is being kept", "data": {}}

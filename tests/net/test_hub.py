@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from switchgear.net.hub import LAZY_COMMIT_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from tests.net.house import (
@@ -294,11 +292,9 @@ async def test_changes_during_a_commit_are_kept_after_it_even_if_nobody_waits() 
 
 
 @in_turns
-async def test_requests_put_off_for_long_answers_keep_their_order_and_their_promises(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 1)
+async def test_requests_put_off_for_long_answers_keep_their_order_and_their_promises() -> None:
     house = await open_house()
+    house.setup.long_bytes = 1
     client = house.connect()
     client.send(b"version\n", BACKGROUND, b"version\n", BACKGROUND, echo(b"end"))
     await idle()

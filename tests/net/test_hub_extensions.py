@@ -7,7 +7,6 @@ import pytest
 from switchgear.engine.engine import EngineSettings
 from switchgear.errors import StorageError
 from switchgear.net.hub import LONGEST_RETRY_SECONDS
-from switchgear.protocols.gearman import session as session_module
 from switchgear.protocols.gearman.messages import Packet as Ours
 from switchgear.testing import check_engine
 from tests.net.house import (
@@ -231,7 +230,8 @@ async def test_a_job_whose_payload_cannot_be_read_is_not_pushed_and_costs_no_cre
     worker.send(CAN_DO, credit(1))
     await idle()
     assert worker.heard() == []
-    assert (house.engine.jobs[1].attempts, worker.session.assigned) == (0, {})
+    assert house.engine.jobs[1].attempts == 0
+    assert [found.running for found in house.engine.workers.values()] == [{}]
     house.store.read_error = None
     await house.pass_time(LONGEST_RETRY_SECONDS)
     while house.store.is_committing:
@@ -282,12 +282,10 @@ async def test_a_worker_hears_no_more_until_what_it_gave_back_is_kept(report: by
 # --- workers that do not read ---
 
 
-async def choked(
-    monkeypatch: pytest.MonkeyPatch, jobs_per_worker: int = 10_000
-) -> tuple[HubHouse, Connected, Connected]:
+async def choked(jobs_per_worker: int = 10_000) -> tuple[HubHouse, Connected, Connected]:
     """A worker that grants much and reads nothing, and a hundred jobs of a thousand bytes, few of them pushed."""
-    monkeypatch.setattr(session_module, "LONG_BYTES", 10_000)
     house = await open_house(durable=False, settings=EngineSettings(jobs_per_worker=jobs_per_worker))
+    house.setup.long_bytes = 10_000
     client, worker = house.connect(), house.connect()
     client.send(*[request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 1000)] * 100)
     worker.send(CAN_DO, credit(1_000_000))
@@ -296,8 +294,8 @@ async def choked(
 
 
 @in_turns
-async def test_a_worker_that_reads_nothing_is_sent_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    house, client, worker = await choked(monkeypatch)
+async def test_a_worker_that_reads_nothing_is_sent_little() -> None:
+    house, client, worker = await choked()
     assert [len(worker.heard()) for _ in range(2)] == [10, 0]
     client.send(*[request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 1000)] * 5)
     worker.send(credit(1), echo(b"heard"))
@@ -316,8 +314,8 @@ async def test_a_worker_that_reads_nothing_is_sent_little(monkeypatch: pytest.Mo
 
 
 @in_turns
-async def test_credit_is_taken_back_also_from_what_was_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    house, _, worker = await choked(monkeypatch, jobs_per_worker=50)
+async def test_credit_is_taken_back_also_from_what_was_held() -> None:
+    house, _, worker = await choked(jobs_per_worker=50)
     assert len(worker.heard()) == 10
     worker.send(credit(-37))
     worker.read()
@@ -327,8 +325,8 @@ async def test_credit_is_taken_back_also_from_what_was_held(monkeypatch: pytest.
 
 
 @in_turns
-async def test_a_worker_that_leaves_meanwhile_takes_nothing_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    house, _, worker = await choked(monkeypatch)
+async def test_a_worker_that_leaves_meanwhile_takes_nothing_along() -> None:
+    house, _, worker = await choked()
     worker.heard()
     worker.stop_sending()
     await idle()

@@ -10,7 +10,7 @@ from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused, StorageError
 from switchgear.model import DONE, NORMAL, Delivery, Job
 from switchgear.net.hub import Hub
-from switchgear.storage.base import Store
+from switchgear.storage.base import JobQuery, Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
 from tests.net.test_hub_find_job import commit, finish, with_hub
@@ -85,15 +85,16 @@ def test_the_history_is_given_from_an_id_downwards(store: Store) -> None:
     with_hub(store, test)
 
 
-def test_a_store_that_cannot_be_read_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+class Unreadable(SqliteStore):
+    def find(self, query: JobQuery) -> list[Job]:
         raise StorageError("the disk is gone")
 
+
+def test_a_store_that_cannot_be_read_is_a_refusal(tmp_path: Path) -> None:
     async def test(hub: Hub) -> None:
-        monkeypatch.setattr(hub.store, "find", fail)
         with pytest.raises(Refused, match="the disk is gone"):
             hub.find_named(frozenset([b"a"]))
         with pytest.raises(Refused, match="the disk is gone"):
             hub.find_kept(1, 1)
 
-    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
+    with_hub(Unreadable(tmp_path / "jobs.db"), test)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine.deadlines import Kind as DeadlineKind
+from switchgear.engine.core import Observer
 from switchgear.engine.engine import EngineSettings
-from switchgear.model import SECOND_US
+from switchgear.model import SECOND_US, Peer, Worker
 from switchgear.net import hub as hub_module
 from switchgear.net.hub import LAZY_COMMIT_SECONDS
 from tests.net.house import (
@@ -227,17 +227,20 @@ async def test_more_functions_than_are_allowed_now_are_no_reason_not_to_start() 
     assert len(house.engine.jobs) == 3
 
 
-@in_turns
-async def test_a_defect_in_what_happens_by_itself_does_not_stop_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = await open_house(durable=False)
-    client = house.connect()
-
-    def defect() -> None:
-        monkeypatch.undo()
+class Defective(Observer):
+    def worker_expired(self, worker: Worker) -> None:
         raise RuntimeError("a defect")
 
-    house.engine.deadlines.add(house.clock.now_us(), DeadlineKind.NEGLECT, house.engine.function_named(b"f"))
-    monkeypatch.setattr(house.engine, "_meet_deadlines", defect)
+
+@in_turns
+async def test_a_defect_in_what_happens_by_itself_does_not_stop_the_turns() -> None:
+    house = await open_house(durable=False)
+    client = house.connect()
+    house.engine.observer = Defective()
+    house.hub.begin_turn()
+    house.engine.renew_lease(house.engine.add_worker(Peer(), "test", b""), 1)
+    await idle()
+    house.clock.advance(1)
     with pytest.raises(RuntimeError):
         house.hub.begin_turn()
     await idle()

@@ -19,7 +19,7 @@ from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.telemetry import Telemetry
 
@@ -27,10 +27,9 @@ from switchgear.telemetry import Telemetry
 class GatedStore(Store):
     """Keeps what is staged once the test opens the gate, or raises what the test puts there."""
 
-    durable = True
-    url = "gated:"
-
     def __init__(self) -> None:
+        self.durable = True
+        self.url = "gated:"
         self.kept: dict[int, bool] = {}  # by id: whether the job is kept as finished
         self.next_job_id = 1
         self.gate: asyncio.Future[None] | None = None
@@ -135,7 +134,7 @@ class House:
         self.engine = Engine()
         telemetry = Telemetry(asyncio.get_running_loop().time)
         self.hub = Hub(self.engine, self.store, SystemClock(), telemetry, payload_memory_bytes)
-        self.setup = GearmanSetup(handle_prefix=b"H:", version="0", on_request=ON_REQUEST, on_line=on_line)
+        self.setup = GearmanSetup(handle_prefix=b"H:", version="0", on_messages=handle_messages, on_line=on_line)
 
     def connect(self) -> tuple[GearmanSession, Listener]:
         listener = Listener(self.store)
@@ -275,10 +274,12 @@ def test_in_whatever_order_things_happen_nothing_is_said_before_it_is_kept(seed:
 
 def work(house: House, worker: GearmanSession, results: Listener, chance: random.Random) -> None:
     """Take a job, or report on one."""
-    if worker.assigned and chance.random() < 0.6:
-        handle, number = next(iter(worker.assigned.items()))
+    running = worker.worker.running if worker.worker is not None else {}
+    if running and chance.random() < 0.6:
+        number, job = next(iter(running.items()))
         results.reported.add(number)
-        house.say(worker, request(Packet.WORK_COMPLETE, handle, b""), request(Packet.ECHO_REQ, b"%d" % number))
+        complete = request(Packet.WORK_COMPLETE, worker.handle(job), b"")
+        house.say(worker, complete, request(Packet.ECHO_REQ, b"%d" % number))
     else:
         house.say(worker, request(Packet.GRAB_JOB))
 

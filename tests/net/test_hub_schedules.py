@@ -147,7 +147,7 @@ async def test_a_tick_whose_job_could_not_be_kept_comes_again() -> None:
     await house.pass_time(10)
     await house.pass_time(LAZY_COMMIT_SECONDS)
     await store.fail()
-    assert house.engine.jobs == {}
+    assert not house.engine.jobs
     assert (store.staged, store.staged_fired) == ({}, {b"poll": 0})
     await house.pass_time(LONGEST_RETRY_SECONDS)
     await store.succeed()
@@ -166,7 +166,7 @@ async def test_while_the_store_fails_ticks_wait() -> None:
     await idle()
     await store.fail()
     await house.pass_time(10)
-    assert house.engine.jobs == {}
+    assert not house.engine.jobs
     assert "storage failed" in house.engine.schedules[b"poll"].refusal
     if store.is_committing:
         await store.succeed()
@@ -186,7 +186,7 @@ async def test_a_job_that_an_operator_wants_now_is_refused_if_it_cannot_be_kept(
     assert operator.heard() == []
     await store.fail()
     assert operator.heard() == [Packet(Kind.ERROR, b"QUEUE_ERROR\0storage failed: disk full")]
-    assert house.engine.jobs == {}
+    assert not house.engine.jobs
 
 
 @in_turns

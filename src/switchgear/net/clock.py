@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 __all__ = ["SystemClock"]
 
 # Less than this is slewing or measuring noise.
 LEAST_STEP_US: Final = 1_000_000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SystemClock:
     """The machine's time."""
 

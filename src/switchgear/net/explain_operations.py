@@ -39,7 +39,7 @@ class ExplainOperations:
     def explain(self, job_id: int) -> dict[str, Any]:
         """The reasons, the most important first; a job of the history has one, how it ended."""
         job = self._office.find(job_id)
-        if job.state in FINAL_STATES or job.id in self._engine.jobs:
+        if job.state in FINAL_STATES or self._engine.has_job(job.id):
             reasons = self._engine.explain(job, self._office.handle)
         else:  # the store has an earlier state of it, and hears of its end in a moment
             reasons = [Reason("ending", "it has just ended, and that is being kept")]

@@ -30,7 +30,7 @@ from typing import Any, Final
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_STORAGE
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
-from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, RESIDENT, Job, JobState, Peer
+from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, RESIDENT, Function, Job, JobState, Peer
 from switchgear.net.clock import SystemClock
 from switchgear.protocols.base import Context, Session
 from switchgear.storage.base import JobQuery, Store
@@ -40,17 +40,17 @@ __all__ = ["Hub"]
 
 log = logging.getLogger("switchgear")
 
-LAZY_COMMIT_SECONDS: Final = 0.05
-FIRST_RETRY_SECONDS: Final = 0.1
-LONGEST_RETRY_SECONDS: Final = 1.0
+LAZY_COMMIT_SECONDS = 0.05
+FIRST_RETRY_SECONDS = 0.1
+LONGEST_RETRY_SECONDS = 1.0
 # Where little fits and much does not, the store works again only to fail again; each time it is given longer to do so.
 CALM_SECONDS: Final = 10.0
 # A restart skips at most this many ids; reserving them in blocks saves writing the counter with every job.
-RESERVED_IDS: Final = 100_000
+RESERVED_IDS = 100_000
 # Payloads read ahead from the store in one go, when a queue is longer than memory should hold: at most so many, and
 # about so many bytes.  How long they are is only known afterwards, so the number grows from a small one.
 READ_AHEAD: Final = 256
-READ_AHEAD_BYTES: Final = 8 * 1024 * 1024
+READ_AHEAD_BYTES = 8 * 1024 * 1024
 FIRST_READ_AHEAD: Final = 4
 NOBODY: Final[set[Peer]] = set()
 EVERY_JOB: Final = 2**31  # as many as a store has
@@ -111,7 +111,7 @@ class Hub(Context):
         settings = self.engine.settings
         functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limit is now
         try:
-            snapshot = self.store.load(self.engine.function_named, self.clock.now_us())
+            snapshot = self.store.load_apart(self.engine.function_named, self.clock.now_us())
         finally:
             settings.functions = functions
         self.engine.advance(self.clock.now_us())
@@ -119,7 +119,12 @@ class Hub(Context):
         for job in snapshot.jobs:
             self._spill(job)
         self.engine.restore(
-            snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id, snapshot.schedules, snapshot.held
+            snapshot.jobs,
+            snapshot.unsuccessful,
+            snapshot.next_job_id,
+            snapshot.schedules,
+            snapshot.held,
+            snapshot.plain,
         )
         self._end_turn()
         if self.keeps:
@@ -142,6 +147,7 @@ class Hub(Context):
         for handle in (self._timer, self._lazy, self._retry):
             if handle is not None:
                 handle.cancel()
+        self.engine.let_go()
 
     async def _end_of_commit(self) -> None:
         if self._commit is not None:
@@ -295,10 +301,12 @@ class Hub(Context):
 
     def _after_commit(self) -> None:
         """What was staged is kept now: the answers may go."""
+        grown: dict[Function, None] = {}
         for job in self._in_commit:
             if not job.kept:
                 job.kept = KEPT
                 self._spill(job)
+                grown[job.function] = None
             if job.special and job.unique_until_us and job.finished_us:
                 job.payload = None  # it is only remembered for its key
         self._in_commit = []
@@ -312,6 +320,7 @@ class Hub(Context):
             else:
                 session.out = ready + session.out
                 self._send(session)
+        self._resident_bytes -= self.engine.put_away(grown)
 
     def _spill(self, job: Job) -> None:
         """Keep the payload of a queued job in memory only while there is room for it."""
@@ -353,7 +362,7 @@ class Hub(Context):
             self._read_ahead_jobs = min(self._read_ahead_jobs * 2, READ_AHEAD)
 
     def find_job(self, job_id: int) -> Job | None:
-        job = self.engine.jobs.get(job_id)
+        job = self.engine.job(job_id)
         if job is not None or not 0 < job_id < self.engine.next_job_id:
             return job
         try:
@@ -368,8 +377,7 @@ class Hub(Context):
 
     def find_states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
         """The states of those of the jobs that are known, as `find_job` would find them."""
-        jobs = self.engine.jobs
-        unfinished = {job_id: jobs[job_id].state for job_id in job_ids if job_id in jobs}
+        unfinished = {job_id: state for job_id in job_ids if (state := self.engine.state_of(job_id)) is not None}
         others = [number for number in job_ids if number not in unfinished and 0 < number < self.engine.next_job_id]
         try:
             kept = self.store.states(others) if others else {}

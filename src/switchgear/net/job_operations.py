@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from math import ceil
 from typing import Any, Final, Protocol
 
@@ -72,7 +72,7 @@ class JobOperations:
         kept, searched_to = self._search(query)
         unfinished, complete_from = self._unfinished(query)
         # The store may lag behind: the engine has the last word on what it still has, and what it has not is over.
-        finished = [job for job in kept if job.state in FINAL_STATES and job.id not in self._engine.jobs]
+        finished = [job for job in kept if job.state in FINAL_STATES and not self._engine.has_job(job.id)]
         complete_from = max(complete_from, searched_to)
         listed = sorted((job for job in finished + unfinished if job.id >= complete_from), key=lambda job: -job.id)
         if len(listed) > query.limit:
@@ -98,7 +98,7 @@ class JobOperations:
         if query.states and query.states <= FINAL_STATES:
             return found, 0
         wanted = query.limit
-        for job in islice(reversed(self._engine.jobs.values()), MOST_SCANNED):
+        for job in islice(self._engine.newest_first(query.before_id), MOST_SCANNED):
             if matches(job, query):
                 found.append(job)
                 if not was_retried(job):  # which has moved to the end of the table, where its id does not belong
@@ -145,9 +145,8 @@ class JobOperations:
             function = self._engine.functions[query.function]
             if not function.ready:
                 return ()
-            # Ghosts among them are not ready, or come a second time, which the engine does not mind.
-            return dict.fromkeys(chain.from_iterable(queue for line in function.lines() for queue in line.queues))
-        return islice(reversed(self._engine.jobs.values()), MOST_SCANNED)
+            return self._engine.ready_jobs(function)
+        return islice(self._engine.newest_first(query.before_id), MOST_SCANNED)
 
     # --- retrying ---
 
@@ -175,7 +174,7 @@ class JobOperations:
 
     def _can_revive(self, job_id: int) -> bool:
         """Retry this one of many."""
-        if job_id in self._engine.jobs:
+        if self._engine.has_job(job_id):
             return False  # the store lags behind
         try:
             self._revive(self._office.find(job_id))

@@ -17,7 +17,7 @@ from switchgear.net.tcp import TcpDoor
 from switchgear.protocols.base import Context, Session, Wire
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.protocols.gearman_draft.codec import MAGIC as DRAFT_MAGIC
 from switchgear.protocols.gearman_draft.session import DraftSession, DraftSetup
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
@@ -49,7 +49,7 @@ class Listeners:
         self.gearman = GearmanSetup(
             handle_prefix=f"{handle_prefix}:".encode(),
             version=f"switchgear-{VERSION}",
-            on_request=ON_REQUEST,
+            on_messages=handle_messages,
             on_line=on_line,
             exceptions=config.gearman.exceptions,
             packet_bytes=config.limits.packet_bytes,

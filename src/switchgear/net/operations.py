@@ -91,7 +91,7 @@ class Operations:
             "handle_prefix": self.handle_prefix,
             "store": self.hub.store.url,
             "storage_error": str(self.hub.storage_error or ""),
-            "jobs": len(engine.jobs),
+            "jobs": engine.job_count(),
             "functions": len(engine.functions),
             "workers": len(self._workers()),
             "connections": self.connections(),
@@ -173,7 +173,7 @@ class Operations:
     def job(self, job_id: int) -> dict[str, Any]:
         job = self.find(job_id)
         try:
-            payload = self.hub.payload(job) if job.id in self.engine.jobs else job.payload or b""
+            payload = self.hub.payload(job) if self.engine.has_job(job.id) else job.payload or b""
         except (Refused, LookupError):
             payload = b""
         return {

@@ -36,7 +36,7 @@ from switchgear.net.operations import Operations
 from switchgear.net.recording import start_recorder
 from switchgear.storage.open import open_store
 from switchgear.telemetry import JsonFormatter, Telemetry
-from switchgear.version import VERSION
+from switchgear.version import BUILD, VERSION
 
 __all__ = ["Service", "check_files", "run_server"]
 
@@ -143,7 +143,7 @@ class Service:
         if not self._is_guest:
             self._handle_signals()
             settle_garbage()
-        self.telemetry.emit("server_started", version=VERSION, store=self.store.url)
+        self.telemetry.emit("server_started", version=VERSION, build=BUILD, store=self.store.url)
         addresses = self.listeners.addresses
         for address in addresses:
             self.telemetry.emit("listening", url=address)
@@ -158,6 +158,7 @@ class Service:
 
     def _announce(self, addresses: list[str]) -> None:
         """Tell whoever has started us."""
+        print(f"switchgear {VERSION}, {BUILD}" + ("" if BUILD == "compiled" else " Python: slower than compiled"))
         for address in addresses:
             print(f"{'connecting to' if address.startswith('redis:') else 'listening on'} {address}")
         print(f"keeping jobs in {self.store.url}", flush=True)
@@ -262,7 +263,7 @@ class Service:
                 self.listeners.look_after()
             except Exception:
                 log.exception("defect in looking after connections")  # and look after them again all the same
-            if self._finish_all and not self.engine.jobs:
+            if self._finish_all and not self.engine.job_count():
                 self.request_stop(graceful=True)
 
     async def _retention(self) -> None:

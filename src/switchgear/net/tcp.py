@@ -13,7 +13,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.errors import ConfigError
@@ -31,6 +31,9 @@ INTAKE_BYTES: Final = 1024 * 1024 * 1024
 # A peer with more than its share waiting is given this long to take some of it.  A large result on a slow line is not
 # an offence, so it is not size alone that counts.
 PATIENCE_SECONDS: Final = 2.0
+
+# From here on, joining what is sent costs more than handing it over in pieces.
+LONG_BYTES: Final = 65_536
 
 # So long may peers take for what they are still to be told when the server stops.
 LAST_WORDS_SECONDS: Final = 2.0
@@ -62,17 +65,22 @@ class TcpDoor:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(self), self.url.host, self.url.port, backlog=self.limits.backlog, reuse_address=True
+                self._accept, self.url.host, self.url.port, backlog=self.limits.backlog, reuse_address=True
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise ConfigError(f"cannot listen on {self.url}: {reason}") from error
 
+    def _accept(self) -> asyncio.Protocol:
+        # It is no subclass of what event loops ask for, so that it can be compiled, but has all that they call.
+        return cast(asyncio.Protocol, Connection(self))
+
     @property
     def addresses(self) -> list[str]:
         """Where it listens, as a user would write it."""
         found = []
-        for listener in self._server.sockets if self._server is not None else ():
+        server: Any = self._server  # its sockets are in a tuple or in a list, depending on the event loop
+        for listener in server.sockets if server is not None else ():
             host, port = listener.getsockname()[:2]
             found.append(str(ListenUrl(self.url.scheme, host, port)))
         return found
@@ -138,7 +146,7 @@ class TcpDoor:
             worst.give_up("intake_closed", worst.buffered_bytes)
 
 
-class Connection(asyncio.Protocol, Wire):
+class Connection(Wire):
     """One accepted connection."""
 
     def __init__(self, door: TcpDoor) -> None:
@@ -266,12 +274,19 @@ class Connection(asyncio.Protocol, Wire):
         transport = self.transport
         if transport is None or self._lingering is not None:
             return
-        data = out[0] if len(out) == 1 else b"".join(out)
+        size = 0
+        for piece in out:
+            size += len(piece)
         if self._stalled_since:
             if self._is_too_slow(transport.get_write_buffer_size()):
                 return
-            self._stalled_bytes += len(data)
-        transport.write(data)
+            self._stalled_bytes += size
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size < LONG_BYTES:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
 
     def close(self) -> None:
         """Hang up.  The peer hears of it at once, but what it is still sending is thrown away for a moment: a socket

@@ -45,7 +45,7 @@ MESSAGES_PER_TURN: Final = 500
 MOST_FRAMES: Final = 100
 
 # While the store fails, so many bytes of promises may wait for it; then the socket is not read from.
-PROMISED_BYTES: Final = 64 * 1024 * 1024
+PROMISED_BYTES = 64 * 1024 * 1024
 
 NOT_ADMITTED: Final = (zmq.EVENT_HANDSHAKE_FAILED_AUTH,)
 HANDSHAKE_FAILED: Final = int(

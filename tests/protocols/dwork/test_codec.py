@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -48,14 +49,18 @@ def queries(draw: st.DrawFn, own_fields: bool = True) -> Query:
     )
 
 
+def names_of(kind: type[Query] | type[Task]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
 def plain(query: Query) -> tuple[Any, ...]:
     """Whether a list that is empty is one or a tuple is nothing to us."""
     lists = ("predecessors", "successors", "log", "after")
     parts = [
-        [tuple(value) if field in lists else value for field in Task.__slots__ if (value := getattr(task, field)) or 1]
+        [tuple(value) if field in lists else value for field in names_of(Task) if (value := getattr(task, field)) or 1]
         for task in query.tasks
     ]
-    return (parts, *(getattr(query, field) for field in Query.__slots__ if field != "tasks"))
+    return (parts, *(getattr(query, field) for field in names_of(Query) if field != "tasks"))
 
 
 @given(queries())

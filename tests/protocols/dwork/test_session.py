@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from switchgear.engine.core import REFUSED_STORAGE
@@ -12,6 +14,7 @@ from switchgear.protocols.dwork import desk as desk_module
 from switchgear.protocols.dwork import locations as locations_module
 from switchgear.protocols.dwork import session as session_module
 from switchgear.protocols.dwork.codec import decode_reply, encode
+from switchgear.protocols.dwork.locations import Location, Locations
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.requests import REQUESTS
 from switchgear.protocols.dwork.session import ON_REQUEST
@@ -325,15 +328,14 @@ def test_only_the_tasks_of_that_very_answer_go_back(world: DworkHouse) -> None:
     assert [job.state.name for job in (first, second, third)] == ["RUNNING", "READY", "RUNNING"]
 
 
-def test_other_workers_are_not_asked_for_tasks_that_could_not_be_delivered(
-    world: DworkHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_workers_are_not_asked_for_tasks_that_could_not_be_delivered(world: DworkHouse) -> None:
     jobs = [submit(world, b"x") for _ in range(20)]
 
-    def nobody_looks(locations: object) -> object:
-        raise AssertionError("this takes the longer the more workers there are")
+    class Unlisted(Locations):
+        def __iter__(self) -> Iterator[Location]:
+            raise AssertionError("this takes the longer the more workers there are")
 
-    monkeypatch.setattr(locations_module.Locations, "__iter__", nobody_looks)
+    world.session.locations = Unlisted()
     world.door.socket.gone.add(b"gone")
     world.send(steal("w", 20), b"gone")
     assert {job.state for job in jobs} == {JobState.READY}

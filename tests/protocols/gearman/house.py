@@ -17,7 +17,7 @@ from switchgear.net.operations import Operations
 from switchgear.protocols.base import Context, Session, Wire
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import ON_REQUEST
+from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
@@ -67,7 +67,7 @@ class House(Context):
         self.talkers: dict[str, Talker] = {}
         self.operator = Operations(cast(Hub, self), PREFIX.decode())
         limits: dict[str, Any] = {"packet_bytes": PACKET_BYTES, "line_bytes": LINE_BYTES, "name_bytes": NAME_BYTES}
-        self.setup = GearmanSetup(PREFIX, "test", ON_REQUEST, on_line, **{**limits, **setup})
+        self.setup = GearmanSetup(PREFIX, "test", handle_messages, on_line, **{**limits, **setup})
         self._connected = 0
 
     def talker(self, name: str) -> Talker:

@@ -41,7 +41,7 @@ def test_the_answer_to_a_background_submission_promises_the_job(packet: bytes) -
     session = house.talker("client").session
     session.receive(request(Kind.ECHO_REQ, b"before") + packet)
     (job,) = house.engine.jobs.values()
-    assert job.delivery is Delivery.HANDLE
+    assert job.delivery == Delivery.HANDLE
     assert session.pledges == 1
     assert session.pledged_jobs == [(1, job)]  # its place among the answers
     assert house.marked == [session]
@@ -53,7 +53,7 @@ def test_the_answer_to_a_foreground_submission_promises_nothing(packet: bytes) -
     session = house.talker("client").session
     session.receive(packet)
     (job,) = house.engine.jobs.values()
-    assert job.delivery is Delivery.WAIT
+    assert job.delivery == Delivery.WAIT
     assert session.watching == {job.id: job}
     assert session.pledges == 0
 
@@ -75,7 +75,7 @@ def test_who_joins_a_job_that_is_being_kept_is_promised_it_too() -> None:
     second.receive(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"))
     (job,) = house.engine.jobs.values()
     assert second.pledged_jobs == [(0, job)]
-    assert job.delivery is Delivery.HANDLE
+    assert job.delivery == Delivery.HANDLE
 
 
 def test_the_result_of_a_kept_job_is_told_after_it_is_kept() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.model import NORMAL, READY, Delivery, Job, UniquePolicy
-from switchgear.protocols.gearman import session as session_module
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.testing import check_engine
 from tests.protocols.gearman.house import House, Talker
@@ -197,20 +196,18 @@ def act(house: House, accounts: list[Account], deed: tuple[str, int, int]) -> No
 @settings(max_examples=150, deadline=None)
 @given(deeds=st.lists(DEEDS, max_size=40))
 def test_credit_is_never_exceeded_and_always_used(long_bytes: int, deeds: list[tuple[str, int, int]]) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(session_module, "LONG_BYTES", long_bytes)
-        house = House()
-        accounts = [Account(house.talker("first"), (b"f", b"g")), Account(house.talker("second"), (b"g",))]
-        for deed in deeds:
-            act(house, accounts, deed)
-            for account in accounts:
-                account.look()
-            check_engine(house.engine)
-        if not house.peers_read:
-            act(house, accounts, ("read", 0, 0))
+    house = House(long_bytes=long_bytes)
+    accounts = [Account(house.talker("first"), (b"f", b"g")), Account(house.talker("second"), (b"g",))]
+    for deed in deeds:
+        act(house, accounts, deed)
         for account in accounts:
             account.look()
-        for name, able in ((b"f", accounts[:1]), (b"g", accounts)):
-            function = house.engine.function_named(name)
-            if not function.paused and function.ready:
-                assert not any(account.credit for account in able), "a job lies ready, and there is credit for it"
+        check_engine(house.engine)
+    if not house.peers_read:
+        act(house, accounts, ("read", 0, 0))
+    for account in accounts:
+        account.look()
+    for name, able in ((b"f", accounts[:1]), (b"g", accounts)):
+        function = house.engine.function_named(name)
+        if not function.paused and function.ready:
+            assert not any(account.credit for account in able), "a job lies ready, and there is credit for it"

@@ -49,7 +49,7 @@ def control(talker: Talker, verb: str, **arguments: object) -> Any:
 @pytest.mark.parametrize("options", [{}, b"", b" {} "])
 def test_no_options_make_a_plain_background_job(options: object) -> None:
     _, job = submitted(options)
-    assert job.delivery is Delivery.HANDLE
+    assert job.delivery == Delivery.HANDLE
     assert job.priority == NORMAL
     assert job.state is READY
     assert job.payload == b"x"
@@ -64,7 +64,7 @@ def test_priority(word: str, priority: int) -> None:
 
 def test_wait_makes_a_foreground_job() -> None:
     house, job = submitted({"wait": True})
-    assert job.delivery is Delivery.WAIT
+    assert job.delivery == Delivery.WAIT
     worker = house.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB), request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
     assert house.talker("client").heard() == [Heard(Kind.WORK_COMPLETE, b"H:t:1\0done")]

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from switchgear.model import EdgePolicy, Job, UniqueScope
+from switchgear.protocols.gearman import control
 from switchgear.protocols.gearman.messages import Packet
 from tests.protocols.gearman.house import NAME_BYTES, House, Talker
 from tests.support.wire import Kind, request
@@ -40,6 +41,61 @@ def run_next(house: House, *report: bytes, kind: int = Kind.WORK_COMPLETE, funct
     assert isinstance(job, Heard)
     assert job.type == Kind.JOB_ASSIGN
     worker.send(request(kind, job.body.split(b"\0")[0], *report))
+
+
+# --- the same again ---
+
+
+def test_jobs_with_the_same_options_share_what_was_read_of_them() -> None:
+    house = House()
+    client = house.talker("client")
+    for _ in range(3):
+        submit(client, {"attempts": 3, "crashes": 2, "timeout": 1.5, "retention": 9, "priority": "high"})
+    submit(client, {"attempts": 4})
+    first, second, third, other = house.engine.jobs.values()
+    assert first.details is second.details is third.details
+    assert other.details is not first.details
+    assert {(job.attempts_limit, job.losses_limit, job.timeout_us, job.retention_us) for job in (first, third)} == {
+        (3, 2, 1_500_000, 9_000_000)
+    }
+    assert [job.priority for job in (first, third, other)] == [first.priority, first.priority, 1]
+    first.message = b"its own"
+    assert (first.attempts_limit, second.message) == (3, b"")
+
+
+@pytest.mark.parametrize(
+    "options", [{"run_at": 2**33}, {"expires_at": 2**33}, {"name": "n"}, {"key": "k"}, {"reducer": "r"}, {"after": []}]
+)
+def test_what_is_a_jobs_own_is_not_shared(options: dict[str, object]) -> None:
+    house = House()
+    client = house.talker("client")
+    if "after" in options:
+        submit(client, {}, function=b"g")
+        options = {"after": ["H:t:1"], "attempts": 1}
+    submit(client, options)
+    options = options | ({"name": "m"} if "name" in options else {})
+    submit(client, options)
+    one, other = list(house.engine.jobs.values())[-2:]
+    assert one.details is not other.details
+
+
+def test_a_mistake_is_told_each_time() -> None:
+    client = House().talker("client")
+    for _ in range(2):
+        submit(client, {"attempts": 1, "priority": "none"})
+        submit(client, {"unique_policy": "reject"})
+        errors = client.heard()
+        assert [error.type for error in errors if isinstance(error, Heard)] == [Kind.ERROR] * 2
+
+
+def test_no_more_than_so_many_options_are_remembered_and_none_that_are_long() -> None:
+    client = House().talker("client")
+    for number in range(2 * control.MOST_REMEMBERED):
+        submit(client, {"attempts": number})
+    before = dict(control._remembered)
+    assert 0 < len(before) <= control.MOST_REMEMBERED
+    submit(client, b'{"attempts": 7%s}' % (b" " * control.LONGEST_REMEMBERED_BYTES))
+    assert control._remembered == before
 
 
 # --- what they mean ---

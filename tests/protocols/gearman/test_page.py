@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.protocols.gearman.control import JobOptions
+from switchgear.protocols.gearman.job_options import JobOptions
 from switchgear.protocols.gearman.messages import EXTENSIONS, Packet
 from tests.protocols.gearman.house import House
 from tests.protocols.gearman.transcript import MANNERS, Transcript, parse, play

@@ -140,18 +140,13 @@ ALL = [
 
 
 @pytest.mark.parametrize("transcript", ALL, ids=str)
-def test_requests_that_are_put_off_are_answered_all_the_same(
-    transcript: Transcript, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 1)
-    monkeypatch.setattr("switchgear.protocols.gearman.workers.LONG_ANSWER_BYTES", 1)
-    play(transcript)
+def test_requests_that_are_put_off_are_answered_all_the_same(transcript: Transcript) -> None:
+    play(transcript, long_bytes=1, long_answer_bytes=1)
 
 
 @pytest.mark.parametrize("question", [b"show jobs\n", request(1001, b"jobs", b"{}"), request(Kind.GRAB_JOB)])
-def test_small_questions_cannot_fill_the_memory_with_answers(question: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 50_000)
-    house = House()
+def test_small_questions_cannot_fill_the_memory_with_answers(question: bytes) -> None:
+    house = House(long_bytes=50_000)
     house.talker("client").send(*[request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 5_000)] * 100)
     peer = house.talker("peer")
     house.peers_read = False
@@ -165,9 +160,8 @@ def test_small_questions_cannot_fill_the_memory_with_answers(question: bytes, mo
     assert not peer.session.put_off
 
 
-def test_who_stops_sending_gets_the_answers_that_were_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchgear.protocols.gearman.session.LONG_BYTES", 1)
-    house = House()
+def test_who_stops_sending_gets_the_answers_that_were_put_off() -> None:
+    house = House(long_bytes=1)
     peer = house.talker("peer")
     house.peers_read = False
     peer.send(b"version\nversion\nversion\n")

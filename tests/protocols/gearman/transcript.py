@@ -160,9 +160,9 @@ def unquoted(word: str) -> bytes:
 # --- playing ---
 
 
-def play(transcript: Transcript, manner: str = "whole") -> House:
+def play(transcript: Transcript, manner: str = "whole", **setup: Any) -> House:
     """Play it against a new house; raises AssertionError where it is not as written."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = setup
     for name in transcript.settings:
         settings.update(SETTINGS[name]())
     house = House(**settings)

@@ -431,7 +431,7 @@ def test_a_job_that_a_connection_did_for_itself_is_not_queued_again() -> None:
     other.packets()
     other.send(SLEEP)
     both.leave()
-    assert house.engine.jobs == {}
+    assert not house.engine.jobs
     assert house.engine.functions[b"f"].requeued == 0
     assert other.packets() == []
 

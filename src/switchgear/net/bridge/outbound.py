@@ -409,7 +409,7 @@ class Outbound:
         if not origin or not origin.startswith(self._handle_prefix):
             return False
         number = origin[len(self._handle_prefix) :].partition(b"@")[0]
-        job = self.office.engine.jobs.get(int(number)) if number.isdigit() else None
+        job = self.office.engine.job(int(number)) if number.isdigit() else None
         if job is None or self._origin(job) != origin:
             return False
         self.office.deeds.add(("DEL", keys.job(job_id)))

@@ -61,7 +61,7 @@ class Recovery:
         """Jobs of this Redis that the engine has from an earlier run."""
         prefix = self.office.unique_prefix
         found: dict[tuple[bytes, bytes], Job] = {}
-        for job in self.office.engine.jobs.values():
+        for job in self.office.engine.jobs.values():  # where all are that have an origin
             if job.unique.startswith(prefix) and job.id not in self.inbound.by_job:
                 function = job.function.name
                 found[function, job.unique[len(prefix) + len(function) + 1 :]] = job

@@ -61,6 +61,8 @@ def carry_out(desk: Desk, plan: Plan) -> list[Job]:
     for job_id, job in plan.revived.items():
         engine.retry(job, tuple(plan.more.pop(job_id, ())))
     for job_id, more in plan.more.items():
-        engine.add_predecessors(engine.jobs[job_id], tuple(more))
+        unfinished = engine.job(job_id)
+        assert unfinished is not None
+        engine.add_predecessors(unfinished, tuple(more))
         desk.edges_were_added()
     return jobs

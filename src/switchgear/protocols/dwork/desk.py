@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from switchgear.errors import Refused
 from switchgear.model import SECOND_US, Cause, Job, Worker
@@ -24,7 +25,7 @@ NOT_FOUND: Final = encode(Query(QueryType.NOT_FOUND))
 EXIT: Final = encode(Query(QueryType.EXIT))
 
 # Each Steal that waits is held in memory; beyond this many the next is answered at once.
-MOST_BLOCKED: Final = 100_000
+MOST_BLOCKED = 100_000
 
 # Looking for tasks that wait for other functions' jobs must not take long; if there may be some beyond, there are.
 MOST_EDGES_LOOKED_AT: Final = 100_000
@@ -39,6 +40,7 @@ class DworkSetup:
     host: bytes = b""  # the server's own name
 
 
+@mypyc_attr(native_class=False)  # no compiled class can be a list
 class Handout(list[bytes]):
     """An answer with tasks.  It knows the jobs, so that they can be taken back if it cannot be delivered."""
 
@@ -95,18 +97,19 @@ class Desk(MessageSession):
         if function.total != function.waiting:
             return False
         engine = self.engine
-        if len(engine.jobs) == function.total:
+        if engine.job_count() == function.total:
             return True
         # Some may wait for another function's job, which may still be done.  It is not looked for with every request.
         moment = (engine.now_us // SECOND_US, function.submitted, function.waiting)
         if moment != self._looked_at:
             self._looked_at = moment
-            edges = islice(engine.graph.successors, MOST_EDGES_LOOKED_AT)
-            above = (engine.jobs.get(job_id) for job_id in edges)
-            self._was_stuck = len(engine.graph.successors) <= MOST_EDGES_LOOKED_AT and all(
-                job is None or job.function is function for job in above
-            )
+            successors = engine.graph.successors
+            self._was_stuck = len(successors) <= MOST_EDGES_LOOKED_AT and all(map(self._is_own_or_over, successors))
         return self._was_stuck
+
+    def _is_own_or_over(self, job_id: int) -> bool:
+        job = self.engine.job(job_id)
+        return job is None or job.function is self.function
 
     def edges_were_added(self) -> None:
         """Tasks wait for more than they did."""

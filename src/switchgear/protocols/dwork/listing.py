@@ -19,7 +19,7 @@ WINDOW: Final = 1000
 MOST_WINDOWS: Final = 20
 
 # A list is not made longer once it is about as long as this.
-ENOUGH_BYTES: Final = 8 * 1024 * 1024
+ENOUGH_BYTES = 8 * 1024 * 1024
 
 LOG_STATES: Final = {
     WAITING: LogState.WAITING,
@@ -77,11 +77,11 @@ def on_list(desk: Desk, envelope: Message, query: Query) -> None:
 
 def tasks_between(desk: Desk, start: int, stop: int) -> list[Job]:
     """The tasks with these ids, in their order, as far as engine and store have them."""
-    unfinished = desk.engine.jobs
-    found = [unfinished[job_id] for job_id in range(start, stop) if job_id in unfinished]
+    engine = desk.engine
+    found = [job for job_id in range(start, stop) if (job := engine.look_at(job_id)) is not None]
     if len(found) < stop - start:
         kept = desk.context.find_kept(stop, WINDOW)
-        found += [job for job in kept if job.id >= start and job.id not in unfinished]
+        found += [job for job in kept if job.id >= start and not engine.has_job(job.id)]
         found.sort(key=lambda job: job.id)
     return [job for job in found if job.function.name == desk.function.name]
 

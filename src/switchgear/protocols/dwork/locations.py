@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from switchgear.engine.core import REFUSED_LIMIT
 from switchgear.errors import Refused
 from switchgear.model import Job, Worker
@@ -18,7 +20,7 @@ from switchgear.protocols.base import Message
 __all__ = ["Location", "Locations"]
 
 # Strangers can make up any number of locations.  Beyond this many, one that holds nothing makes room for a new one.
-MOST_LOCATIONS: Final = 100_000
+MOST_LOCATIONS = 100_000
 LOOKED_AT_FOR_ROOM: Final = 10
 
 # Jobs that a worker has no more are forgotten when they are the majority, and so many.
@@ -64,6 +66,7 @@ class Location:
         return None
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Locations:
     """All of them, those that came first at the front."""
 

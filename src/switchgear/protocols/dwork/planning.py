@@ -187,7 +187,7 @@ class Plan:
         if not self._failed.is_failed(job_id):
             return False
         job = self.revived.get(job_id) or self._failed.find(job_id, task.name)
-        if job is None or (job.unique and job.unique in self.function.uniques):
+        if job is None or (job.unique and self.engine.has_holder(self.function, job.unique)):
             return False
         self.engine.refuse_doomed(job)
         self.revived[job_id] = job
@@ -206,7 +206,7 @@ class Plan:
         if job_id >= self._first_id:
             known = self.new[job_id - self._first_id].after
         else:
-            job = self.revived.get(job_id) or self.engine.jobs.get(job_id)
+            job = self.revived.get(job_id) or self.engine.job(job_id)
             known = list(job.predecessors) if job is not None else []
         more = self.more.get(job_id)
         return known + more if more else known
@@ -217,7 +217,7 @@ class Plan:
         limit = self.function.limits[NORMAL]
         too_many = limit and self.function.total + len(self.new) > limit
         most = engine.settings.jobs
-        if self.new and (too_many or (most and len(engine.jobs) + len(self.new) > most)):
+        if self.new and (too_many or (most and engine.job_count() + len(self.new) > most)):
             raise Refused(REFUSED_FULL, "Job queue is full")
 
     # --- order ---
@@ -262,7 +262,7 @@ class Plan:
 
     def _blockers(self, job_id: int) -> list[int]:
         """What a task will wait for that is not over, or is to be tried again."""
-        job = self.engine.jobs.get(job_id)
+        job = self.engine.job(job_id)
         if job is not None and job.state is not WAITING:  # all that it waited for is done
             return self.more.get(job_id, [])
         return self._after(job_id)
@@ -270,7 +270,7 @@ class Plan:
     def _label(self, job_id: int) -> str:
         if job_id >= self._first_id:
             return text_of(self.new[job_id - self._first_id].name)
-        job = self.revived.get(job_id) or self.engine.jobs.get(job_id)
+        job = self.revived.get(job_id) or self.engine.job(job_id)
         return text_of(job.name) if job is not None and job.name else f"job {job_id}"
 
 

@@ -27,7 +27,7 @@ from switchgear.text import harmless
 __all__ = ["ON_REQUEST", "DworkSession", "DworkSetup"]
 
 # Workers send the same few bytes again and again.  Short requests without tasks are read once, and as many remembered.
-REMEMBERED_REQUESTS: Final = 4096
+REMEMBERED_REQUESTS = 4096
 SHORT_REQUEST_BYTES: Final = 128
 
 # What comes before a request is kept while it waits.  Each hop on the way adds a frame, so few are enough.

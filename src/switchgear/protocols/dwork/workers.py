@@ -18,7 +18,7 @@ from switchgear.text import harmless
 __all__ = ["on_complete", "on_exit", "on_steal", "on_transfer"]
 
 # An answer to Steal is not made longer once it is as long as this; the other tasks are there for the next.
-ENOUGH_BYTES: Final = 8 * 1024 * 1024
+ENOUGH_BYTES = 8 * 1024 * 1024
 
 MOST_REASONS: Final = 3
 

@@ -105,7 +105,7 @@ def on_show(session: GearmanSession, words: Words) -> bytes:
     if not words:
         return unknown(b"show")
     what = [word.lower() for word in words]
-    jobs = session.engine.jobs.values()
+    jobs = session.engine.unfinished_jobs()
     if what == [b"jobs"]:
         lines = [
             b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.durable)
@@ -123,7 +123,7 @@ def on_cancel(session: GearmanSession, words: Words) -> bytes:
         return unknown(b"cancel")
     if len(words) > 2 or words[0].lower() != b"job":
         return b"ERR UNKNOWN_ERROR\r\n"
-    job = session.engine.jobs.get(session.job_id(words[1]))
+    job = session.engine.job(session.job_id(words[1]))
     if job is None:
         return b"ERR UNKNOWN_JOB\r\n"
     session.engine.cancel(job)

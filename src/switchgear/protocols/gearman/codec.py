@@ -13,14 +13,19 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
+
 from switchgear.errors import PeerError
 from switchgear.protocols.framing import Message, StreamDecoder
 
-__all__ = ["FOREIGN_MAGIC", "REQUEST", "RESPONSE", "TEXT", "Decoder", "request", "response"]
+__all__ = ["FOREIGN_MAGIC", "REQUEST", "RESPONSE", "TEXT", "Decoder", "ResponseMaker", "request", "response"]
 
 HEADER: Final = Struct(">III")
 HEADER_BYTES: Final = 12
 MAGIC_BYTES: Final = 4
+LOWER_HALF: Final = 0xFFFFFFFF
+BEYOND_INT32: Final = 1 << 32
 REQUEST: Final = 0x00524551  # \0REQ
 RESPONSE: Final = 0x00524553  # \0RES
 
@@ -40,6 +45,26 @@ def response(kind: int, *arguments: bytes) -> bytes:
     return HEADER.pack(RESPONSE, kind, len(body)) + body
 
 
+class ResponseMaker:
+    """Makes the packets of one kind that every job needs.  Most are as long as the one before, and share its header."""
+
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+        self._size = 0
+        self._header = HEADER.pack(RESPONSE, kind, 0)
+
+    def packet(self, body: bytes) -> bytes:
+        return self.beginning(body, 0)
+
+    def beginning(self, start: bytes, more_bytes: int) -> bytes:
+        """The packet up to and with the start of its body, of which so many more bytes follow."""
+        size = len(start) + more_bytes
+        if size != self._size:
+            self._size = size
+            self._header = HEADER.pack(RESPONSE, self._kind, size)
+        return self._header + start
+
+
 class Decoder(StreamDecoder):
     """Cuts a stream into packets and lines."""
 
@@ -50,22 +75,24 @@ class Decoder(StreamDecoder):
 
     def _decode(self, data: bytes) -> list[Message]:
         messages: list[Message] = []
-        position = 0
-        end = len(data)
-        magic_expected = self.magic
-        limit = self.packet_bytes
-        unpack_from = HEADER.unpack_from
+        position: i64 = 0
+        end: i64 = len(data)
+        magic_expected: i64 = self.magic
+        limit: i64 = self.packet_bytes
         while end - position >= HEADER_BYTES:
-            magic, kind, size = unpack_from(data, position)
-            if magic == magic_expected:
+            magic_and_kind: i64 = read_i64_be(data, position)
+            size = i64(read_i32_be(data, position + 8))
+            if size < 0:
+                size += BEYOND_INT32  # the number has no sign
+            if magic_and_kind >> 32 == magic_expected:
                 start = position + HEADER_BYTES
-                position = start + size
-                if position > end or size > limit:
-                    position = start - HEADER_BYTES
+                if size > end - start or size > limit:
                     break
+                position = start + size
+                kind: int = magic_and_kind & LOWER_HALF
                 messages.append((kind, data[start:position]))
             else:
-                after = self._odd(data, position, magic, size, messages)
+                after = self._odd(data, position, magic_and_kind >> 32, size, messages)
                 if after == position:
                     break
                 position = after

@@ -18,13 +18,15 @@ import msgspec
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
 from switchgear.model import PRIORITY_NAMES, SECOND_US, Delivery, EdgePolicy, UniquePolicy, UniqueScope
+from switchgear.model.job import shared_details
 from switchgear.protocols.base import number_in_handle
 from switchgear.protocols.gearman.clients import UNIQUE_BYTES, submit_with_options
 from switchgear.protocols.gearman.codec import response
+from switchgear.protocols.gearman.job_options import JobOptions
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, split
 
-__all__ = ["JobOptions", "on_control", "on_submit_options"]
+__all__ = ["on_control", "on_submit_options"]
 
 Parsed = TypeVar("Parsed")
 
@@ -38,31 +40,38 @@ UNIQUE_POLICIES: Final = {policy.name.lower(): policy for policy in UniquePolicy
 SCHEDULE_VERBS: Final = frozenset({b"schedule", b"unschedule", b"pause_schedule", b"resume_schedule"})
 CHANGING_VERBS: Final = frozenset({b"cancel", b"retry", b"pause", b"resume", b"limit"}) | SCHEDULE_VERBS
 
+# A submitter says the same of each of its jobs.  So many texts are remembered, and none that is long.
+MOST_REMEMBERED: Final = 256
+LONGEST_REMEMBERED_BYTES: Final = 256
 
-class JobOptions(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The options of SUBMIT_JOB_OPTIONS; times in seconds."""
 
-    wait: bool = False
-    priority: str = "normal"
-    run_at: float = 0.0  # seconds since the epoch
-    expires_at: float = 0.0  # seconds since the epoch
-    timeout: float = 0.0  # longest run of one attempt
-    attempts: int = -1  # 0: no limit; -1: the server's setting
-    after: list[str] = []  # handles of predecessors
-    name: str = ""
-    reducer: str = ""
-    watch: bool = False  # a background job whose news are sent all the same
-    crashes: int = -1  # how often its worker may be lost; 0: no limit; -1: a loss is an attempt like any other
-    key: str = ""  # whose it is, for limits and fair hand-out
-    on_failure: str | list[str] = "wait"  # if a predecessor does not succeed: one word for all, or one for each
-    unique_scope: str = "unfinished"
-    unique_policy: str = "join"
-    unique_seconds: float = 0.0  # the unique key is taken for so long, even if the job ends before
-    retention: float | None = None  # how long it is remembered after its end; None: the server's setting
+class Remembered:
+    """Options that may stand for any number of jobs, none of them a job's own."""
+
+    __slots__ = ("delivery", "options", "priority", "watch")
+
+    def __init__(self, priority: int, delivery: Delivery, options: SubmitOptions, watch: bool) -> None:
+        self.priority = priority
+        self.delivery = delivery
+        self.options = options
+        self.watch = watch
+
+
+_remembered: Final[dict[bytes, Remembered]] = {}
 
 
 def on_submit_options(session: GearmanSession, body: bytes) -> None:
     function, unique, text, payload = split(body, Packet.SUBMIT_JOB_OPTIONS)
+    known = _remembered.get(text)
+    if known is None:
+        submit_parsed(session, function, unique, text, payload)
+    else:
+        submit_with_options(
+            session, function, unique, payload, known.priority, known.delivery, known.options, watch=known.watch
+        )
+
+
+def submit_parsed(session: GearmanSession, function: bytes, unique: bytes, text: bytes, payload: bytes) -> None:
     options = parsed(text, JobOptions, "options")
     if options.wait and options.watch:
         raise invalid("wait is for foreground jobs and watch for others; give one of them")
@@ -72,31 +81,46 @@ def on_submit_options(session: GearmanSession, body: bytes) -> None:
     name_bytes = session.setup.name_bytes
     edges = edge_of_each(session, options)
     retention_us = -1 if options.retention is None else microseconds(options.retention, "retention")
-    submit_with_options(
-        session,
-        function,
-        unique,
-        payload,
-        PRIORITY_NAMES.index(one_of(options.priority, PRIORITY_NAMES, "priority")),
-        Delivery.WAIT if options.wait else Delivery.HANDLE,
-        SubmitOptions(
-            run_at_us=microseconds(options.run_at, "run_at"),
-            expires_us=microseconds(options.expires_at, "expires_at"),
-            timeout_us=microseconds(options.timeout, "timeout"),
-            attempts_limit=within_reason(options.attempts),
-            predecessors=tuple(edges),
-            name=short(options.name, name_bytes, "name"),
-            reducer=short(options.reducer, UNIQUE_BYTES, "reducer"),
-            key=short(options.key, name_bytes, "key"),
-            losses_limit=within_reason(options.crashes),
-            edges=bytes(edges.values()) if any(edges.values()) else b"",
-            unique_scope=UNIQUE_SCOPES[one_of(options.unique_scope, UNIQUE_SCOPES, "unique_scope")],
-            unique_policy=UNIQUE_POLICIES[one_of(options.unique_policy, UNIQUE_POLICIES, "unique_policy")],
-            unique_hold_us=microseconds(options.unique_seconds, "unique_seconds"),
-            retention_us=retention_us,
-        ),
-        watch=options.watch,
+    priority = PRIORITY_NAMES.index(one_of(options.priority, PRIORITY_NAMES, "priority"))
+    delivery = Delivery.WAIT if options.wait else Delivery.HANDLE
+    wanted = SubmitOptions(
+        run_at_us=microseconds(options.run_at, "run_at"),
+        expires_us=microseconds(options.expires_at, "expires_at"),
+        timeout_us=microseconds(options.timeout, "timeout"),
+        attempts_limit=within_reason(options.attempts),
+        predecessors=tuple(edges),
+        name=short(options.name, name_bytes, "name"),
+        reducer=short(options.reducer, UNIQUE_BYTES, "reducer"),
+        key=short(options.key, name_bytes, "key"),
+        losses_limit=within_reason(options.crashes),
+        edges=bytes(edges.values()) if any(edges.values()) else b"",
+        unique_scope=UNIQUE_SCOPES[one_of(options.unique_scope, UNIQUE_SCOPES, "unique_scope")],
+        unique_policy=UNIQUE_POLICIES[one_of(options.unique_policy, UNIQUE_POLICIES, "unique_policy")],
+        unique_hold_us=microseconds(options.unique_seconds, "unique_seconds"),
+        retention_us=retention_us,
     )
+    if usual and len(text) <= LONGEST_REMEMBERED_BYTES and may_be_shared(wanted):
+        remember(text, Remembered(priority, delivery, wanted, options.watch))
+    submit_with_options(session, function, unique, payload, priority, delivery, wanted, watch=options.watch)
+
+
+def may_be_shared(options: SubmitOptions) -> bool:
+    """Whether nothing in it is one job's own, or to be checked against what a server allows."""
+    own = options.run_at_us or options.expires_us or options.predecessors
+    return not (own or options.name or options.reducer or options.key)
+
+
+def remember(text: bytes, known: Remembered) -> None:
+    if len(_remembered) >= MOST_REMEMBERED:
+        _remembered.clear()
+    options = known.options
+    options.details = shared_details(
+        timeout_us=options.timeout_us,
+        attempts_limit=options.attempts_limit,
+        losses_limit=options.losses_limit,
+        retention_us=options.retention_us,
+    )
+    _remembered[text] = known
 
 
 def edge_of_each(session: GearmanSession, options: JobOptions) -> dict[int, EdgePolicy]:

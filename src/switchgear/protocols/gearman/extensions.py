@@ -42,7 +42,7 @@ MOST_FIGURE: Final = 10**18
 def on_watch(session: GearmanSession, body: bytes) -> None:
     handle = first_argument(body)
     job_id = session.job_id(handle)
-    job = session.engine.jobs.get(job_id)
+    job = session.engine.job(job_id)
     if job is not None:
         session.send(response(Packet.WATCH_RES, handle, state_word(job)))
         follow(session, job)
@@ -140,7 +140,7 @@ def on_work_progress(session: GearmanSession, body: bytes) -> None:
     worker = session.worker
     job = None
     if worker is not None:
-        job_id = session.assigned.get(handle, 0)
+        job_id = session.job_id(handle)
         job = session.engine.progress(worker, job_id, figures[0], figures[1], message=message[:MESSAGE_BYTES])
     if job is None:
         not_found(session)
@@ -153,7 +153,7 @@ def on_retry_later(session: GearmanSession, body: bytes) -> None:
     worker = session.worker
     job = None
     if worker is not None:
-        job_id = session.assigned.pop(handle, 0)
+        job_id = session.job_id(handle)
         job = session.engine.retry_later(worker, job_id, delay_ms * 1000, error, attempts_limit=limit)
     if job is None:
         not_found(session)
@@ -165,7 +165,7 @@ def on_hand_back(session: GearmanSession, body: bytes) -> None:
     worker = session.worker
     job = None
     if worker is not None:
-        job = session.engine.hand_back(worker, session.assigned.pop(first_argument(body), 0))
+        job = session.engine.hand_back(worker, session.job_id(first_argument(body)))
     if job is None:
         not_found(session)
     elif job.delivery:

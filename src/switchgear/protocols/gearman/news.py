@@ -6,15 +6,14 @@ from typing import Final
 
 from switchgear.engine.edge_errors import error_told
 from switchgear.model import CANCELLED, DONE, PAYLOAD_KEY, Cause, Job, Worker
-from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
+from switchgear.protocols.gearman.codec import ResponseMaker, response
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = ["job_push", "last_packet", "progress_packet", "revocation"]
+__all__ = ["COMPLETE", "job_push", "last_packet", "progress_packet", "revocation"]
 
-PACK_HEADER: Final = HEADER.pack
-JOB_PUSH: Final = int(Packet.JOB_PUSH)
+PUSH: Final = ResponseMaker(Packet.JOB_PUSH)
+COMPLETE: Final = ResponseMaker(Packet.WORK_COMPLETE)
 FIRST_OF_PLAIN: Final = b"\0".join((b"1", b"0", b"0", b"0"))  # the figures of most jobs; see push_figures
-WORK_COMPLETE: Final = int(Packet.WORK_COMPLETE)
 
 # What a worker is told of a job that it should stop.
 REASONS: Final = {
@@ -34,8 +33,7 @@ def job_push(handle: bytes, worker: Worker, job: Job, payload: bytes) -> bytes:
         unique = job.shown_unique
     is_plain = job.attempts == 1 and not job.special and not worker.has_timeouts
     figures = FIRST_OF_PLAIN if is_plain else push_figures(worker, job)
-    body = b"\0".join((handle, function.name, unique, figures, payload))
-    return PACK_HEADER(RESPONSE, JOB_PUSH, len(body)) + body
+    return PUSH.packet(b"%b\0%b\0%b\0%b\0%b" % (handle, function.name, unique, figures, payload))
 
 
 def push_figures(worker: Worker, job: Job) -> bytes:
@@ -56,10 +54,14 @@ def revocation(handle: bytes, cause: Cause) -> bytes:
 
 def last_packet(prefix: bytes, job: Job, *, exceptions: bool, extended: bool) -> bytes:
     """How a job ended, for whoever waits for that; `prefix` is what handles begin with."""
-    handle = b"%b%d" % (prefix, job.id)
     if job.state is DONE:
-        size = len(handle) + 1 + len(job.result)
-        return b"%b%b\0%b" % (PACK_HEADER(RESPONSE, WORK_COMPLETE, size), handle, job.result)
+        return COMPLETE.packet(b"%b%d\0%b" % (prefix, job.id, job.result))
+    return bad_end(prefix, job, exceptions=exceptions, extended=extended)
+
+
+def bad_end(prefix: bytes, job: Job, *, exceptions: bool, extended: bool) -> bytes:
+    """That a job has ended without success, in the words that the peer understands."""
+    handle = b"%b%d" % (prefix, job.id)
     error = error_told(job, lambda job_id: f"{prefix.decode(errors='replace')}{job_id}")
     if extended:
         cause = job.log[-1][0]

@@ -6,18 +6,19 @@ this. Handlers only translate.  What happens to a job is the engine's decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT, REFUSED_UNIQUE
 from switchgear.errors import PeerError, Refused
-from switchgear.model import Cause, Job, Worker
+from switchgear.model import DONE, Cause, Job, Worker
 from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
+from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, REQUEST, TEXT, Decoder, response
 from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
-from switchgear.protocols.gearman.news import job_push, last_packet, progress_packet, revocation
+from switchgear.protocols.gearman.news import COMPLETE, job_push, last_packet, progress_packet, revocation
 from switchgear.text import harmless
 
 __all__ = [
@@ -48,12 +49,14 @@ class GearmanSetup:
 
     handle_prefix: bytes  # up to and including the colon before the number
     version: str
-    on_request: Mapping[int, Callable[[GearmanSession, bytes], None]]
+    on_messages: Callable[[GearmanSession, list[Message]], None]
     on_line: Callable[[GearmanSession, bytes], None]
     exceptions: bool = False
     packet_bytes: int = 64 * 1024 * 1024
     line_bytes: int = 8192
     name_bytes: int = 512
+    long_bytes: int = LONG_BYTES
+    long_answer_bytes: int = LONG_ANSWER_BYTES
     shutdown: str = "loopback"
     log_level: str = "INFO"
     sessions: dict[Listed, None] = field(default_factory=dict)
@@ -67,7 +70,7 @@ class GearmanSession(Session):
     def __init__(self, context: Context, wire: Wire, setup: GearmanSetup) -> None:
         super().__init__(context, wire)
         self.setup = setup
-        self.on_request = setup.on_request
+        self.on_messages = setup.on_messages
         self.decoder = Decoder(REQUEST, setup.packet_bytes, setup.line_bytes)
         self.prefix = setup.handle_prefix
         self.keeps = context.keeps
@@ -75,7 +78,10 @@ class GearmanSession(Session):
         self.exceptions = setup.exceptions
         self.extended = False  # the peer understands the extension packets
         self.worker: Worker | None = None  # from the first time it acts like one
-        self.assigned: dict[bytes, int] = {}  # the jobs this worker has, by handle
+        self.handle_bytes = 0  # how long the last handle was that a worker reported on
+        self.last_function = b""  # the name of the last one that a job was submitted to
+        self.last_name = b"\0"  # and the NUL after it, as they begin a packet
+        self.unique_bytes = 0  # how long its unique key was
         self.ended = False  # the peer will send no more
         self.threw = 0  # the job that ended with this worker's last exception
         self.followed: set[int] = set()  # jobs it was promised a moment ago, and watches for that reason alone
@@ -98,29 +104,11 @@ class GearmanSession(Session):
             self.put_off = []
         if self.long_bytes and not self.out:
             self.long_bytes = 0
-        on_request = self.on_request
-        pending = iter(messages)
-        for kind, body in pending:
-            if self.long_bytes > LONG_BYTES:
-                self.put_off = [(kind, body), *pending]
-                self.mark()
-                return
-            handler = on_request.get(kind)
-            if handler is None:
-                self._not_a_request(kind, body)
-                if self.closing:
-                    return
-                continue
-            try:
-                handler(self, body)
-            except PeerError as error:
-                text = harmless(str(error))
-                self.context.count_bad_input(self, error.code, text)
-                self.send_error(error.code, text)
-            except Refused as refused:
-                self.send(self.refusal(refused))
-        if self.out and not self.marked:
+        self.on_messages(self, messages)
+        if (self.out or self.put_off) and not self.marked:
             self.mark()
+        if self.put_off or self.closing:
+            return
         failure = self.decoder.failure
         if failure is not None:
             self._lose_framing(failure)
@@ -152,7 +140,8 @@ class GearmanSession(Session):
             self.engine.remove_worker(self.worker)
             self.worker = None
 
-    def _not_a_request(self, kind: int, body: bytes) -> None:
+    def not_a_request(self, kind: int, body: bytes) -> None:
+        """A line of text, or something that only a server may say."""
         if kind == TEXT:
             self.setup.on_line(self, body)
         elif kind == FOREIGN_MAGIC:
@@ -161,6 +150,15 @@ class GearmanSession(Session):
         else:
             self.context.count_bad_input(self, "INVALID_COMMAND", f"packet type {kind} is not a request")
             self.send_error("INVALID_COMMAND", "Command not expected")
+
+    def answer_error(self, error: PeerError | Refused) -> None:
+        """What the peer asked for cannot be done."""
+        if isinstance(error, Refused):
+            self.send(self.refusal(error))
+            return
+        text = harmless(str(error))
+        self.context.count_bad_input(self, error.code, text)
+        self.send_error(error.code, text)
 
     def _lose_framing(self, failure: PeerError) -> None:
         """Nothing after this can be understood: say why where there are words for it, and hang up."""
@@ -250,21 +248,18 @@ class GearmanSession(Session):
                 self.context.soon(partial(self.grant, 1))
                 return
             payload = job.payload or b""
-        handle = b"%b%d" % (self.prefix, job.id)
-        self.assigned[handle] = job.id
-        packet = job_push(handle, worker, job, payload)
+        packet = job_push(b"%b%d" % (self.prefix, job.id), worker, job, payload)
         self.send(packet)
         if self.keeps and job.delivery and self.engine.start_must_be_kept(job):
             self.pledge()  # should the server die now, it must remember that this attempt was made
         self.pushed_bytes += len(packet)
-        if self.pushed_bytes > LONG_BYTES and not self.choked:
+        if self.pushed_bytes > self.setup.long_bytes and not self.choked:
             self.choked = True
             self.held_credit += self.engine.take_back_credit(worker, worker.credits)
 
     def expired(self, worker: Worker) -> None:
         """The engine has given the worker's jobs to others; it can only come back as a new one."""
         self.worker = None
-        self.assigned.clear()
         text = f"Nothing was heard within the lease of {self.lease_us // 1000} ms"
         self.lease_us = self.held_credit = 0
         self.choked = False
@@ -276,13 +271,9 @@ class GearmanSession(Session):
         self.send(NOOP)
 
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
-        # The plain protocol has no words for this.  A job that timed out is not the worker's any more; a cancelled one
-        # is until it reports, so that its report is not answered with an error.
-        handle = self.handle(job)
-        if job.id not in worker.running:
-            self.assigned.pop(handle, None)
+        # The plain protocol has no words for this.
         if self.takes_pushes:
-            self.send(revocation(handle, cause))
+            self.send(revocation(self.handle(job), cause))
 
     def job_progress(self, job: Job) -> None:
         self.send(progress_packet(self.handle(job), job, extended=self.extended))
@@ -294,7 +285,11 @@ class GearmanSession(Session):
         self.send(response(Packet.WORK_WARNING, self.handle(job), data))
 
     def job_finished(self, job: Job) -> None:
-        self.send(self.last_packet(job))
+        if job.state is DONE and len(job.result) > self.setup.long_answer_bytes:
+            self.send(COMPLETE.beginning(b"%b%d\0" % (self.prefix, job.id), len(job.result)))
+            self.send(job.result)
+        else:
+            self.send(self.last_packet(job))
         if job.delivery:
             self.pledge()
 

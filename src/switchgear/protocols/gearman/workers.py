@@ -6,10 +6,10 @@ from typing import Final
 
 from switchgear.errors import PeerError
 from switchgear.model import Function, Job, Worker
-from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
+from switchgear.protocols.base import number_in_handle
+from switchgear.protocols.gearman.codec import ResponseMaker, response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import (
-    LONG_ANSWER_BYTES,
     NOOP,
     GearmanSession,
     first_argument,
@@ -22,8 +22,7 @@ CLIENT_ID_BYTES: Final = 127
 LEAST_TIMEOUT_MS: Final = 1000  # gearmand raises shorter limits to this, and clients rely on it
 
 NO_JOB: Final = response(Packet.NO_JOB)
-JOB_ASSIGN: Final = int(Packet.JOB_ASSIGN)
-PACK_HEADER: Final = HEADER.pack
+ASSIGN: Final = ResponseMaker(Packet.JOB_ASSIGN)
 
 
 def worker_of(session: GearmanSession) -> Worker:
@@ -86,24 +85,20 @@ def on_grab_job(session: GearmanSession, body: bytes) -> None:
     job = grab(session)
     if job is None:
         return
-    job_id = job.id
-    handle = b"%b%d" % (session.prefix, job_id)
-    session.assigned[handle] = job_id
-    name = job.function.name
     payload = job.payload or b""
-    size = len(handle) + len(name) + len(payload) + 2
-    if size > LONG_ANSWER_BYTES:
-        session.long_bytes += size
-    header = PACK_HEADER(RESPONSE, JOB_ASSIGN, size)
-    session.out.append(b"%b%b\0%b\0%b" % (header, handle, name, payload))
+    if len(payload) <= session.setup.long_answer_bytes:
+        session.out.append(ASSIGN.packet(b"%b%d\0%b\0%b" % (session.prefix, job.id, job.function.name, payload)))
+        return
+    session.long_bytes += len(payload)
+    start = b"%b%d\0%b\0" % (session.prefix, job.id, job.function.name)
+    session.out.append(ASSIGN.beginning(start, len(payload)))
+    session.out.append(payload)  # by itself, because copying it costs more than all the rest
 
 
 def assign(session: GearmanSession, job: Job) -> bytes:
     """The handle of a job that this worker now has."""
-    handle = session.handle(job)
-    session.assigned[handle] = job.id
     session.long_bytes += len(job.payload or b"")
-    return handle
+    return session.handle(job)
 
 
 def on_grab_job_uniq(session: GearmanSession, body: bytes) -> None:
@@ -126,13 +121,17 @@ def on_grab_job_all(session: GearmanSession, body: bytes) -> None:
 
 
 def on_work_complete(session: GearmanSession, body: bytes) -> None:
-    handle, separator, result = body.partition(b"\0")
-    if not separator:
-        split(body, Packet.WORK_COMPLETE)
+    end = session.handle_bytes  # handles are as long as the last one, nearly always
+    if end >= len(body) or body[end]:
+        end = body.find(b"\0")
+        if end < 0:
+            split(body, Packet.WORK_COMPLETE)  # raises
+        session.handle_bytes = end
     worker = session.worker
     job = None
     if worker is not None:
-        job = session.engine.complete(worker, session.assigned.pop(handle, 0), result)
+        job_id = number_in_handle(body, session.prefix, end)
+        job = session.engine.complete(worker, job_id, body[end + 1 :])
     if job is None:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
     elif session.keeps and job.delivery:
@@ -141,7 +140,7 @@ def on_work_complete(session: GearmanSession, body: bytes) -> None:
 
 def on_work_fail(session: GearmanSession, body: bytes) -> None:
     worker = session.worker
-    job = session.engine.fail(worker, session.assigned.pop(body, 0)) if worker is not None else None
+    job = session.engine.fail(worker, session.job_id(body)) if worker is not None else None
     if job is not None:
         if job.delivery:
             session.pledge()
@@ -157,7 +156,7 @@ def on_work_fail(session: GearmanSession, body: bytes) -> None:
 def on_work_exception(session: GearmanSession, body: bytes) -> None:
     handle, error = split(body, Packet.WORK_EXCEPTION)
     worker = session.worker
-    job = session.engine.fail(worker, session.assigned.pop(handle, 0), 1, error) if worker is not None else None
+    job = session.engine.fail(worker, session.job_id(handle), 1, error) if worker is not None else None
     if job is None:
         session.send_error("JOB_NOT_FOUND", "An exception was received for a job that does not exist")
         return
@@ -173,7 +172,7 @@ def on_work_status(session: GearmanSession, body: bytes) -> None:
     if worker is not None:
         figures = leading_number(numerator), leading_number(denominator)
         words = numerator + b"\0" + denominator
-        job = session.engine.progress(worker, session.assigned.get(handle, 0), *figures, text=words)
+        job = session.engine.progress(worker, session.job_id(handle), *figures, text=words)
     if job is None:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
 
@@ -181,12 +180,12 @@ def on_work_status(session: GearmanSession, body: bytes) -> None:
 def on_work_data(session: GearmanSession, body: bytes) -> None:
     handle, data = split(body, Packet.WORK_DATA)
     worker = session.worker
-    if worker is None or session.engine.data(worker, session.assigned.get(handle, 0), data) is None:
+    if worker is None or session.engine.data(worker, session.job_id(handle), data) is None:
         session.send_error("JOB_NOT_FOUND", "Job does not exist on server")
 
 
 def on_work_warning(session: GearmanSession, body: bytes) -> None:
     handle, data = split(body, Packet.WORK_WARNING)
     worker = session.worker
-    if worker is None or session.engine.warning(worker, session.assigned.get(handle, 0), data) is None:
+    if worker is None or session.engine.warning(worker, session.job_id(handle), data) is None:
         session.send_error("JOB_NOT_FOUND", "Job does not exist on server")

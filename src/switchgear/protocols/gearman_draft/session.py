@@ -46,11 +46,11 @@ DELIVERIES: Final = {
 
 # Answers are given in order, so one job that takes long holds up all that was asked after it; a peer cannot make us
 # remember any number of questions.
-MOST_OPEN_REQUESTS: Final = 10_000
+MOST_OPEN_REQUESTS = 10_000
 
 # One large result may be asked for any number of times in one breath.  What is written down before anything is sent has
 # to fit in memory.
-MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
+MOST_ANSWER_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -190,7 +190,9 @@ class DraftSession(Session):
 
     def _answer_to(self, request: OpenRequest) -> bytes:
         try:
-            job = request.job or self.context.find_job(request.job_id)
+            job = request.job
+            if job is None or job.state not in FINAL_STATES:  # the engine may have put it away, and go on with another
+                job = self.context.find_job(request.job_id)
         except Refused as refused:
             return self.refusal(refused)
         if job is None:
@@ -309,7 +311,7 @@ def on_complete_request(session: DraftSession, body: bytes) -> None:
 def ask(session: DraftSession, kind: Packet, handle: bytes) -> None:
     session.check_room()
     job_id = number_in_handle(handle, session.setup.handle_prefix)
-    session.answer_in_turn(OpenRequest(kind, job_id, session.engine.jobs.get(job_id)))
+    session.answer_in_turn(OpenRequest(kind, job_id, session.engine.job(job_id)))
 
 
 ON_PACKET: Final[dict[int, Callable[[DraftSession, bytes], None]]] = {

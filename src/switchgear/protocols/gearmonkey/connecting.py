@@ -190,7 +190,7 @@ def on_info(session: GearMonkeySession, command: Command) -> None:
         "Persistence": {"loading": 0},
         "Jobs": {
             "functions": len(engine.functions),
-            "unfinished_jobs": len(engine.jobs),
+            "unfinished_jobs": engine.job_count(),
             "drafts": len(session.setup.drafts),
         },
     }

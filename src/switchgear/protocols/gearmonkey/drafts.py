@@ -19,11 +19,11 @@ __all__ = ["Draft", "Drafts", "ExtraFields"]
 
 # Ids that were given out and not pushed yet, and what is written for them.  A client pushes an id within moments, so
 # the oldest of so many has been given up.
-MOST_DRAFTS: Final = 100_000
-MOST_DRAFT_BYTES: Final = 256 * 1024 * 1024
+MOST_DRAFTS = 100_000
+MOST_DRAFT_BYTES = 256 * 1024 * 1024
 
-MOST_FIELDS: Final = 1000  # of a draft; beside a job, of those that the engine has no use for
-MOST_EXTRA_BYTES: Final = 64 * 1024 * 1024
+MOST_FIELDS = 1000  # of a draft; beside a job, of those that the engine has no use for
+MOST_EXTRA_BYTES = 64 * 1024 * 1024
 FIELD_OVERHEAD_BYTES: Final = 200  # of a field that is kept, whatever its length
 
 Fields = dict[bytes, bytes]
@@ -123,7 +123,7 @@ class ExtraFields:
 
     def _forget_finished(self) -> None:
         """Jobs that ended elsewhere are noticed when room is short."""
-        for job_id in [job_id for job_id in self._fields if job_id not in self._engine.jobs]:
+        for job_id in [job_id for job_id in self._fields if not self._engine.has_job(job_id)]:
             self.forget(job_id)
 
 

@@ -62,7 +62,7 @@ def hidden_from_us(session: GearMonkeySession, job: Job) -> int:
 
 def find_job(session: GearMonkeySession, key: Key) -> Job | None:
     """The job behind a key, if it is to be shown; raises Refused."""
-    job = session.engine.jobs.get(key.number) or session.context.find_job(key.number)
+    job = session.engine.job(key.number) or session.context.find_job(key.number)
     if job is None or job.function.name != key.function:
         return None
     if job.state in FINAL_STATES and hidden_from_us(session, job) <= session.engine.now_us:
@@ -181,7 +181,7 @@ def write(session: GearMonkeySession, command: Command, *, counts: bool) -> None
     key = job_key(session, command[1])
     fields = dict(zip(command[2::2], command[3::2], strict=True))
     draft = session.setup.drafts.get(key.number, key.function)
-    job = session.engine.jobs.get(key.number)
+    job = session.engine.job(key.number)
     if draft is not None:
         new = sum(name not in draft.fields for name in fields)
         write_draft(session, draft, fields)

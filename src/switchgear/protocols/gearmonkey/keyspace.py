@@ -25,7 +25,7 @@ __all__ = [
     "on_ttl",
 ]
 
-MOST_COUNTED: Final = 1000  # functions that one connection registers workers for
+MOST_COUNTED = 1000  # functions that one connection registers workers for
 MOST_AT_ONCE: Final = 1000  # that are counted by one command
 LONGEST_SECONDS: Final = 2**63 // 1_000_000
 
@@ -161,7 +161,7 @@ def on_expire(session: GearMonkeySession, command: Command) -> None:
         session.send(integer(1))
     else:
         is_there = seconds_left(session, key) != MISSING
-        if is_there and key.kind is Kind.JOB and key.number not in session.engine.jobs:
+        if is_there and key.kind is Kind.JOB and not session.engine.has_job(key.number):
             expire_ended(session, key, seconds)
         session.send(integer(is_there))
 
@@ -188,7 +188,7 @@ def forget(session: GearMonkeySession, key: Key) -> bool:
     if session.setup.drafts.get(key.number, key.function) is not None:
         session.setup.drafts.remove(key.number)
         return True
-    if key.number in session.engine.jobs:
+    if session.engine.has_job(key.number):
         raise PeerError(f"job {key.number} has not ended", code="ERR")
     is_shown = find_job(session, key) is not None
     if is_shown:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from switchgear.errors import PeerError
 from switchgear.protocols.gearmonkey.keys import CHANNEL
 from switchgear.protocols.gearmonkey.resp import Command, bulk, integer, null, push
@@ -11,7 +9,7 @@ from switchgear.protocols.gearmonkey.session import GearMonkeySession
 
 __all__ = ["on_psubscribe", "on_publish", "on_punsubscribe", "on_subscribe", "on_unsubscribe"]
 
-MOST_SUBSCRIPTIONS: Final = 1000  # of one connection
+MOST_SUBSCRIPTIONS = 1000  # of one connection
 
 
 def on_publish(session: GearMonkeySession, command: Command) -> None:

@@ -122,7 +122,7 @@ def draft_of(session: GearMonkeySession, key: Key, job_id: int) -> Draft:
     draft = session.setup.drafts.get(job_id, key.function)
     if draft is not None and draft.fields:
         return draft
-    job = session.engine.jobs.get(job_id)
+    job = session.engine.job(job_id)
     if job is not None and job.function.name == key.function:
         raise PeerError(f"job {job_id} is pushed already", code="ERR")
     raise PeerError(f"there is nothing to push: its hash, with the id {job_id}, was not written", code="ERR")
@@ -233,7 +233,7 @@ def find_ended(session: GearMonkeySession, key: Key) -> Ended | None:
     now_us = session.engine.now_us
     locks = session.setup.locks
     ended = locks.find(key.number, key.function, now_us)
-    if ended is not None or key.number in session.engine.jobs:
+    if ended is not None or session.engine.has_job(key.number):
         return ended
     job = session.context.find_job(key.number)
     if job is None or job.function.name != key.function:

@@ -157,8 +157,11 @@ class Decoder:
 
     def _number(self, data: bytes, position: int, stop: int, most: int, what: str) -> int:
         """The number that follows the first byte of a line."""
-        digits = data[position + 1 : stop - 1]
-        if data[stop - 1 : stop] != b"\r" or _NUMBER.fullmatch(digits) is None:
+        line = data[
+            position + 1 : stop
+        ]  # of which there may be nothing: a compiled slice must not end before its start
+        digits = line[:-1]
+        if not line.endswith(b"\r") or _NUMBER.fullmatch(digits) is None:
             raise _broken(f"invalid {what} length")
         number = int(digits)
         if what == "multibulk" and number <= 0:

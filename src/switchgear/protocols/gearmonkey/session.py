@@ -24,16 +24,16 @@ from switchgear.text import harmless
 __all__ = ["GearMonkeySession"]
 
 # When long answers of so many bytes wait to be sent, further commands are put off until the peer has taken them.
-LONG_BYTES: Final = 8 * 1024 * 1024
+LONG_BYTES = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
 
 # One command, or one transaction, is answered by at most so many bytes.
-MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
+MOST_ANSWER_BYTES = 256 * 1024 * 1024
 
-MOST_BEHIND: Final = 10_000  # commands behind one that waits
-MOST_QUEUED: Final = 10_000  # commands in a transaction
+MOST_BEHIND = 10_000  # commands behind one that waits
+MOST_QUEUED = 10_000  # commands in a transaction
 WORD_OVERHEAD_BYTES: Final = 64  # of each word in them, whatever its length, and of each command
-MOST_WORKERS: Final = 100  # different sets of functions that one connection pops from
+MOST_WORKERS = 100  # different sets of functions that one connection pops from
 
 REFUSAL_WORDS: Final = {REFUSED_FULL: "OOM", REFUSED_STORAGE: "MISCONF"}
 ONLY_WHILE_SUBSCRIBED: Final = (

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 PROTOCOL: Final = "gearmonkey"
 
-MOST_REMEMBERED: Final = 100_000
-MOST_COUNTED_NAMES: Final = 10_000
+MOST_REMEMBERED = 100_000
+MOST_COUNTED_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class LockWait:
     def begin(self, session: GearMonkeySession) -> None:
         for key in self.texts:
             session.setup.locks.wait(session, key.number)
-            job = session.engine.jobs.get(key.number)
+            job = session.engine.job(key.number)
             if job is not None:
                 self.watch(session, job)
         if self.until_us:

@@ -42,7 +42,7 @@ MOST_ENVELOPE_FRAMES: Final = 16
 MOST_ENVELOPE_BYTES: Final = 4096
 
 # Workers that owe a result may never come back.  So many of them are remembered.
-MOST_OWING: Final = 10_000
+MOST_OWING = 10_000
 
 UNSPEAKABLE: Final = b"the payload is the word PONG, which a PING/PONG worker would not take for a job"
 
@@ -224,7 +224,7 @@ class WorkersSession(MessageSession):
 
     def _on_late_result(self, record: WorkerRecord, job_id: int, result: bytes) -> None:
         """A result from a worker whose job was taken from it.  It is as good as any, unless another was first."""
-        job = self.engine.jobs.get(job_id)
+        job = self.engine.job(job_id)
         if (job is None or not self.engine.settle(job, result)) and not record.cut_off:
             text = f"a result for job {job_id}, which was taken from its worker and is over; it is dropped"
             self.context.count_bad_input(self, "LATE_RESULT", text)

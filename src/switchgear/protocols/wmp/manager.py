@@ -304,7 +304,7 @@ class ManagerSession(MessageSession):
         if way is not None:
             self.paths.heard_of(way)
             self._let_go(way, job_id)
-        job = self.engine.jobs.get(job_id)
+        job = self.engine.job(job_id)
         if job is not None and status == "done":
             self.engine.settle(job, message[5])
 

@@ -1,0 +1,128 @@
+"""A long queue is put away once it is kept, and its payloads come back from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from switchgear.model import Function, Job, Schedule
+from switchgear.testing import check_engine
+from tests.net.house import CAN_DO, GRAB, HubHouse, ScriptedStore, created, idle, in_turns, open_house
+from tests.support.wire import Kind, Packet, request
+
+
+class CountingStore(ScriptedStore):
+    """Counts changes, as a store must, so that a job can be told from one that changed since it was kept."""
+
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
+        jobs = list(jobs)
+        for job in jobs:
+            job.revision += 1
+        super().stage(jobs, functions, next_job_id, schedules)
+
+
+async def open_small_house(payload_memory_bytes: int = 1_000_000) -> HubHouse:
+    house = await open_house(store=CountingStore(), payload_memory_bytes=payload_memory_bytes)
+    house.engine.shelf_jobs = 4
+    house.engine.head_jobs = 2
+    house.engine.shelve_from = 8
+    return house
+
+
+async def submit(house: HubHouse, count: int, first: int = 1) -> None:
+    client = house.connect()
+    names = [b"%d" % number for number in range(first, first + count)]
+    client.send(*(request(Kind.SUBMIT_JOB_BG, b"f", b"key " + name, name) for name in names))
+    await idle()
+    assert house.engine.storeroom.jobs == 0 or first > 1  # nothing before it is kept
+    await house.store.succeed()
+    assert client.heard() == [created(first + number) for number in range(count)]
+
+
+def resident_bytes(house: HubHouse) -> int:
+    """What the objects have that are kept and counted; as the hub should have it."""
+    return sum(len(job.payload or b"") for job in house.engine.jobs.values())
+
+
+@in_turns
+async def test_what_is_kept_is_put_away_and_comes_back_with_its_payload() -> None:
+    house = await open_small_house()
+    await submit(house, 40)
+    assert house.engine.storeroom.jobs == 32
+    assert house.hub._resident_bytes == resident_bytes(house)
+    check_engine(house.engine)
+    worker = house.connect()
+    worker.send(CAN_DO, *[GRAB] * 40)
+    await idle()
+    numbers = range(1, 41)
+    assert worker.heard() == [Packet(Kind.JOB_ASSIGN, b"H:t:%d\0f\0%d" % (number, number)) for number in numbers]
+    check_engine(house.engine)
+    assert house.engine.storeroom.jobs == 0
+
+
+@in_turns
+async def test_the_account_of_payloads_in_memory_stays_right() -> None:
+    house = await open_small_house(payload_memory_bytes=30)
+    await submit(house, 40)
+    await submit(house, 40, first=41)
+    assert house.hub._resident_bytes == resident_bytes(house) <= 30
+    worker = house.connect()
+    worker.send(CAN_DO, *[part for number in range(1, 81) for part in (GRAB, done(number))])
+    await idle()
+    while house.store.is_committing:
+        await house.store.succeed()
+    assert not house.engine.job_count()
+    assert house.hub._resident_bytes == 0
+
+
+@in_turns
+async def test_a_key_meets_its_job_on_the_shelf() -> None:
+    house = await open_small_house()
+    await submit(house, 40)
+    client = house.connect()
+    client.send(request(Kind.SUBMIT_JOB, b"f", b"key 20", b"again"))
+    await idle()
+    assert client.heard() == [created(20)]
+    assert len(house.engine.jobs) == 9
+    assert house.hub.find_job(21) is house.engine.jobs[21]
+    check_engine(house.engine)
+
+
+@in_turns
+async def test_a_look_at_a_job_leaves_it_where_it_is() -> None:
+    house = await open_small_house()
+    await submit(house, 40)
+    client = house.connect()
+    client.send(request(Kind.GET_STATUS, b"H:t:20"), request(Kind.GET_STATUS, b"H:t:41"))
+    await idle()
+    assert client.heard() == [
+        Packet(Kind.STATUS_RES, b"H:t:20\0001\0000\0000\0000"),
+        Packet(Kind.STATUS_RES, b"H:t:41\0000\0000\0000\0000"),
+    ]
+    assert house.hub.find_states([20])[20].name == "READY"
+    assert house.engine.storeroom.jobs == 32
+
+
+@in_turns
+async def test_a_failing_store_undoes_what_is_new_and_nothing_that_is_put_away() -> None:
+    house = await open_small_house()
+    await submit(house, 40)
+    joining, submitting = house.connect(), house.connect()
+    joining.send(request(Kind.SUBMIT_JOB_BG, b"f", b"key 20", b""))
+    submitting.send(request(Kind.SUBMIT_JOB_BG, b"f", b"new", b""))
+    await idle()
+    await house.store.fail()
+    (refused,) = submitting.heard()
+    assert isinstance(refused, Packet)
+    assert (refused.type, joining.heard()) == (Kind.ERROR, [])
+    assert house.engine.job_count() == 40
+    check_engine(house.engine)
+
+
+def done(number: int) -> bytes:
+    return request(Kind.WORK_COMPLETE, b"H:t:%d" % number, b"")
