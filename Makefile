@@ -7,18 +7,27 @@ STAMPS := .make
 CYCLES ?= 50
 SEED   ?= 1
 
+# The package as it is installed: with compiled modules.  On PYTHONPATH it comes before the sources of the checkout, in
+# every process that a test starts.
+COMPILED := $(CURDIR)/build/compiled
+SOURCES  := $(shell find src scripts/build_backend.py setup.py -type f -not -name '*.pyc' -not -path '*.egg-info/*' 2>/dev/null)
+
+# What is tried a second time, uncompiled: all that compiled modules do, but not everybody who may talk to them.
+PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/build
+PURE_CYCLES ?= 5
+
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit crash example simulate bench format diagram interop clean peers
+.PHONY: help run test check lint types unit crash example simulate bench bench-docs bench-peers format diagram interop clean peers compiled pure
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(STAMPS)/installed ## set up, start the server with its defaults, send a job from each submitter to each worker, serve until Ctrl-C
 	@exec $(BIN)/switchgear serve --demo
 
-test: $(STAMPS)/developing peers lint types unit ## set up, install the peers, and run everything that CI runs
+test: $(STAMPS)/developing peers lint types unit pure ## set up, install the peers, and run everything that CI runs
 
-check: lint types unit ## what `make test` runs, without looking for peers first
+check: lint types unit pure ## what `make test` runs, without looking for peers first
 
 lint: $(STAMPS)/developing ## ruff: mistakes and formatting
 	$(BIN)/ruff check .
@@ -27,8 +36,14 @@ lint: $(STAMPS)/developing ## ruff: mistakes and formatting
 types: $(STAMPS)/developing ## mypy --strict
 	$(BIN)/mypy
 
-unit: $(STAMPS)/developing ## every test: import rules, units, properties, simulation, crashes, real peers
-	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest -n 2 --dist worksteal
+unit: $(STAMPS)/compiled ## every test, with compiled modules: import rules, units, properties, simulation, crashes, real peers
+	PYTHONPATH=$(COMPILED) EXPECT_BUILD=compiled SWITCHGEAR_CRASH_CYCLES=$(CYCLES) \
+		$(BIN)/pytest -n 2 --dist worksteal
+
+pure: $(STAMPS)/developing ## the tests of what is compiled, without compiled modules
+	EXPECT_BUILD=pure SWITCHGEAR_CRASH_CYCLES=$(PURE_CYCLES) $(BIN)/pytest -n 2 --dist worksteal $(PURE_TESTS)
+
+compiled: $(STAMPS)/compiled ## build the package with compiled modules, and unpack it in build/compiled
 
 crash: $(STAMPS)/developing ## kill the server under load CYCLES times and check that nothing acknowledged is lost
 	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest tests/system/test_crash.py -s
@@ -39,13 +54,18 @@ example: $(STAMPS)/developing ## run the ten tasks of the 2005 draft through a s
 simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 	$(BIN)/python -m switchgear.testing.simulation --seed $(SEED) --verbose
 
-bench: $(STAMPS)/developing peers ## measure this server beside gearmand in one run, and what ZeroMQ workers, tasks and the Python API cost
+bench: bench-peers ## measure this server beside others in one run of ten minutes; readings go to bench/results
+	$(BIN)/python -m bench
+
+bench-docs: bench-peers ## the same, and write tables and charts into docs/benchmarks.md
+	$(BIN)/python -m bench --write-docs
+
+bench-peers: $(STAMPS)/developing
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
-	$(BIN)/python bench/run.py
-	$(BIN)/python bench/zeromq.py
-	$(BIN)/python bench/dwork.py
-	$(BIN)/python bench/gearmonkey.py
-	$(BIN)/python bench/app.py
+	@command -v gearmand >/dev/null || test -x /usr/sbin/gearmand || scripts/install-packages gearman-job-server
+	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
+	@command -v redis-server >/dev/null || scripts/install-packages redis-server
+	@scripts/install-bench-peers
 
 format: $(STAMPS)/developing ## let ruff rewrite the sources
 	$(BIN)/ruff check --fix .
@@ -63,6 +83,9 @@ peers: ## install the real programs that the tests talk to
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
 		scripts/install-packages postgresql
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
+	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
+	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
+	@command -v valgrind >/dev/null || scripts/install-packages valgrind
 	@command -v openssl >/dev/null || scripts/install-packages openssl
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
 	@scripts/install-django
@@ -86,3 +109,10 @@ $(STAMPS)/installed: $(VENV)/bin/pip pyproject.toml
 $(STAMPS)/developing: $(VENV)/bin/pip pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/installed
+
+$(STAMPS)/compiled: $(STAMPS)/developing $(SOURCES) pyproject.toml
+	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
+	@$(BIN)/python -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' || \
+		scripts/install-packages python3-dev
+	scripts/build-compiled $(BIN) $(COMPILED)
+	@touch $@

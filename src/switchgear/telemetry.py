@@ -19,7 +19,7 @@ log = logging.getLogger("switchgear")
 
 # name -> level, text.  The names are what counters and JSON logs use; the fields in braces come with the event.
 EVENTS: Final[dict[str, tuple[int, str]]] = {
-    "server_started": (logging.DEBUG, "switchgear {version} started, store {store}"),
+    "server_started": (logging.DEBUG, "switchgear {version} ({build}) started, store {store}"),
     "server_draining": (logging.INFO, "draining: {running} running jobs may finish within {seconds} s"),
     "server_stopped": (logging.INFO, "stopped"),
     "config_reloaded": (logging.INFO, "configuration reloaded"),
@@ -81,20 +81,20 @@ class Telemetry(Observer):
         self._second = 0
         self._lines: Counter[str] = Counter()
 
-    def emit(self, name: str, /, **fields: object) -> None:
+    def emit(self, event_name: str, /, **fields: object) -> None:
         """Something happened that is in the table."""
-        level, text = EVENTS[name]
-        self.counts[name] += 1
+        level, text = EVENTS[event_name]
+        self.counts[event_name] += 1
         if not log.isEnabledFor(level):
             return
         second = int(self._now_seconds())
         if second != self._second:
             self._report_suppressed()
             self._second = second
-        self._lines[name] += 1
-        if self._lines[name] <= LINES_PER_SECOND:
+        self._lines[event_name] += 1
+        if self._lines[event_name] <= LINES_PER_SECOND:
             shown = {key: harmless(value) if isinstance(value, str) else value for key, value in fields.items()}
-            log.log(level, text.format(**shown), extra={"event": name, "fields": shown})
+            log.log(level, text.format(**shown), extra={"event": event_name, "fields": shown})
 
     def _report_suppressed(self) -> None:
         for name, lines in self._lines.items():

@@ -27,7 +27,7 @@ from switchgear.errors import (
     StorageError,
     SwitchgearError,
 )
-from switchgear.version import VERSION
+from switchgear.version import BUILD, VERSION
 
 
 class Service:
@@ -242,10 +242,18 @@ def test_the_help_of_the_group_and_of_the_command_agree(name: str) -> None:
 
 def test_the_version() -> None:
     assert run("--version").output == f"switchgear {VERSION}\n"
-    assert run("version").output.startswith(f"switchgear {VERSION} (Python 3.")
+    assert run("version").output.startswith(f"switchgear {VERSION}, {BUILD} (Python 3.")
     described = json.loads(run("version", "--json").output)
-    assert described["switchgear"] == VERSION
-    assert set(described) == {"switchgear", "python", "system"}
+    assert (described["switchgear"], described["build"]) == (VERSION, BUILD)
+    assert set(described) == {"switchgear", "build", "python", "system"}
+
+
+def test_the_version_with_what_it_runs_on() -> None:
+    described = json.loads(run("version", "--verbose", "--json").output)
+    assert described["files"] == str(Path(main_module.__file__).parents[1])
+    lines = dict(line.split(None, 1) for line in run("version", "--verbose").output.splitlines()[1:])
+    assert set(lines) == {"system", "uvloop", "sqlite", "zeromq", "pyzmq", "files"}
+    assert lines == {name: described[name] for name in lines}
 
 
 def test_no_such_command() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from enum import IntEnum
 from importlib import import_module
 from typing import NamedTuple
@@ -93,7 +92,9 @@ COMMANDS = {
     "schedule": _Lazy("switchgear.cli.schedules", "schedule", "Add, remove, pause, resume or run schedules."),
     "dwork": _Lazy("switchgear.cli.dwork", "dwork", "Graphs of tasks: create, steal, complete, or run them here."),
     "keys": _Lazy("switchgear.cli.keys", "keys", "Make keys for encrypted ZeroMQ connections."),
+    "bench": _Lazy("switchgear.cli.bench", "bench", "Measure how fast the server is on this machine."),
     "config": _Lazy("switchgear.cli.config", "config", "Check or show the server's configuration."),
+    "version": _Lazy("switchgear.cli.version", "version", "Show the version of this program and of what it runs on."),
 }
 
 _EPILOG = """\b
@@ -179,18 +180,3 @@ def main() -> None:
 
     Each command has examples in its own help.
     """
-
-
-@main.command()
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
-def version(as_json: bool) -> None:
-    """Show the version of this program and of what it runs on."""
-    import platform
-
-    python = platform.python_version()
-    if as_json:
-        import json
-
-        click.echo(json.dumps({"switchgear": VERSION, "python": python, "system": platform.platform()}))
-    else:
-        click.echo(f"switchgear {VERSION} (Python {python}, {sys.platform})")

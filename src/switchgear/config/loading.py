@@ -31,6 +31,7 @@ _OTHER_VARIABLES = frozenset(
     {
         CONFIG_VARIABLE,
         "SWITCHGEAR_DEBUG",
+        "SWITCHGEAR_PURE",  # what the package is built with; whoever exports it may start a server too
         "SWITCHGEAR_SERVER",
         "SWITCHGEAR_URL",
         "SWITCHGEAR_FUNCTION",

@@ -1,0 +1,118 @@
+"""How the modules on the path of every job are compiled; all else about the package stands in pyproject.toml.
+
+They are plain typed Python, which mypyc turns into C.  The sources lie beside the compiled modules in the package, and
+are what runs where those are missing: in a checkout, and where the package was built without a C compiler.  See
+docs/decisions/010-compiled.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from build_backend import why_not_compiled  # noqa: E402
+
+# What is compiled: every module of these rooms, and these single ones.
+ROOMS = ("engine", "model", "protocols")
+MODULES = (
+    "net/clock",
+    "net/hub",
+    "net/tcp",
+    "net/zeromq",
+    "states",
+    "storage/base",
+    "storage/memory",
+    "storage/sqlite_rows",
+    "telemetry",
+    "text",
+    "timetable",
+)
+
+# Not these: msgspec reads the types of their fields at run time, and compiled classes have none to be read.
+EXCEPT = ("protocols/gearman/job_options",)
+
+# Not those of the checkout: the packages that types are looked up in need not be there when this one is built.
+MYPY_OPTIONS = ["--config-file=", "--ignore-missing-imports", "--no-error-summary"]
+
+
+def sources() -> list[str]:
+    """The files to be compiled; one without a line has nothing to gain."""
+    package = ROOT / "src" / "switchgear"
+    files = [package / f"{name}.py" for name in MODULES]
+    for room in ROOMS:
+        files += sorted((package / room).rglob("*.py"))
+    unwanted = {package / f"{name}.py" for name in EXCEPT}
+    return [str(file.relative_to(ROOT)) for file in files if file.stat().st_size and file not in unwanted]
+
+
+def extensions() -> list[Extension]:
+    """One C file for each module: their compilation can be shared among processors, and what runs is as fast."""
+    from mypyc.build import mypycify
+
+    os.chdir(ROOT)
+    return list(mypycify([*MYPY_OPTIONS, *sources()], opt_level="2", debug_level="0", multi_file=True))
+
+
+class ParallelBuild(build_ext):
+    """Runs as many C compilers at a time as there are processors.  By itself setuptools does so only for extensions,
+    and here one library holds nearly everything."""
+
+    def build_extensions(self) -> None:
+        compiler: Any = self.compiler
+        prepare = compiler._setup_compile
+        shared = [Path(__file__), *Path("build").glob("*.h")]  # a change to one of these concerns every file
+        changed_at = max(path.stat().st_mtime for path in shared)
+
+        def is_newer(target: str, source: str) -> bool:
+            file = Path(target)
+            return file.exists() and file.stat().st_mtime > max(changed_at, Path(source).stat().st_mtime)
+
+        def compile_files(
+            sources: list[str],
+            output_dir: str | None = None,
+            macros: Any = None,
+            include_dirs: Any = None,
+            debug: bool = False,
+            extra_preargs: Any = None,
+            extra_postargs: Any = None,
+            depends: Any = None,
+        ) -> list[str]:
+            macros, objects, extra, options, build = prepare(
+                output_dir, macros, include_dirs, sources, depends, extra_postargs
+            )
+            arguments = compiler._get_cc_args(options, debug, extra_preargs)
+
+            def compile_file(target: str) -> None:
+                source, suffix = build[target]
+                compiler._compile(target, source, suffix, arguments, extra, options)
+
+            stale = [target for target in objects if target in build and not is_newer(target, build[target][0])]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(compile_file, stale))
+            return list(objects)
+
+        if compiler.compiler_type == "unix":
+            compiler.compile = compile_files
+        super().build_extensions()
+
+
+# An editable install runs the sources, whatever is edited in them; and only a wheel holds modules, so all the rest that
+# this file is run for (the name, the version, the archive of sources) can do without a compiler.
+if "bdist_wheel" in sys.argv:
+    reason = why_not_compiled()
+    if reason:
+        print(f"switchgear: not compiled: {reason}", file=sys.stderr)
+        setup()
+    else:
+        setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})
+else:
+    setup()
