@@ -18,7 +18,6 @@ import json
 import multiprocessing
 import os
 import platform
-import re
 import signal
 import sqlite3
 import statistics
@@ -26,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from switchgear import App, Client, Task, Worker, current_job
+from switchgear.bench.server import addresses_told
 from switchgear.version import VERSION
 
 HERE = Path(__file__).resolve().parent
@@ -113,11 +113,8 @@ def running_server(store: str, folder: Path) -> Iterator[Server]:
         command += ["--listen", "gearman://127.0.0.1:0", "--log-level", "error"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.search(r"gearman://127\.0\.0\.1:\d+", line)
-            assert found, line
-            server = Server(process, found[0], Tasks(found[0]))
+            (address,) = addresses_told(process, 1)
+            server = Server(process, address, Tasks(address))
             try:
                 yield server
             finally:
@@ -429,8 +426,8 @@ def measure_maps(options: argparse.Namespace) -> None:
 # --- a worker's death ---
 
 
-def round_of_losses(folder: Path) -> Iterator[tuple[str, float]]:
-    for store in STORES:
+def round_of_losses(folder: Path, stores: Sequence[str] = STORES) -> Iterator[tuple[str, float]]:
+    for store in stores:
         with running_server(store, folder) as server, ExitStack() as house:
             options = ("--slots", "1", "--functions", "outlive_a_worker")
             for _ in range(2):

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import zmq
 
+from switchgear.bench.results import Cell, Reading
+from switchgear.bench.server import addresses_told
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 
@@ -70,11 +73,8 @@ def running_server(store: str) -> Iterator[Server]:
         command = [sys.executable, "-m", "switchgear", "serve", "--store", url, "--log-level", "error", *listeners]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
-            assert process.stdout is not None
-            lines = "".join(process.stdout.readline() for _ in range(2))
-            found = re.search(r"dwork://(127\.0\.0\.1:\d+)", lines)
-            assert found, lines
-            yield Server(process, f"tcp://{found[1]}", context)
+            _, url = addresses_told(process, 2)
+            yield Server(process, f"tcp://{urlsplit(url).netloc}", context)
         finally:
             process.kill()
             process.wait()
@@ -203,6 +203,50 @@ def one_round(store: str, tasks: int) -> Iterator[tuple[str, float]]:
         rest = tasks - few - some - 2 * LAYER  # towards the end there is not enough to do for all
         used = cpu_us_per_task(server, rest, lambda: work_in_a_crowd(server, rest))
         yield f"steal 1, complete 1, {WORKERS} workers", used
+
+
+# --- cells of the benchmark ---
+
+CELL_TASKS = 10_000
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Each way to go through a graph in memory, with a server of its own."""
+    tasks = CELL_TASKS // 2 if quick else CELL_TASKS
+    rest = tasks - 2 * LAYER  # towards the end there is not enough to do for all
+
+    def creating() -> Reading:
+        with running_server("memory") as server:
+            empty_bytes = server.resident_bytes
+            reading = timed(server, tasks, lambda: create(server, tasks, 1000))
+            grown = server.resident_bytes - empty_bytes
+        return replace(reading, memory_bytes=grown, notes={"bytes per task": grown / tasks})
+
+    def stealing(some: int, work: Callable[[Server], None]) -> Callable[[], Reading]:
+        def measure() -> Reading:
+            with running_server("memory") as server:
+                create(server, tasks, 1000)
+                return timed(server, some, lambda: work(server))
+
+        return measure
+
+    few = tasks // 5
+    settings = f"memory:, a graph of {tasks:,} tasks"
+    return [
+        Cell("dwork", workload, "switchgear", settings, measure)
+        for workload, measure in (
+            ("create, 1,000 in a message", creating),
+            ("steal 100, complete 100", stealing(tasks, lambda server: work_alone(server, tasks, 100))),
+            ("steal 1, complete 1, alone", stealing(few, lambda server: work_alone(server, few, 1))),
+            (f"steal 1, complete 1, {WORKERS} workers", stealing(rest, lambda server: work_in_a_crowd(server, rest))),
+        )
+    ]
+
+
+def timed(server: Server, tasks: int, work: Callable[[], None]) -> Reading:
+    start = time.perf_counter()
+    used_us = cpu_us_per_task(server, tasks, work)
+    return Reading(tasks, time.perf_counter() - start, used_us)
 
 
 def main() -> None:

@@ -23,10 +23,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import redis
 
+from switchgear.bench.results import Cell, Reading
 from switchgear.client import Client
 
 HOST = "127.0.0.1"
@@ -144,13 +146,22 @@ def queues() -> list[str]:
     return [f"queue:{FUNCTION}:{priority}" for priority in ("high", "normal", "low")]
 
 
-def measure_commands(name: str, server: Server, count: int) -> None:
+Commands = Callable[[Any, Any, int, Callable[[], None]], None]
+COMMANDS: tuple[tuple[str, Commands], ...] = (("queue", queue_cycles), ("job", whole_jobs))
+
+
+def commands_at(server: Server, load: Commands, count: int) -> Reading:
+    marks: list[tuple[float, float]] = []
     with redis.Redis(HOST, server.port, protocol=2) as client, redis.Redis(HOST, server.port, protocol=2) as worker:
         worker.incr(f"count:{FUNCTION}")
-        for row, load in (("queue", queue_cycles), ("job", whole_jobs)):
-            marks: list[float] = []
-            load(client, worker, count, lambda marks=marks: marks.append(server.cpu_seconds))  # type: ignore[misc]
-            print(f"{name:12} {row:6} {(marks[1] - marks[0]) / count * 1e6:8.1f} µs of CPU a cycle")
+        load(client, worker, count, lambda: marks.append((time.perf_counter(), server.cpu_seconds)))
+    (begun, before), (ended, after) = marks
+    return Reading(count, ended - begun, (after - before) / count * 1e6)
+
+
+def measure_commands(name: str, server: Server, count: int) -> None:
+    for row, load in COMMANDS:
+        print(f"{name:12} {row:6} {commands_at(server, load, count).cpu_us:8.1f} µs of CPU a cycle")
 
 
 # --- the bridge ---
@@ -177,7 +188,7 @@ def packet(kind: int, body: bytes = b"") -> bytes:
     return struct.pack(">4sII", b"\0REQ", kind, len(body)) + body
 
 
-def inbound(server: Server, client: Any, count: int) -> None:
+def inbound(server: Server, client: Any, count: int) -> Reading:
     """GearMonkey's jobs, our workers."""
     last = client.incrby(f"uid:{FUNCTION}", count)
     pipeline = client.pipeline(transaction=False)
@@ -202,10 +213,10 @@ def inbound(server: Server, client: Any, count: int) -> None:
         await asyncio.gather(*workers, return_exceptions=True)
 
     asyncio.run(work())
-    report("inbound", count, begun, cpu, server)
+    return passed(count, begun, cpu, server)
 
 
-def outbound(server: Server, client: Any, count: int) -> None:
+def outbound(server: Server, client: Any, count: int) -> Reading:
     """Our jobs, GearMonkey's workers, which take and finish a hundred at a time."""
     function = "sing"
     with Client(f"gearman://{HOST}:{server.port}") as submitter:
@@ -226,13 +237,53 @@ def outbound(server: Server, client: Any, count: int) -> None:
             time.sleep(0.002)
     while client.keys(f"switchgear:pushed:{function}:*"):
         time.sleep(0.01)
-    report("outbound", count, begun, cpu, server)
+    return passed(count, begun, cpu, server)
 
 
-def report(name: str, count: int, begun: float, cpu: float, server: Server) -> None:
-    seconds = time.perf_counter() - begun
-    cost = (server.cpu_seconds - cpu) / count * 1e6
-    print(f"{'bridge':12} {name:8} {count / seconds:8.0f} jobs/s {cost:8.1f} µs of CPU a job")
+def passed(count: int, begun: float, cpu: float, server: Server) -> Reading:
+    return Reading(count, time.perf_counter() - begun, (server.cpu_seconds - cpu) / count * 1e6)
+
+
+@contextmanager
+def bridged() -> Iterator[tuple[Server, Any]]:
+    """Our server with a bridge to a Redis, and a client of that."""
+    with (
+        redis_server() as store,
+        redis.Redis(HOST, store.port, protocol=2) as client,
+        running(ours(f"gearman://{HOST}:PORT", f"redis://{HOST}:{store.port}/0"), connects) as server,
+    ):
+        yield server, client
+
+
+# --- cells of the benchmark ---
+
+CELL_JOBS = 2000
+NAMES = {"queue": "LPUSH and its BRPOP", "job": "a whole job, all commands"}
+
+
+def cells(quick: bool) -> list[Cell]:
+    """The listener beside a Redis, and the bridge in both directions."""
+    jobs = CELL_JOBS // 5 if quick else CELL_JOBS
+
+    def at_redis(load: Commands) -> Reading:
+        with redis_server() as server:
+            return commands_at(server, load, jobs)
+
+    def at_ours(load: Commands) -> Reading:
+        with running(ours(f"gearmonkey://{HOST}:PORT"), pongs) as server:
+            return commands_at(server, load, jobs)
+
+    def across(direction: Callable[[Server, Any, int], Reading]) -> Reading:
+        with bridged() as (server, client):
+            return direction(server, client, jobs)
+
+    found = []
+    for row, load in COMMANDS:
+        found.append(Cell("gearmonkey", NAMES[row], "redis-server", "no persistence", partial(at_redis, load)))
+        found.append(Cell("gearmonkey", NAMES[row], "switchgear", "memory:, its listener", partial(at_ours, load)))
+    for name, direction in (("bridge from a Redis", inbound), ("bridge to a Redis", outbound)):
+        found.append(Cell("gearmonkey", name, "switchgear", "memory:, and a redis-server", partial(across, direction)))
+    return found
 
 
 def main() -> None:
@@ -243,13 +294,10 @@ def main() -> None:
         measure_commands("redis-server", server, jobs)
     with running(ours(f"gearmonkey://{HOST}:PORT"), pongs) as server:
         measure_commands("switchgear", server, jobs)
-    with (
-        redis_server() as store,
-        redis.Redis(HOST, store.port, protocol=2) as client,
-        running(ours(f"gearman://{HOST}:PORT", f"redis://{HOST}:{store.port}/0"), connects) as server,
-    ):
-        inbound(server, client, jobs)
-        outbound(server, client, jobs)
+    with bridged() as (server, client):
+        for name, direction in (("inbound", inbound), ("outbound", outbound)):
+            reading = direction(server, client, jobs)
+            print(f"{'bridge':12} {name:8} {reading.jobs_per_second:8.0f} jobs/s {reading.cpu_us:8.1f} µs of CPU a job")
 
 
 if __name__ == "__main__":

@@ -19,16 +19,21 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import msgspec
 import zmq
 
+from switchgear.bench.results import Cell, Reading
+from switchgear.bench.server import addresses_told
 from switchgear.client import Client
 
 ROUNDS = 5
+WORKERS = 10_000
+QUICK_WORKERS = 1_000
 PING = b"\x01\x00\x00\x04PING"
 PONG = b"\x01\x00\x00\x04PONG"
 
@@ -61,9 +66,8 @@ def running_server(expire_seconds: int) -> Iterator[Server]:
     command = [sys.executable, "-m", "switchgear", "serve", "--store", "memory:", "--log-level", "error", *options]
     process = subprocess.Popen([*command, "--set", "limits.connections=50000"], stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
-        lines = [process.stdout.readline().split()[-1] for _ in range(len(listeners) + 1)]
-        yield Server(process, {urlsplit(line).scheme: line for line in lines[:-1]})
+        urls = addresses_told(process, len(listeners))
+        yield Server(process, {urlsplit(url).scheme: url for url in urls})
     finally:
         process.terminate()
         process.wait(30)
@@ -122,20 +126,28 @@ class PingWorkers:
             connection.close()
 
 
-def measure_pings(server: Server, workers: int) -> tuple[float, float]:
-    """CPU µs per PING and its PONG, best of some rounds; and memory per worker in bytes."""
+def measure_pings(server: Server, workers: int, count: int = ROUNDS) -> tuple[Reading, float]:
+    """A PING and its PONG, best of some rounds; and memory per worker in bytes."""
     port = int(server.urls["pingpong"].rpartition("workers=")[2].partition("&")[0])
     empty_bytes = server.resident_bytes
     crowd = PingWorkers(port, workers)
     crowd.ping_all()  # the first also makes them known
     memory = (server.resident_bytes - empty_bytes) / workers
     rounds = []
-    for _ in range(ROUNDS):
-        before = server.cpu_seconds
-        crowd.ping_all()
-        rounds.append((server.cpu_seconds - before) / workers * 1e6)
+    for _ in range(count):
+        rounds.append(timed(server, workers, crowd.ping_all))
     crowd.close()
-    return min(rounds), memory
+    return cheapest(rounds), memory
+
+
+def timed(server: Server, count: int, work: Callable[[], None]) -> Reading:
+    before, start = server.cpu_seconds, time.perf_counter()
+    work()
+    return Reading(count, time.perf_counter() - start, (server.cpu_seconds - before) / count * 1e6)
+
+
+def cheapest(rounds: list[Reading]) -> Reading:
+    return min(rounds, key=lambda reading: reading.cpu_us or 0.0)
 
 
 # --- WMP ---
@@ -148,8 +160,8 @@ def wmp(command: bytes, headers: dict[str, object], payload: bytes | None = None
     return message if payload is None else [*message, payload]
 
 
-def measure_cycles(server: Server, workers: int) -> float:
-    """CPU µs per job for READY, WAKE, GIVE, TAKE and DONE, best of some rounds; the submission is not counted."""
+def measure_cycles(server: Server, workers: int, count: int = ROUNDS) -> Reading:
+    """READY, WAKE, GIVE, TAKE and DONE, best of some rounds; the submission is not counted."""
     context = zmq.Context()
     devices = []
     for number in range(DEVICES):
@@ -164,14 +176,12 @@ def measure_cycles(server: Server, workers: int) -> float:
         poller.register(device, zmq.POLLIN)
     rounds = []
     with Client(server.urls["gearman"]) as client:
-        for _ in range(ROUNDS):
+        for _ in range(count):
             for _ in range(workers):
                 client.submit("bench", b"x" * 100, background=True)
-            before = server.cpu_seconds
-            run_round(devices, poller, workers)
-            rounds.append((server.cpu_seconds - before) / workers * 1e6)
+            rounds.append(timed(server, workers, lambda: run_round(devices, poller, workers)))
     context.destroy(0)
-    return min(rounds)
+    return cheapest(rounds)
 
 
 def run_round(devices: list[zmq.Socket[bytes]], poller: zmq.Poller, workers: int) -> None:
@@ -209,17 +219,49 @@ def answer(device: zmq.Socket[bytes]) -> int:
             raise SystemExit("a woken worker got no job")
 
 
+# --- cells of the benchmark ---
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Both measurements; a round of the benchmark is one round here."""
+    workers = QUICK_WORKERS if quick else WORKERS
+
+    def pings() -> Reading:
+        with running_server(expire_seconds=600) as server:
+            reading, worker_bytes = measure_pings(server, workers, 1)
+        return replace(reading, notes={"bytes per worker": worker_bytes})
+
+    def cycles() -> Reading:
+        with running_server(expire_seconds=600) as server:
+            return measure_cycles(server, workers, 1)
+
+    crowd = f"{workers:,} workers"
+    return [
+        Cell("zeromq", "PING and PONG", "switchgear", f"memory:, {crowd}, a connection each", pings, rounds=2),
+        Cell(
+            "zeromq",
+            "READY, WAKE, GIVE, TAKE, DONE",
+            "switchgear",
+            f"memory:, {crowd} behind {DEVICES} devices",
+            cycles,
+            rounds=2,
+        ),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=WORKERS)
     count = parser.parse_args().workers
     with running_server(expire_seconds=600) as server:
-        ping_us, worker_bytes = measure_pings(server, count)
+        ping, worker_bytes = measure_pings(server, count)
     with running_server(expire_seconds=600) as server:
-        cycle_us = measure_cycles(server, count)
+        cycle = measure_cycles(server, count)
     print(f"{count:,} workers, best of {ROUNDS} rounds, CPU of the server process")
-    print(f"  PING and PONG                    {ping_us:8.1f} µs   ({worker_bytes / 1024:.1f} KiB of memory a worker)")
-    print(f"  READY, WAKE, GIVE, TAKE, DONE    {cycle_us:8.1f} µs")
+    print(
+        f"  PING and PONG                    {ping.cpu_us:8.1f} µs   ({worker_bytes / 1024:.1f} KiB of memory a worker)"
+    )
+    print(f"  READY, WAKE, GIVE, TAKE, DONE    {cycle.cpu_us:8.1f} µs")
 
 
 if __name__ == "__main__":

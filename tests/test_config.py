@@ -285,6 +285,7 @@ def test_an_unknown_variable_suggests_the_right_one(variable: str, hint: str) ->
     "variable",
     [
         "SWITCHGEAR_DEBUG",
+        "SWITCHGEAR_PURE",
         "SWITCHGEAR_SERVER",
         "SWITCHGEAR_URL",
         "SWITCHGEAR_HANDLE",

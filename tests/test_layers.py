@@ -20,7 +20,7 @@ FLOORS = (
     ("net",),
     ("client",),
     ("app",),
-    ("testing", "contrib"),
+    ("testing", "contrib", "bench"),
     ("cli",),
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

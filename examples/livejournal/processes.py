@@ -77,12 +77,12 @@ class JobServer:
         await _stop(self._process)
 
     async def _address(self) -> str:
-        """Where it listens, which is the first that it says."""
+        """Where it listens, which it says when it has started."""
         assert self._process.stdout is not None
-        line = (await self._process.stdout.readline()).decode()
-        if not line.startswith("listening on "):
-            raise DidNotStart(f"the job server did not start: {(self._place / 'server.log').read_text()}")
-        return line.removeprefix("listening on ").strip()
+        while line := (await self._process.stdout.readline()).decode():
+            if line.startswith("listening on "):
+                return line.removeprefix("listening on ").strip()
+        raise DidNotStart(f"the job server did not start: {(self._place / 'server.log').read_text()}")
 
     async def finish(self) -> None:
         """Let it do all jobs that there are, and end; then its log is complete."""

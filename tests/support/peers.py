@@ -12,6 +12,7 @@ from typing import NoReturn
 import pytest
 
 DEBIAN_PACKAGE = {
+    "cc": "gcc libc6-dev",
     "gearmand": "gearman-job-server",
     "gearman": "gearman-tools",
     "gearadmin": "gearman-tools",

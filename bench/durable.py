@@ -1,0 +1,52 @@
+"""Jobs on the disk before they are acknowledged: this server's SQLite store, gearmand's, and beanstalkd's binlog.
+
+What an acknowledgement is worth differs, and only like should be compared with like.  `switchgear-sqlite`,
+`gearmand-sqlite` and `beanstalkd-fsync` sync every acknowledged job to the disk; `switchgear-sqlite-normal` and
+`beanstalkd-binlog` write it, and leave it to the system when it reaches the disk.
+
+gearmand gets far fewer jobs, because it does a thousand a second at most, and so does beanstalkd with a sync for
+each.  At the end of a drain nobody has said whether the last deletions are on the disk yet: the row says what draining
+costs, not how safe the end of a job is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench import servers
+from bench.generators import Load, build, cell
+from bench.servers import Peer
+from switchgear.bench.results import Cell
+
+SLOW = (servers.GEARMAND_SQLITE, servers.BEANSTALKD_FSYNC)
+PEERS = (
+    servers.SWITCHGEAR_SQLITE,
+    servers.GEARMAND_SQLITE,
+    servers.BEANSTALKD_FSYNC,
+    servers.SWITCHGEAR_SQLITE_NORMAL,
+    servers.BEANSTALKD_BINLOG,
+)
+# Jobs for those that share a sync among many, and for those that do not.
+WORKLOADS = (
+    ("background x1", Load("background", 20_000), 600),
+    ("background x32", Load("background", 50_000, 32), 600),
+    ("drain x1", Load("drain", 20_000), 600),
+    ("one client, background x1", Load("background", 600, clients=1), 300),
+)
+QUICK_PART = 4
+
+
+def cells(quick: bool) -> list[Cell]:
+    build("gearblast")
+    build("beanblast")
+    servers.require(*PEERS)
+    return [
+        cell("durable", name, peer, sized(load, peer, slow_jobs, quick))
+        for name, load, slow_jobs in WORKLOADS
+        for peer in PEERS
+    ]
+
+
+def sized(load: Load, peer: Peer, slow_jobs: int, quick: bool) -> Load:
+    jobs = slow_jobs if peer in SLOW else load.jobs
+    return replace(load, jobs=jobs // QUICK_PART if quick else jobs)

@@ -1,0 +1,342 @@
+"""Clients and workers that speak Gearman in bulk from one thread, and check all that they are told.
+
+The server is what is measured, so the load is to be cheap: packets are put together before the clock starts, and what
+one connection has to say goes out in one write.  Every payload carries the number of its job.  A job must be created
+once, under a handle of its own, be handed out once, and, in the foreground, come back to the one who sent it, under the
+handle that one was given.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from switchgear.bench.server import HOST
+from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
+from switchgear.protocols.gearman.messages import Packet
+
+__all__ = ["Fault", "Load", "Outcome", "drain", "round_trips", "submit"]
+
+FUNCTION = b"bench"
+NUMBER_BYTES = 12
+PACKET_BYTES = 1 << 30
+RECEIVE_BYTES = 1 << 18
+PATIENCE_SECONDS = 30
+GRAB = request(Packet.GRAB_JOB)
+PRE_SLEEP = request(Packet.PRE_SLEEP)
+CLOSING = b"the last"
+
+
+class Fault(Exception):
+    """The server did what it must not, or nothing for a long time: there is no figure to be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many ask for how much at once."""
+
+    jobs: int
+    clients: int = 64
+    workers: int = 64
+    outstanding: int = 1  # requests that a connection keeps unanswered; in the foreground those of the clients
+    payload_bytes: int = 100
+    credit: int = 0  # how many jobs a worker lets itself be sent; 0: it asks for each, as plain Gearman has it
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the load saw."""
+
+    seconds: float
+    cpu_seconds: float | None
+    latencies_seconds: list[float]
+
+
+class Book:
+    """What is known of every job: no handle twice, no job handed out twice, every result to its owner."""
+
+    def __init__(self, load: Load, kind: Packet, first: int = 0) -> None:
+        if load.payload_bytes < NUMBER_BYTES:
+            raise ValueError(f"a payload of {load.payload_bytes} bytes has no room for the number of its job")
+        self.jobs = load.jobs
+        self.tail = b"x" * (load.payload_bytes - NUMBER_BYTES)
+        size = len(FUNCTION) + 1 + 36 + 1 + load.payload_bytes
+        head = struct.pack(">4sII", b"\0REQ", kind, size) + FUNCTION
+        self.heads = [b"%b\0%036d\0%012d" % (head, first + number, number) for number in range(load.jobs)]
+        self.handles: set[bytes] = set()
+        self.handed_out = bytearray(load.jobs)
+        self.taken = 0
+        self.answered = 0
+        self.latencies_seconds: list[float] = []
+
+    def packets(self, numbers: Sequence[int]) -> bytes:
+        tail, heads = self.tail, self.heads
+        return b"".join([heads[number] + tail for number in numbers])
+
+    def created(self, handle: bytes) -> None:
+        if handle in self.handles:
+            raise Fault(f"two jobs have the handle {handle!r}")
+        self.handles.add(handle)
+
+    def take(self, handle: bytes, payload: bytes) -> bytes:
+        """A job has come to a worker; the result that it sends."""
+        text = payload[:NUMBER_BYTES]
+        if not text.isdigit() or int(text) >= self.jobs or payload[NUMBER_BYTES:] != self.tail:
+            raise Fault(f"{handle!r} has a payload that nobody sent")
+        number = int(text)
+        if self.handed_out[number]:
+            raise Fault(f"job {number} was handed out twice")
+        self.handed_out[number] = 1
+        self.taken += 1
+        return text
+
+
+class Line(ABC):
+    """One connection to the server."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection((HOST, port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE_SECONDS, 0))
+        self._decoder = Decoder(RESPONSE, PACKET_BYTES)
+        self.is_closed_out = False  # the closing echo is back
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def packets(self) -> list[tuple[int, bytes]]:
+        data = self.socket.recv(RECEIVE_BYTES)
+        packets = self._decoder.feed(data)
+        if not data or self._decoder.failure is not None:
+            raise Fault("the server hung up" if not data else f"the server sent {self._decoder.failure}")
+        return packets
+
+    @abstractmethod
+    def begin(self) -> None:
+        """What to say first, when the clock runs."""
+
+    @abstractmethod
+    def hear(self) -> None:
+        """Something has come."""
+
+    def odd(self, kind: int, body: bytes) -> None:
+        if kind == Packet.ECHO_RES and body == CLOSING:
+            self.is_closed_out = True
+            return
+        raise Fault(f"the server sent packet {kind}: {body[:80]!r}")
+
+    def close_out(self) -> None:
+        """The server answers in order: behind this, all that was said before is done."""
+        self.send(request(Packet.ECHO_REQ, CLOSING))
+
+
+class Submitter(Line):
+    """A client."""
+
+    def __init__(self, port: int, book: Book, numbers: Sequence[int], outstanding: int, is_waiting: bool) -> None:
+        super().__init__(port)
+        self._book = book
+        self._numbers = numbers
+        self._next = 0
+        self._outstanding = outstanding
+        self._is_waiting = is_waiting  # for results, not only for handles
+        self._unanswered: deque[tuple[int, float]] = deque()
+        self._expected: dict[bytes, tuple[int, float]] = {}
+
+    def begin(self) -> None:
+        self._submit(self._outstanding)
+
+    def _submit(self, count: int) -> None:
+        numbers = self._numbers[self._next : self._next + count]
+        if not numbers:
+            return
+        self._next += len(numbers)
+        now = time.perf_counter()
+        self._unanswered.extend([(number, now) for number in numbers])
+        self.send(self._book.packets(numbers))
+
+    def hear(self) -> None:
+        answered = 0
+        book = self._book
+        for kind, body in self.packets():
+            if kind == Packet.JOB_CREATED and self._unanswered:
+                number, sent = self._unanswered.popleft()
+                book.created(body)
+                if self._is_waiting:
+                    self._expected[body] = (number, sent)
+                else:
+                    answered += 1
+                    book.latencies_seconds.append(time.perf_counter() - sent)
+            elif kind == Packet.WORK_COMPLETE:
+                self._ended(body)
+                answered += 1
+            else:
+                self.odd(kind, body)
+        book.answered += answered
+        if answered:
+            self._submit(answered)
+
+    def _ended(self, body: bytes) -> None:
+        handle, _, result = body.partition(b"\0")
+        number, sent = self._expected.pop(handle, (-1, 0.0))
+        if not result.isdigit() or int(result) != number:
+            raise Fault(f"the result of {handle!r} came to one who does not wait for it")
+        self._book.latencies_seconds.append(time.perf_counter() - sent)
+
+
+class Grabber(Line):
+    """A worker of the plain protocol; in the foreground it sleeps, is woken, and grabs."""
+
+    def __init__(self, port: int, book: Book, outstanding: int, is_sleeping: bool) -> None:
+        super().__init__(port)
+        self._book = book
+        self._outstanding = outstanding
+        self._is_sleeping = is_sleeping
+        self.send(request(Packet.CAN_DO, FUNCTION) + (PRE_SLEEP if is_sleeping else b""))
+
+    def begin(self) -> None:
+        if not self._is_sleeping:
+            self.send(GRAB * self._outstanding)
+
+    def hear(self) -> None:
+        answers: list[bytes] = []
+        for kind, body in self.packets():
+            if kind == Packet.JOB_ASSIGN:
+                handle, _, payload = body.split(b"\0", 2)
+                result = self._book.take(handle, payload)
+                answers += (request(Packet.WORK_COMPLETE, handle, result), GRAB)
+            elif kind == Packet.NOOP:
+                answers.append(GRAB)
+            elif kind == Packet.NO_JOB:
+                if self._is_sleeping:
+                    answers.append(PRE_SLEEP)
+            else:
+                self.odd(kind, body)
+        if answers:
+            self.send(b"".join(answers))
+
+
+class Pushed(Line):
+    """A worker that lets itself be sent jobs, by the server's own extension."""
+
+    def __init__(self, port: int, book: Book, credit: int) -> None:
+        super().__init__(port)
+        self._book = book
+        self._credit = credit
+        self.send(request(Packet.OPTION_REQ, b"switchgear") + request(Packet.CAN_DO, FUNCTION))
+
+    def begin(self) -> None:
+        self.send(request(Packet.CREDIT, b"%d" % self._credit, b"0"))
+
+    def hear(self) -> None:
+        answers: list[bytes] = []
+        for kind, body in self.packets():
+            if kind == Packet.JOB_PUSH:
+                handle, *_, payload = body.split(b"\0", 7)
+                result = self._book.take(handle, payload)
+                answers.append(request(Packet.WORK_COMPLETE, handle, result))
+            elif kind != Packet.OPTION_RES:
+                self.odd(kind, body)
+        if answers:
+            self.send(b"".join(answers) + request(Packet.CREDIT, b"%d" % len(answers), b"0"))
+
+
+def submit(port: int, load: Load, cpu_seconds: Callable[[], float | None], already: int = 0) -> Outcome:
+    """Background jobs, until each is acknowledged; nobody takes them.  `already` is how many wait there before."""
+    book = Book(load, Packet.SUBMIT_JOB_BG, first=already)
+    lines = _submitters(port, book, load, is_waiting=False)
+    outcome = _run(lines, book, lambda: book.answered == load.jobs, cpu_seconds)
+    _check_queue(port, already + load.jobs)
+    return outcome
+
+
+def drain(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> Outcome:
+    """Jobs that wait, until the last result is with the server."""
+    book = Book(load, Packet.SUBMIT_JOB_BG)
+    lines: list[Line] = []
+    for _ in range(load.workers):
+        lines.append(Pushed(port, book, load.credit) if load.credit else Grabber(port, book, load.outstanding, False))
+    outcome = _run(lines, book, lambda: book.taken == load.jobs, cpu_seconds)
+    _check_queue(port, 0)
+    return outcome
+
+
+def round_trips(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> Outcome:
+    """Foreground jobs, from the submission to the result."""
+    book = Book(load, Packet.SUBMIT_JOB)
+    lines = _submitters(port, book, load, is_waiting=True)
+    for _ in range(load.workers):
+        lines.insert(0, Pushed(port, book, load.credit) if load.credit else Grabber(port, book, 1, True))
+    outcome = _run(lines, book, lambda: book.answered == load.jobs, cpu_seconds)
+    _check_queue(port, 0)
+    return outcome
+
+
+def _submitters(port: int, book: Book, load: Load, is_waiting: bool) -> list[Line]:
+    return [
+        Submitter(port, book, range(number, load.jobs, load.clients), load.outstanding, is_waiting)
+        for number in range(load.clients)
+    ]
+
+
+def _run(
+    lines: list[Line], book: Book, is_done: Callable[[], bool], cpu_seconds: Callable[[], float | None]
+) -> Outcome:
+    with selectors.DefaultSelector() as selector:
+        try:
+            for line in lines:
+                selector.register(line.socket, selectors.EVENT_READ, line)
+            _close_out(selector, lines, book)  # all are connected, and what they announced is known
+            before, start = cpu_seconds(), time.perf_counter()
+            for line in lines:
+                line.begin()
+            while not is_done():
+                _hear(selector, book)
+            _close_out(selector, lines, book)
+            seconds, after = time.perf_counter() - start, cpu_seconds()
+        except OSError as error:
+            raise Fault(f"the connection broke: {error}") from error
+        finally:
+            for line in lines:
+                line.socket.close()
+    used = None if before is None or after is None else after - before
+    return Outcome(seconds, used, book.latencies_seconds)
+
+
+def _hear(selector: selectors.BaseSelector, book: Book) -> None:
+    ready = selector.select(PATIENCE_SECONDS)
+    if not ready:
+        done = max(book.answered, book.taken)
+        raise Fault(f"nothing came for {PATIENCE_SECONDS} s; {done:,} of {book.jobs:,} jobs were done")
+    for key, _ in ready:
+        key.data.hear()
+
+
+def _close_out(selector: selectors.BaseSelector, lines: Sequence[Line], book: Book) -> None:
+    for line in lines:
+        line.is_closed_out = False
+        line.close_out()
+    while not all(line.is_closed_out for line in lines):
+        _hear(selector, book)
+
+
+def _check_queue(port: int, expected: int) -> None:
+    """Whether the server holds exactly the jobs that it should."""
+    with socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS) as door:
+        door.sendall(b"status\n")
+        answer = b""
+        while not answer.endswith(b".\n"):
+            piece = door.recv(RECEIVE_BYTES)
+            if not piece:
+                raise Fault("the server hung up on `status`")
+            answer += piece
+    rows = [line.split(b"\t") for line in answer.splitlines()]
+    held = sum(int(row[1]) for row in rows if row[0] == FUNCTION)
+    if held != expected:
+        raise Fault(f"the server holds {held:,} jobs, and should hold {expected:,}")

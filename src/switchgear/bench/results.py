@@ -1,0 +1,130 @@
+"""What a benchmark measures, and how its rounds are run.
+
+A round visits all cells, and then comes the next, so that a slow minute of the machine hits everybody.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One run of one cell."""
+
+    jobs: int
+    seconds: float  # elapsed, from the first request to the last answer
+    cpu_us: float | None = None  # processor time of the server (all its processes and threads) per job, user + system
+    p50_us: float | None = None
+    p99_us: float | None = None
+    memory_bytes: int | None = None  # what the server has grown by, or has, as the workload says
+    notes: dict[str, float] = field(default_factory=dict)  # other figures, by name with unit
+    fault: str = ""  # not empty: the run is worth nothing, and why
+
+    @property
+    def jobs_per_second(self) -> float:
+        return self.jobs / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(slots=True)
+class Cell:
+    """One workload at one peer; measured once a round, interleaved with the others."""
+
+    group: str  # "gearman", "durable", "tasks", "depth", "crowds", "payloads", ...
+    workload: str  # "background x1"
+    peer: str  # "switchgear", "gearmand-best", "celery" ...
+    settings: str  # how the peer was started, as a person would read it
+    measure: Callable[[], Reading]  # starts what it needs, measures once, stops it
+    rounds: int = 3  # expensive cells may ask for fewer
+    readings: list[Reading] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}/{self.workload}/{self.peer}"
+
+    @property
+    def fault(self) -> str:
+        """Why this cell failed: one bad run is enough, a server that loses a job now and then is not a fast one."""
+        return next((reading.fault for reading in self.readings if reading.fault), "")
+
+    @property
+    def best(self) -> Reading | None:
+        """The run with the least processor time, since disturbance only ever adds; without it, the fastest."""
+        good = [reading for reading in self.readings if not reading.fault]
+        return min(good, key=_cost, default=None)
+
+    @property
+    def spread(self) -> float | None:
+        """How far the worst run lay above the best: 0.1 is a tenth.  None when there is nothing to compare."""
+        costs = sorted(_cost(reading) for reading in self.readings if not reading.fault)
+        return costs[-1] / costs[0] - 1 if len(costs) > 1 and costs[0] > 0 else None
+
+
+def _cost(reading: Reading) -> float:
+    if reading.cpu_us is not None:
+        return reading.cpu_us
+    return reading.seconds / reading.jobs if reading.jobs else float("inf")
+
+
+def run_cells(cells: Sequence[Cell], rounds: int, tell: Callable[[str], None], seconds: float | None = None) -> None:
+    """Measure every cell once a round; when the time is up no new round is begun, but every cell has had one."""
+    began = time.monotonic()
+    for number in range(rounds):
+        for cell in cells:
+            if number >= cell.rounds or cell.fault:
+                continue
+            if number and seconds is not None and time.monotonic() - began >= seconds:
+                tell(f"time is up in round {number + 1} of {rounds}")
+                return
+            cell.readings.append(_measured(cell))
+            tell(f"{number + 1}/{rounds}  {cell.name}: {in_words(cell.readings[-1])}")
+
+
+def _measured(cell: Cell) -> Reading:
+    try:
+        return cell.measure()
+    except (Exception, SystemExit) as error:
+        # One cell that breaks must not cost the results of all the others; it fails by name.
+        return Reading(0, 0.0, fault=f"{type(error).__name__}: {error}")
+
+
+def in_words(reading: Reading) -> str:
+    if reading.fault:
+        return f"FAILED: {one_line(reading.fault)}"
+    cpu = "" if reading.cpu_us is None else f"{reading.cpu_us:.1f} us of the server, "
+    return f"{cpu}{reading.jobs_per_second:,.0f} jobs/s"
+
+
+def one_line(fault: str) -> str:
+    """The first and the last line: of a program's last words, what happened, and why.  The results have it whole."""
+    lines = [line.strip() for line in fault.splitlines() if line.strip()] or [""]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
+
+
+def to_document(cells: Sequence[Cell], machine: dict[str, Any]) -> dict[str, Any]:
+    """Everything of one run as plain data, for JSON and for the pages made from it."""
+    return {"machine": machine, "rows": [_row(cell) for cell in cells]}
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    best = cell.best
+    return {
+        "group": cell.group,
+        "workload": cell.workload,
+        "peer": cell.peer,
+        "settings": cell.settings,
+        "fault": cell.fault,
+        "spread": cell.spread,
+        "best": None if best is None else {**asdict(best), "jobs_per_second": best.jobs_per_second},
+        "readings": [asdict(reading) for reading in cell.readings],
+    }
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")

@@ -1,0 +1,107 @@
+"""Readings, cells, and the rounds that visit them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from switchgear.bench.results import Cell, Reading, one_line, run_cells, to_document, write_json
+from tests.bench.documents import cell
+
+
+def noted(log: list[str], name: str, rounds: int = 3) -> Cell:
+    def measure() -> Reading:
+        log.append(name)
+        return Reading(10, 1.0, 5.0)
+
+    return Cell("group", name, "switchgear", "", measure, rounds=rounds)
+
+
+def test_a_reading_knows_its_rate() -> None:
+    assert Reading(10, 2.0).jobs_per_second == 5
+    assert Reading(10, 0.0).jobs_per_second == 0
+
+
+def test_the_best_reading_is_the_one_with_the_least_processor_time() -> None:
+    slow_but_cheap, fast_but_dear = Reading(10, 9.0, 4.0), Reading(10, 1.0, 5.0)
+    found = cell("g", "w", "p", fast_but_dear, slow_but_cheap)
+    assert found.best is slow_but_cheap
+    assert found.spread == pytest.approx(0.25)
+
+
+def test_without_processor_time_the_best_reading_is_the_fastest() -> None:
+    slow, fast = Reading(10, 3.0), Reading(20, 3.0)
+    found = cell("g", "w", "p", slow, fast)
+    assert found.best is fast
+    assert found.spread == pytest.approx(1.0)
+
+
+def test_one_reading_has_no_spread() -> None:
+    assert cell("g", "w", "p", Reading(1, 1.0, 1.0)).spread is None
+
+
+def test_one_fault_spoils_a_cell() -> None:
+    found = cell("g", "w", "p", Reading(1, 1.0, 1.0), Reading(0, 0.0, fault="lost a job"))
+    assert found.fault == "lost a job"
+    row = to_document([found], {})["rows"][0]
+    assert row["fault"] == "lost a job"
+
+
+def test_each_round_visits_all_cells() -> None:
+    log: list[str] = []
+    run_cells([noted(log, "a"), noted(log, "b", rounds=1), noted(log, "c")], 3, lambda _: None)
+    assert log == ["a", "b", "c", "a", "c", "a", "c"]
+
+
+def test_when_the_time_is_up_every_cell_has_had_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("switchgear.bench.results.time.monotonic", lambda: now[0])
+
+    def measure() -> Reading:
+        now[0] += 10
+        return Reading(1, 1.0)
+
+    cells = [Cell("g", name, "p", "", measure) for name in "ab"]
+    told: list[str] = []
+    run_cells(cells, 3, told.append, seconds=25)
+    assert [len(each.readings) for each in cells] == [2, 1]
+    assert told[-1] == "time is up in round 2 of 3"
+
+
+def test_the_first_round_is_whole_however_long_it_takes() -> None:
+    log: list[str] = []
+    run_cells([noted(log, "a"), noted(log, "b")], 3, lambda _: None, seconds=0)
+    assert log == ["a", "b"]
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), SystemExit("odd")])
+def test_a_cell_that_breaks_fails_alone(error: BaseException) -> None:
+    def measure() -> Reading:
+        raise error
+
+    log: list[str] = []
+    broken = Cell("g", "w", "p", "", measure)
+    run_cells([broken, noted(log, "a")], 2, lambda _: None)
+    assert broken.fault == f"{type(error).__name__}: odd"
+    assert len(broken.readings) == 1  # it is not tried again
+    assert log == ["a", "a"]
+
+
+def test_a_long_fault_is_told_in_a_line() -> None:
+    assert one_line("it did not start:\n  Traceback\n\n  OSError: full\n") == "it did not start: ... OSError: full"
+    assert one_line("lost a job") == "lost a job"
+    assert one_line("") == ""
+
+
+def test_a_document_is_plain_json(tmp_path: Path) -> None:
+    found = cell("g", "w", "p", Reading(10, 2.0, 5.0, notes={"bytes per queued job": 400.0}))
+    path = tmp_path / "deep" / "results.json"
+    write_json(path, to_document([found], {"cores": "2"}))
+    read = json.loads(path.read_text())
+    assert read["machine"] == {"cores": "2"}
+    (row,) = read["rows"]
+    assert (row["group"], row["workload"], row["peer"]) == ("g", "w", "p")
+    assert row["best"]["jobs_per_second"] == 5
+    assert row["readings"][0]["notes"] == {"bytes per queued job": 400.0}
