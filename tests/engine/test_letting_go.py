@@ -46,3 +46,34 @@ def test_an_engine_that_was_let_go_is_garbage() -> None:
     assert not engine.jobs
     del engine
     assert left() <= before  # others' garbage is gone too
+
+
+def test_an_engine_with_shelves_can_be_let_go_too() -> None:
+    before = left()
+    engine = Engine()
+    engine.keeps = True
+    engine.shelf_jobs, engine.head_jobs, engine.shelve_from = 4, 2, 8
+    jobs = [engine.submit(b"f", b"key %d" % number, b"", NORMAL, Delivery.HANDLE) for number in range(40)]
+    engine.take_changes()
+    for job in jobs:
+        job.kept = job.revision = 1
+    engine.put_away({jobs[0].function: None})
+    assert engine.storeroom.jobs
+    for job_id in range(1, 41, 3):
+        assert engine.job(job_id) is not None
+    del jobs, job
+    engine.let_go()
+    assert engine.job_count() == 0
+    del engine
+    assert left() <= before
+
+
+def test_a_function_that_was_dropped_is_garbage() -> None:
+    engine = Engine()
+    before = left()
+    job = engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
+    assert engine.cancel(job)
+    assert engine.drop_function(job.function)
+    engine.take_changes()
+    del job
+    assert left() <= before

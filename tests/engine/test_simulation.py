@@ -1,6 +1,7 @@
 """Some thousands of histories of the deterministic simulation; any that fails says how to see it again.
 
-SWITCHGEAR_SIMULATION_SEEDS sets how many, SWITCHGEAR_SIMULATION_FIRST where to begin.
+SWITCHGEAR_SIMULATION_SEEDS sets how many, SWITCHGEAR_SIMULATION_FIRST where to begin.  With BRIEF_TESTS a tenth of them
+is tried: uncompiled they take minutes, and the engine is the same.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from switchgear.testing import BrokenInvariant
 from switchgear.testing.simulation import SimulationFailed, simulate, world
 from switchgear.testing.simulation.__main__ import main
 
-SEEDS = int(os.environ.get("SWITCHGEAR_SIMULATION_SEEDS", "3000"))
+IS_BRIEF = os.environ.get("BRIEF_TESTS", "") not in ("", "0")
+SEEDS = int(os.environ.get("SWITCHGEAR_SIMULATION_SEEDS", "300" if IS_BRIEF else "3000"))
 FIRST = int(os.environ.get("SWITCHGEAR_SIMULATION_FIRST", "1"))
 BLOCKS = 8
 
@@ -34,7 +36,7 @@ def test_nothing_goes_wrong_in_any_history(block: int) -> None:
 
 
 def test_long_histories_go_well_too() -> None:
-    for seed in range(10):
+    for seed in range(1 if IS_BRIEF else 10):
         simulate(seed, steps=1500)
 
 

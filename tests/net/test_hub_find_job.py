@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
-from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Job, Peer
+from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Job, JobState, Peer
 from switchgear.net.hub import Hub
 from switchgear.storage.base import Store
 from switchgear.storage.memory import MemoryStore
@@ -144,6 +144,9 @@ def test_a_number_that_was_never_given_is_not_looked_for(job_id: int) -> None:
 def test_a_log_that_cannot_be_read_is_a_refusal() -> None:
     class Broken(MemoryStore):
         def get(self, job_id: int) -> Job | None:
+            raise StorageError("unreadable")
+
+        def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
             raise StorageError("unreadable")
 
     async def test(hub: Hub) -> None:

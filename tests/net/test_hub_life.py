@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from switchgear.engine.core import Observer
 from switchgear.engine.engine import EngineSettings
-from switchgear.model import SECOND_US, Peer, Worker
+from switchgear.model import NORMAL, SECOND_US, Function, Peer, Worker
 from switchgear.net import hub as hub_module
 from switchgear.net.hub import LAZY_COMMIT_SECONDS
+from switchgear.storage.base import Snapshot
 from tests.net.house import (
     BACKGROUND,
     CAN_DO,
@@ -225,6 +228,21 @@ async def test_more_functions_than_are_allowed_now_are_no_reason_not_to_start() 
     store.snapshot.next_job_id = 4
     house = await open_house(store=store, settings=EngineSettings(functions=2))
     assert len(house.engine.jobs) == 3
+
+
+class RowsLater(ScriptedStore):
+    """Has plain jobs, whose functions are named only when their rows are read."""
+
+    def load_apart(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+        rows = ([(number, function_named(b"f%d" % number), NORMAL, 1, 0, b"")] for number in (1, 2, 3))
+        return Snapshot(next_job_id=4, plain=rows)
+
+
+@in_turns
+async def test_nor_are_they_if_their_jobs_are_plain() -> None:
+    house = await open_house(store=RowsLater(), settings=EngineSettings(functions=2))
+    assert sorted(house.engine.functions) == [b"f1", b"f2", b"f3"]
+    assert house.engine.settings.functions == 2
 
 
 class Defective(Observer):

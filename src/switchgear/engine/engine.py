@@ -28,6 +28,7 @@ from switchgear.engine.graph import Graph, check_edges, has_policies, without_re
 from switchgear.engine.lines import forget_ghosts
 from switchgear.engine.options import SubmitOptions
 from switchgear.engine.restoring import Restoring
+from switchgear.engine.shelves import Storeroom
 from switchgear.engine.wishes import QUEUE_IS_FULL
 from switchgear.errors import Refused
 from switchgear.model import (
@@ -417,6 +418,8 @@ class Engine(Restoring):
             for queue in line.queues:
                 for job in queue:
                     forget_ghosts(job)  # it may be retried, in a new function of this name
+            line.queues = [deque() for _ in BEST_FIRST]  # or they would keep each other alive; see `let_go`
+            line.ghosts = [0 for _ in BEST_FIRST]
         self._forget_gate(function)
         if function.watched:
             function.watched = False
@@ -433,7 +436,11 @@ class Engine(Restoring):
             function.uniques.clear()
             function.queues = [deque() for _ in BEST_FIRST]
             function.racks = [None for _ in BEST_FIRST]
+            function.has_racks = False
+            function.shelved_keys = []
             function.gate = None
+        self.storeroom = Storeroom()
+        self._disappointing.clear()
         for worker in self.workers.values():
             worker.running.clear()
         for peer in {watcher for job in self.jobs.values() for watcher in job.watchers or ()}:

@@ -130,10 +130,8 @@ class Shelves(Core):
         return bool(function.shelved_keys) and self._shelf_with_key(function, unique) is not None
 
     def unfinished_jobs(self) -> Iterator[Job]:
-        """Every unfinished job; of those on shelves a copy.  The engine must not be called meanwhile."""
-        yield from self.jobs.values()
-        for rack in self._racks():
-            yield from _copies(rack, 0)
+        """Every unfinished job by id; of those on shelves a copy.  The engine must not be called meanwhile."""
+        yield from merge(self.jobs.values(), *(_copies_in_order(rack) for rack in self._racks()), key=_id)
 
     def newest_first(self, before_id: int = 0) -> Iterator[Job]:
         """Unfinished jobs from the newest on, or from the newest below an id; of those on shelves a copy.
@@ -386,5 +384,17 @@ def _copies(rack: Rack, before_id: int) -> Iterator[Job]:
                     yield shelf.job_at(place)
 
 
+def _copies_in_order(rack: Rack) -> Iterator[Job]:
+    """The same, the oldest first."""
+    for shelf in rack.shelves:
+        for place in range(len(shelf.ids)):
+            if place not in shelf.objects:
+                yield shelf.job_at(place)
+
+
 def _minus_id(job: Job) -> int:
     return -job.id
+
+
+def _id(job: Job) -> int:
+    return job.id

@@ -33,7 +33,7 @@ from switchgear.errors import Refused, StorageError
 from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, RESIDENT, Function, Job, JobState, Peer
 from switchgear.net.clock import SystemClock
 from switchgear.protocols.base import Context, Session
-from switchgear.storage.base import JobQuery, Store
+from switchgear.storage.base import JobQuery, Snapshot, Store
 from switchgear.telemetry import Telemetry
 
 __all__ = ["Hub"]
@@ -111,9 +111,15 @@ class Hub(Context):
         settings = self.engine.settings
         functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limit is now
         try:
-            snapshot = self.store.load_apart(self.engine.function_named, self.clock.now_us())
+            self._restore(self.store.load_apart(self.engine.function_named, self.clock.now_us()))
         finally:
             settings.functions = functions
+        self._end_turn()
+        if self.keeps:
+            self._start_commit()
+        await self._end_of_commit()
+
+    def _restore(self, snapshot: Snapshot) -> None:
         self.engine.advance(self.clock.now_us())
         self._reserved_ids = self._kept_ids = snapshot.next_job_id
         for job in snapshot.jobs:
@@ -126,10 +132,6 @@ class Hub(Context):
             snapshot.held,
             snapshot.plain,
         )
-        self._end_turn()
-        if self.keeps:
-            self._start_commit()
-        await self._end_of_commit()
 
     async def settle(self) -> None:
         """Let everything that was promised by now be kept and said, unless the store has failed."""
@@ -148,6 +150,9 @@ class Hub(Context):
             if handle is not None:
                 handle.cancel()
         self.engine.let_go()
+        self._unkept = []
+        self._in_commit = []
+        self._ends = None
 
     async def _end_of_commit(self) -> None:
         if self._commit is not None:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from switchgear.engine.core import REFUSED_CONFLICT
 from switchgear.errors import Refused
-from switchgear.model import DONE, FAILED, FINAL_STATES, READY, SECOND_US, Cause, Job, JobState
+from switchgear.model import DONE, FAILED, FINAL_STATES, READY, SECOND_US, Job, JobState
 from switchgear.net.hub import Hub
 from switchgear.net.values import encoded, whole
 from switchgear.storage.base import JobQuery
@@ -93,18 +93,15 @@ class JobOperations:
         return kept, kept[-1].id if len(kept) >= query.limit else query.from_id
 
     def _unfinished(self, query: JobQuery) -> tuple[list[Job], int]:
-        """Unfinished jobs that match, about as many as wanted, and the id from which on these are all."""
+        """Unfinished jobs that match, as many as wanted, and the id from which on these are all."""
         found: list[Job] = []
         if query.states and query.states <= FINAL_STATES:
             return found, 0
-        wanted = query.limit
         for job in islice(self._engine.newest_first(query.before_id), MOST_SCANNED):
             if matches(job, query):
                 found.append(job)
-                if not was_retried(job):  # which has moved to the end of the table, where its id does not belong
-                    wanted -= 1
-                    if not wanted:
-                        return found, job.id
+                if len(found) == query.limit:
+                    return found, job.id
         return found, 0
 
     def states(self, job_ids: list[int]) -> dict[str, Any]:
@@ -256,10 +253,6 @@ def matches(job: Job, query: JobQuery) -> bool:
         and (not query.error_contains or query.error_contains in (job.error or b""))
         and not query.dead
     )
-
-
-def was_retried(job: Job) -> bool:
-    return any(cause in (Cause.RETRIED, Cause.RETRIED_WAITING) for cause, _ in job.log)
 
 
 def state_named(word: str) -> JobState:

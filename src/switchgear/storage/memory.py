@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from switchgear.model import DONE, FINAL_STATES, Delivery, Function, Job, Schedule
+from switchgear.model import DONE, FINAL_STATES, Delivery, Function, Job, JobState, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 
 __all__ = ["DEFAULT_KEEP_COUNT", "MemoryStore"]
@@ -100,6 +100,13 @@ class MemoryStore(Store):
             if job is not None and job.state in FINAL_STATES:
                 return job
         return next((job for job in self._done.jobs() if job.id == job_id), None)
+
+    def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        """The states of those of the jobs that are kept, by id: one search for all of them."""
+        states = {job.id: job.state for job in self._done.jobs()}
+        for ring in self._rings:
+            states |= {job.id: job.state for job in map(ring.jobs.get, job_ids) if job and job.state in FINAL_STATES}
+        return {job_id: states[job_id] for job_id in job_ids if job_id in states}
 
     def find(self, query: JobQuery) -> list[Job]:
         """Finished jobs that match, newest first; being the engine's own objects, they have their payloads."""

@@ -124,3 +124,31 @@ def test_handles_may_be_long() -> None:
     worker.send(request(Kind.WORK_FAIL, second))  # what some workers say after an exception
     assert worker.heard() == []
     assert client.heard() == [Heard(Kind.WORK_FAIL, first), Heard(Kind.WORK_FAIL, second)]
+
+
+# --- submissions are read by guessing that they are like the one before ---
+
+BODIES = [
+    (b"f", b"key", b"payload"),
+    (b"f", b"yek", b"payload"),
+    (b"f", b"", b"payload"),
+    (b"f", b"", b"\0\0\0payload"),
+    (b"f", b"ke", b"\0y"),
+    (b"f", b"longer key", b""),
+    (b"g", b"key", b"\0"),
+    (b"", b"key", b"no function"),
+    (b"fun", b"key", b"\0\0\0\0\0"),
+    (b"f", b"k", b"ey\0payload"),
+]
+
+
+@pytest.mark.parametrize("first", BODIES)
+@pytest.mark.parametrize("second", BODIES)
+def test_a_submission_is_read_the_same_whatever_was_submitted_before(
+    first: tuple[bytes, bytes, bytes], second: tuple[bytes, bytes, bytes]
+) -> None:
+    house = House()
+    house.talker("client").send(request(Kind.SUBMIT_JOB_BG, *first), request(Kind.SUBMIT_JOB_BG, *second))
+    found = [(job.function.name, job.unique, job.payload) for job in house.engine.jobs.values()]
+    is_joined = first[:2] == second[:2] and first[1]
+    assert found == ([first] if is_joined else [first, second])

@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.errors import Refused
-from switchgear.model import FAILED, READY, Job
+from switchgear.model import DONE, FAILED, READY, Job
 from tests.protocols.gearman.house import House, Talker
 from tests.protocols.gearman.transcript import MANNERS, Transcript, load, play
 from tests.support.wire import Kind, Packet, request
@@ -144,3 +144,34 @@ def test_an_idle_connection_is_no_worker() -> None:
     talker = house.talker("client")
     talker.send(request(Kind.SET_CLIENT_ID, b"me"), request(Kind.RESET_ABILITIES), request(Kind.CANT_DO, b"f"))
     assert not house.engine.workers
+
+
+# --- reports are read by guessing how long their handle is ---
+
+RESULTS = [b"", b"\0", b"\0\0\0", b"a\0b", b"ab\0\0cd", b"\0" * 40]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("order", [(12, 6), (6, 12), (12, 6, 11, 5, 10)])
+def test_a_result_may_be_any_bytes_whatever_was_reported_before(order: tuple[int, ...], result: bytes) -> None:
+    house = House()
+    submit(house, 12)
+    worker = worker_of(house)
+    worker.send(*[request(Kind.GRAB_JOB)] * 12)
+    worker.heard()
+    jobs = {job_id: house.engine.jobs[job_id] for job_id in order}
+    for job_id in order:
+        worker.send(request(Kind.WORK_COMPLETE, b"H:t:%d" % job_id, result))
+    assert worker.heard() == []
+    assert [(job.state, job.result) for job in jobs.values()] == [(DONE, result)] * len(order)
+
+
+def test_a_long_handle_of_somebody_else_spoils_nothing() -> None:
+    house = House()
+    (job,) = submit(house)
+    worker = worker_of(house)
+    worker.send(request(Kind.GRAB_JOB), request(Kind.WORK_COMPLETE, b"H:another host:1", b"x"))
+    worker.heard()
+    worker.send(request(Kind.WORK_COMPLETE, b"H:t:1", b"\0" * 64))
+    assert worker.heard() == []
+    assert (job.state, job.result) == (DONE, b"\0" * 64)

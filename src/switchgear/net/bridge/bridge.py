@@ -60,8 +60,6 @@ class ActionWire(Wire):
 class Bridge(Session):
     """One Redis, and the jobs that go over in both directions."""
 
-    protocol = PROTOCOL
-
     def __init__(
         self,
         url: ListenUrl,
@@ -74,6 +72,7 @@ class Bridge(Session):
         wire = ActionWire()
         wire.host, wire.port = url.host, url.port
         super().__init__(hub, wire)
+        self.protocol = PROTOCOL
         self.url = url
         self.hub = hub
         self._loop = asyncio.get_running_loop()

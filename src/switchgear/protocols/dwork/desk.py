@@ -108,7 +108,7 @@ class Desk(MessageSession):
         return self._was_stuck
 
     def _is_own_or_over(self, job_id: int) -> bool:
-        job = self.engine.job(job_id)
+        job = self.engine.look_at(job_id)
         return job is None or job.function is self.function
 
     def edges_were_added(self) -> None:

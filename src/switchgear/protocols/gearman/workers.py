@@ -122,15 +122,16 @@ def on_grab_job_all(session: GearmanSession, body: bytes) -> None:
 
 def on_work_complete(session: GearmanSession, body: bytes) -> None:
     end = session.handle_bytes  # handles are as long as the last one, nearly always
-    if end >= len(body) or body[end]:
+    job_id = number_in_handle(body, session.prefix, end) if end < len(body) and not body[end] else 0
+    if not job_id:
         end = body.find(b"\0")
         if end < 0:
             split(body, Packet.WORK_COMPLETE)  # raises
         session.handle_bytes = end
+        job_id = number_in_handle(body, session.prefix, end)
     worker = session.worker
     job = None
     if worker is not None:
-        job_id = number_in_handle(body, session.prefix, end)
         job = session.engine.complete(worker, job_id, body[end + 1 :])
     if job is None:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")
