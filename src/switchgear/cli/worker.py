@@ -64,7 +64,7 @@ Exit codes:
   130  stopped by INT
 """
 
-MOST_PREFETCH: Final = 100_000
+LONGEST_SHOWN: Final = 40  # characters of a value that is refused
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,9 +90,14 @@ def _prefetch(ctx: click.Context, parameter: click.Parameter, text: str) -> int 
     """A number of jobs; None for `auto`."""
     if text == "auto":
         return None
-    if not text.isascii() or not text.isdigit() or int(text) > MOST_PREFETCH:
-        raise click.BadParameter(f"{text!r} is neither auto nor a number of jobs from 0 to {MOST_PREFETCH}")
-    return int(text)
+    from switchgear.app.worker.prefetch import MOST_PREFETCH
+
+    # The digits are counted first, since Python refuses to read thousands of them.
+    is_number = text.isascii() and text.isdigit() and len(text.lstrip("0")) <= len(str(MOST_PREFETCH))
+    if not is_number or int(text.lstrip("0") or "0") > MOST_PREFETCH:
+        shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+        raise click.BadParameter(f"{shown!r} is neither auto nor a number of jobs from 0 to {MOST_PREFETCH}")
+    return int(text.lstrip("0") or "0")
 
 
 def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[F], F]:
@@ -113,7 +118,8 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     metavar="N|auto",
     default="auto",
     callback=_prefetch,
-    help="App: jobs that wait here for a free thread; auto: as many as are begun within 10 ms. Default: auto.",
+    help="App: jobs that wait here for a free thread; auto: as many as should begin within 10 ms, and those that have"
+    " waited for 30 ms are handed back. Default: auto.",
 )
 @click.option("--functions", "only", metavar="A,B", help="App: only these tasks.")
 @_number("--restart-after", "restart_after", 1, "App: start afresh after so many jobs, without losing any.")

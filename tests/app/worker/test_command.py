@@ -39,6 +39,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
         ([TARGET, "--jobs", "2"], "--jobs is for workers that run a command"),
         ([TARGET, "--count", "2", "--timeout", "3"], "--timeout, --count is for workers that run a command"),
         ([TARGET, "--prefetch", "much"], "'much' is neither auto nor a number of jobs from 0 to 100000"),
+        ([TARGET, "--prefetch", "1" * 5000], "is neither auto nor a number of jobs from 0 to 100000"),
         ([TARGET, "--prefetch", "-1"], "'-1' is neither auto nor a number"),
         (["f", "--exec", "cat", "--prefetch", "2"], "--prefetch is for workers of an app"),
         (["f", "--exec", "cat", "--slots", "2"], "--slots is for workers of an app"),
@@ -47,7 +48,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
         (["f", "--exec", "cat", "--log-level", "info"], "--log-level is for workers of an app"),
         ([], "Missing argument"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value)[:80] if isinstance(value, list) else "",
 )
 def test_wrong_usage(arguments: list[str], words: str) -> None:
     result = call(NOWHERE, "worker", *arguments)

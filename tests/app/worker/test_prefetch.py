@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -14,14 +13,13 @@ import pytest
 
 from switchgear.app.app import App
 from switchgear.app.places import place_at
-from switchgear.app.running import Assignment, Complete, Outcome, Stopped
+from switchgear.app.running import Assignment, Complete
 from switchgear.app.worker.conversation import Introduction
-from switchgear.app.worker.executor import Attempt, Executor, Superior
+from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.link import Link
 from switchgear.app.worker.observer import WorkerObserver
 from switchgear.app.worker.post import Post
 from switchgear.app.worker.prefetch import MOST_AHEAD, PAUSE_SECONDS, Prefetch
-from switchgear.app.worker.threads import ThreadExecutor
 from switchgear.app.worker.worker import WorkerSettings
 from switchgear.errors import ConfigError, JobCancelled
 from switchgear.protocols.gearman.codec import response
@@ -181,8 +179,8 @@ class Held(Executor):
     def cancel(self, attempt: Attempt, *, hard: bool) -> None:
         self.cancelled.append(attempt.handle)
 
-    def end(self, attempt: Attempt) -> None:
-        attempt.took_seconds = 0.0
+    def end(self, attempt: Attempt, took_seconds: float = 0.0) -> None:
+        attempt.took_seconds = took_seconds
         self.superior.attempts_ended([(attempt, Complete(b"null"))])
 
     async def close(self) -> bool:
@@ -191,7 +189,11 @@ class Held(Executor):
 
 class Returned(WorkerObserver):
     def __init__(self) -> None:
+        self.started: list[str] = []
         self.handles: list[str] = []
+
+    def job_started(self, assignment: Assignment) -> None:
+        self.started.append(assignment.handle)
 
     def job_returned(self, assignment: Assignment) -> None:
         self.handles.append(assignment.handle)
@@ -292,6 +294,45 @@ async def test_a_number_of_jobs_is_held_even_in_vain() -> None:
 
 
 @in_a_loop
+async def test_what_is_too_much_by_now_is_handed_back_when_it_has_waited_for_long() -> None:
+    stage = Stage(None)
+    stage.push(1, 2)
+    stage.executor.end(stage.executor.begun.pop())
+    stage.push(3, 4, 5, 6, 7, 8)
+    await stage.written()
+    stage.post.waiting_long()
+    assert await stage.written() == []  # so many may wait
+    stage.executor.end(stage.executor.begun.pop(), took_seconds=0.004)
+    for _ in range(20):
+        stage.post._prefetch.arrived(Assignment("H:0", "quick", b""))
+        stage.post._prefetch.left("quick", 0.004)
+    allowed = stage.post._prefetch.ahead(asyncio.get_running_loop().time())
+    assert allowed in (1, 2)
+    held = [attempt.handle for attempt in stage.executor.held]
+    excess = len(stage.post.attempts) - 2 - allowed
+    assert held == ["H:4", "H:5", "H:6", "H:7", "H:8"]
+    stage.post.waiting_long()
+    assert stage.observer.handles == held[-excess:]  # the last that came
+    assert len(stage.post.attempts) == 2 + allowed
+
+
+@in_a_loop
+async def test_a_job_that_is_held_is_not_said_to_be_started_until_it_is_begun() -> None:
+    stage = Stage(3)
+    stage.push(1, 2, 3)
+    assert stage.observer.started == []
+    first, second = stage.executor.begun
+    stage.post.attempts_begun([first])
+    assert stage.observer.started == ["H:1"]
+    stage.executor.end(first)
+    stage.executor.end(second)  # before anybody has told that it was begun
+    stage.post.attempts_begun([first, second])
+    assert stage.observer.started == ["H:1", "H:2"]
+    stage.post.stop_taking()
+    assert (stage.observer.started, stage.observer.handles) == (["H:1", "H:2"], ["H:3"])
+
+
+@in_a_loop
 async def test_a_worker_that_stops_hands_back_what_it_has_not_begun() -> None:
     stage = Stage(3)
     stage.push(1, 2, 3, 4)
@@ -300,161 +341,6 @@ async def test_a_worker_that_stops_hands_back_what_it_has_not_begun() -> None:
     assert await stage.written() == ["CREDIT -1 15000", "HAND_BACK H:3", "HAND_BACK H:4"]
     assert not stage.executor.held
     assert {attempt.handle for attempt in stage.post.attempts} == {"H:1", "H:2"}
-
-
-# --- in threads ---
-
-
-class Listener(Superior):
-    """Hears of ends, in the loop."""
-
-    def __init__(self) -> None:
-        self.ends: dict[str, Outcome] = {}
-        self.has_ended: dict[str, threading.Event] = {}
-        self.in_vain = threading.Event()
-        self.changed = asyncio.Event()
-
-    def attempts_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
-        for attempt, outcome in ends:
-            assert attempt.handle not in self.ends
-            self.ends[attempt.handle] = outcome
-            if attempt.handle in self.has_ended:
-                self.has_ended[attempt.handle].set()
-        self.changed.set()
-
-    def attempt_lost(self, attempt: Attempt, problem: str) -> None: ...
-
-    def waiting_in_vain(self) -> None:
-        self.in_vain.set()
-
-    def readiness_changed(self) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    async def until_ended(self, *handles: str) -> None:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not all(handle in self.ends for handle in handles):
-                self.changed.clear()
-                await self.changed.wait()
-
-
-class Threads:
-    """An executor, and attempts of functions that a test gives it."""
-
-    def __init__(self, slots: int) -> None:
-        self.listener = Listener()
-        self.executor = ThreadExecutor(slots)
-        self.executor.open(self.listener, asyncio.get_running_loop())
-        self._app = App(URL)
-        self._count = 0
-
-    def start(self, function: Callable[[], object], *, is_quick: bool = True) -> Attempt:
-        self._count += 1
-        task = self._app.task(name=f"task-{self._count}")(function)
-        handle = f"H:{self._count}"
-        attempt = Attempt(Assignment(handle, task.name, b"{}"), cast(Any, task), asyncio.get_running_loop())
-        attempt.is_quick = is_quick
-        self.executor.start(attempt)
-        return attempt
-
-
-def waits_for(event: threading.Event) -> Callable[[], bool]:
-    def wait() -> bool:
-        return event.wait(DEADLINE_SECONDS)
-
-    return wait
-
-
-@in_a_loop
-async def test_a_quick_job_that_is_not_quick_does_not_hold_up_those_behind_it() -> None:
-    threads = Threads(2)
-    event = threading.Event()
-
-    def release() -> bool:
-        event.set()
-        return True
-
-    threads.start(waits_for(event))
-    threads.start(release)
-    await threads.listener.until_ended("H:1", "H:2")
-    assert set(threads.listener.ends.values()) == {Complete(b"true")}
-    assert await threads.executor.close()
-
-
-@in_a_loop
-async def test_an_end_is_told_although_the_next_job_takes_long() -> None:
-    threads = Threads(1)
-    told = threads.listener.has_ended["H:1"] = threading.Event()
-    threads.start(lambda: True)
-    threads.start(waits_for(told))
-    await threads.listener.until_ended("H:1", "H:2")
-    assert threads.listener.ends["H:2"] == Complete(b"true")
-    assert await threads.executor.close()
-
-
-@in_a_loop
-async def test_jobs_that_take_long_run_at_the_same_time() -> None:
-    threads = Threads(3)
-    together = threading.Barrier(3)
-
-    def meet() -> bool:
-        together.wait(DEADLINE_SECONDS)
-        return True
-
-    for _ in range(3):
-        threads.start(meet, is_quick=False)
-    await threads.listener.until_ended("H:1", "H:2", "H:3")
-    assert set(threads.listener.ends.values()) == {Complete(b"true")}
-    assert await threads.executor.close()
-
-
-@in_a_loop
-async def test_a_thousand_quick_jobs_are_each_run_once() -> None:
-    threads = Threads(4)
-    runs: list[int] = []
-    for number in range(1000):
-        threads.start(lambda number=number: runs.append(number))  # type: ignore[misc]
-    await threads.listener.until_ended(*(f"H:{number}" for number in range(1, 1001)))
-    assert sorted(runs) == list(range(1000))
-    assert await threads.executor.close()
-
-
-@in_a_loop
-async def test_a_job_that_is_withdrawn_or_cancelled_before_its_turn_is_not_run() -> None:
-    threads = Threads(1)
-    begun, event = threading.Event(), threading.Event()
-    runs: list[str] = []
-
-    def hold() -> bool:
-        begun.set()
-        return event.wait(DEADLINE_SECONDS)
-
-    running = threads.start(hold)
-    assert await asyncio.to_thread(begun.wait, DEADLINE_SECONDS)
-    withdrawn = threads.start(lambda: runs.append("withdrawn"))
-    cancelled = threads.start(lambda: runs.append("cancelled"))
-    threads.start(lambda: runs.append("last"))
-    assert [attempt.handle for attempt in threads.executor.waiting()] == ["H:2", "H:3", "H:4"]
-    assert threads.executor.withdraw(withdrawn)
-    assert not threads.executor.withdraw(running)
-    cancelled.job.cancel("cancelled")
-    threads.executor.cancel(cancelled, hard=False)
-    await threads.listener.until_ended("H:3")
-    assert threads.listener.ends["H:3"] == Stopped("cancelled")
-    event.set()
-    await threads.listener.until_ended("H:1", "H:4")
-    assert runs == ["last"]
-    assert await threads.executor.close()
-
-
-@in_a_loop
-async def test_it_is_told_when_nothing_that_waits_is_begun() -> None:
-    threads = Threads(1)
-    threads.start(waits_for(threads.listener.in_vain))
-    threads.start(lambda: True)
-    await threads.listener.until_ended("H:1", "H:2")
-    assert threads.listener.in_vain.is_set()
-    assert await threads.executor.close()
 
 
 # --- with a server ---

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 
 from switchgear.app.line import JOB_LOOPS
-from switchgear.app.running import Fail, Outcome, Stopped, error_text, run_async
+from switchgear.app.running import Fail, Stopped, error_text, run_async
 from switchgear.app.worker.executor import Attempt, Executor, Superior
 from switchgear.app.worker.mailbox import Mailbox
 
@@ -24,11 +23,10 @@ class AsyncExecutor(Executor):
 
     def __init__(self, slots: int) -> None:
         super().__init__(slots)
-        self._tasks: dict[Attempt, asyncio.Task[Outcome]] = {}  # belongs to the jobs' thread
+        self._tasks: dict[Attempt, asyncio.Task[None]] = {}  # belongs to the jobs' thread
         self._jobs_loop: asyncio.AbstractEventLoop | None = None
         self._pool = ThreadPoolExecutor(thread_name_prefix="switchgear-jobs")  # for what jobs ask `asyncio.to_thread`
         self._starts: Mailbox[Attempt]
-        self._is_telling = False  # of ends, when this turn of the jobs' loop is over
         self._closing = False
         self._stopped = asyncio.Event()
 
@@ -86,31 +84,25 @@ class AsyncExecutor(Executor):
     def _begin(self, attempts: list[Attempt]) -> None:
         loop = asyncio.get_running_loop()
         for attempt in attempts:
-            work = run_async(attempt.task, attempt.assignment, attempt.job)
-            task = self._tasks[attempt] = loop.create_task(work, name=attempt.handle)
+            task = self._tasks[attempt] = loop.create_task(self._run(attempt), name=attempt.handle)
             task.add_done_callback(partial(self._finished, attempt))
+
+    async def _run(self, attempt: Attempt) -> None:
+        outcome = await run_async(attempt.task, attempt.assignment, attempt.job)
+        # At once: a call in this loop would have to wait for each of the jobs that want to do something now.
+        self._end_from_thread(attempt, outcome)
 
     def _cancel(self, attempt: Attempt) -> None:
         task = self._tasks.get(attempt)
         if task is not None:
             task.cancel()
 
-    def _finished(self, attempt: Attempt, task: asyncio.Task[Outcome]) -> None:
+    def _finished(self, attempt: Attempt, task: asyncio.Task[None]) -> None:
         del self._tasks[attempt]
         if task.cancelled():  # before it had begun
-            outcome: Outcome = Stopped(attempt.job.cancel_reason)
-        else:
-            error = task.exception()
-            outcome = Fail(error_text(error)) if error else task.result()
-        self._ends.put_quietly((attempt, outcome))
-        if not self._is_telling:
-            self._is_telling = True
-            asyncio.get_running_loop().call_soon(self._tell)
-
-    def _tell(self) -> None:
-        self._is_telling = False
-        with suppress(RuntimeError):  # the worker has stopped without waiting for these
-            self._ends.call()
+            self._end_from_thread(attempt, Stopped(attempt.job.cancel_reason))
+        elif (error := task.exception()) is not None:
+            self._end_from_thread(attempt, Fail(error_text(error)))
 
 
 async def _wait_for(tasks: set[asyncio.Task[object]]) -> None:

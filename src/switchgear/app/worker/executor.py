@@ -28,7 +28,8 @@ class Attempt:
         self.task = task
         self.job = assignment.context(self.progress)
         self.is_quick = False  # will be over in no time, by what is known of its task
-        self.started = time.monotonic()
+        self.is_announced = False  # people have been told that it is started
+        self.started = time.monotonic()  # until it is begun: when it came
         self.took_seconds: float | None = None  # once it has ended, if the executor says so
         self.watch: asyncio.TimerHandle | None = None  # over the time limit
         self.send_progress: Callable[[Attempt, int, int, str], None] | None = None  # while somebody wants to hear of it
@@ -82,8 +83,16 @@ class Superior(ABC):
         """What ran the task has died of it."""
 
     @abstractmethod
+    def attempts_begun(self, attempts: Sequence[Attempt]) -> None:
+        """Their tasks have been called, and may have ended by now; told by executors that take attempts ahead."""
+
+    @abstractmethod
+    def waiting_long(self) -> None:
+        """An attempt waits for longer than those should that are held for a moment."""
+
+    @abstractmethod
     def waiting_in_vain(self) -> None:
-        """Attempts wait to be begun, and for some time none was."""
+        """An attempt has waited for so long that others should have it."""
 
     @abstractmethod
     def readiness_changed(self) -> None:

@@ -25,7 +25,7 @@ class WorkerObserver:
         """The server has answered with an error."""
 
     def job_started(self, assignment: Assignment) -> None:
-        """A task is about to be called, or waits here for a slot that is free in a moment."""
+        """A task has been called, or is about to be; a job that waits here for a slot has not started."""
 
     def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
         """The end of an attempt was reported."""

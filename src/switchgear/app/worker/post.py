@@ -179,7 +179,8 @@ class Post(Superior):
             attempt.watch = self._loop.call_later(assignment.timeout_seconds + patience_seconds, self._overdue, attempt)
         self.attempts.add(attempt)
         link.attempts[attempt.handle] = attempt
-        self._observer.job_started(assignment)
+        if not self.executor.takes_ahead:
+            self._announce(attempt)
         self.executor.start(attempt)
 
     def _on_revoked(self, link: Link, event: Revoked) -> None:
@@ -210,6 +211,8 @@ class Post(Superior):
             link.flush()
 
     def _attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        if attempt.took_seconds is not None:  # else it may not have been begun
+            self._announce(attempt)
         link = self._leave(attempt)
         if link is None:
             self._observer.job_dropped(
@@ -238,6 +241,22 @@ class Post(Superior):
         self._on_change(False)
         self.rebalance()
 
+    def attempts_begun(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            self._announce(attempt)
+
+    def _announce(self, attempt: Attempt) -> None:
+        if not attempt.is_announced:
+            attempt.is_announced = True
+            self._observer.job_started(attempt.assignment)
+
+    def waiting_long(self) -> None:
+        excess = len(self.attempts) - self.executor.slots - self._prefetch.ahead(self._loop.time())
+        if excess > 0:
+            self._share_room()  # first, else what is handed back might be sent to us again
+            self._hand_back_ahead(excess)
+            self.rebalance()
+
     def waiting_in_vain(self) -> None:
         if self._prefetch.give_up(self._loop.time()):
             self._share_room()  # first, else what is handed back might be sent to us again
@@ -263,9 +282,10 @@ class Post(Superior):
                 return link
         return None
 
-    def _hand_back_ahead(self) -> None:
-        """Return what waits to be begun, to those who can be told."""
-        for attempt in self.executor.waiting():
+    def _hand_back_ahead(self, most: int | None = None) -> None:
+        """Return what waits to be begun, or the last so many of it, to those who can be told."""
+        waiting = self.executor.waiting()
+        for attempt in waiting if most is None else waiting[-most:]:
             link = next((link for link in self.links if link.attempts.get(attempt.handle) is attempt), None)
             if link is not None and link.conversation.extended and self.executor.withdraw(attempt):
                 self._leave(attempt)

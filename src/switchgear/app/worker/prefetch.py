@@ -2,8 +2,8 @@
 
 A job that is held counts as running at the server: its time limit has begun, and no other worker can have it.  So by
 itself a post holds no more than it will have begun within a moment, by what jobs of the same tasks have taken lately.
-It holds none while a job is here whose task is slow, unknown or limited; and should the jobs that run turn out to
-take long, those that are held are handed back.
+It takes no more while a job is here whose task is slow, unknown or limited; and should one that is held have waited for
+longer than that, those are handed back that would not be held by what is known now, and after a while all of them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from switchgear.app.running import Assignment
 if TYPE_CHECKING:
     from switchgear.app.task import Task
 
-__all__ = ["Prefetch"]
+__all__ = ["MOST_PREFETCH", "Prefetch"]
 
+MOST_PREFETCH: Final = 100_000  # that somebody may ask for
 AHEAD_SECONDS: Final = 0.01  # what is held should have begun by then
 MOST_AHEAD: Final = 128  # more would not save anything
 QUICK_SECONDS: Final = 0.0002  # starting another thread for such a job takes longer than to wait for one
@@ -83,7 +84,7 @@ class Prefetch:
         return min(self._most, int(AHEAD_SECONDS / slowest_seconds))
 
     def give_up(self, now: float) -> bool:
-        """Nothing that was held is begun; whether it should be handed back.  No more is held for a while."""
+        """One was held for too long; whether all should be handed back.  No more is held for a while then."""
         if self._wanted is not None:
             return False
         self._paused_until = now + PAUSE_SECONDS

@@ -22,7 +22,8 @@ WATCH_SECONDS: Final = 0.001  # between looks at jobs that wait for a thread
 MOST_WATCH_SECONDS: Final = 0.05  # while all threads are busy for long
 # So many times what was begun since the last look may wait before more threads are woken.
 BRISK: Final = 8
-STUCK_SECONDS: Final = 0.03  # without one of those that wait having been begun
+LONG_SECONDS: Final = 0.01  # for one to wait, if it was to be begun in a moment
+STUCK_SECONDS: Final = 0.03  # for one to wait, whatever it was taken for
 
 
 class ThreadExecutor(Executor):
@@ -30,7 +31,7 @@ class ThreadExecutor(Executor):
 
     Waking a thread takes longer than a small job.  So a job that will be over in no time is left to a thread that is
     awake, and the ends of such jobs are told together.  While jobs wait, somebody looks every millisecond whether that
-    works out: if not, the other threads are woken too.
+    works out: if not, the other threads are woken too, and the superior hears how long they have been waiting.
 
     A thread cannot be stopped from outside: a job that is cancelled or has timed out keeps its slot until its function
     looks at `current_job().cancelled` or returns.
@@ -50,9 +51,9 @@ class ThreadExecutor(Executor):
         self._is_watching = False  # `_watch` will be called
         self._tells_soon = False  # within a millisecond, and will see to ends
         self._pause_seconds = WATCH_SECONDS
-        self._handed_in = 0  # attempts, so far
-        self._begun = 0  # of these, at the last look
-        self._begun_at = 0.0  # when one was last seen to have been begun
+        self._begun: deque[Attempt] = deque()  # since the last look
+        self._unseen = 0  # attempts that no look has found begun; belongs to the I/O thread
+        self._told_at = 0.0  # when the superior last heard that one waits in vain
 
     def start(self, attempt: Attempt) -> None:
         if not self._threads and not self._start_thread():
@@ -61,15 +62,15 @@ class ThreadExecutor(Executor):
             return
         self._busy.add(attempt)
         self._waiting.append(attempt)
-        self._handed_in += 1
-        if not attempt.is_quick and self._awake < self.slots:
+        self._unseen += 1
+        if not attempt.is_quick:
             self._wake_thread()
-        elif not self._awake:
-            if not self._is_waking:
-                self._is_waking = True
-                self.loop.call_soon(self._wake_first)  # when all have come that come together
-        elif not self._is_watching:
-            self._begin_to_watch()
+        elif not self._awake and not self._is_waking:
+            self._is_waking = True
+            self.loop.call_soon(self._wake_first)  # when all have come that come together
+        if not self._is_watching:
+            self._is_watching = True
+            self._watch_after(WATCH_SECONDS)
 
     def waiting(self) -> list[Attempt]:
         return list(self._waiting)
@@ -79,7 +80,7 @@ class ThreadExecutor(Executor):
             self._waiting.remove(attempt)
         except ValueError:
             return False
-        self._handed_in -= 1
+        self._unseen -= 1
         self._busy.discard(attempt)
         return True
 
@@ -114,10 +115,15 @@ class ThreadExecutor(Executor):
         return True
 
     def _wake_thread(self) -> bool:
-        if self._awake >= len(self._threads) and not self._start_thread():
-            return False
         with self._lock:
+            if self._awake >= self.slots:
+                return False
+            all_awake = self._awake >= len(self._threads)
             self._awake += 1
+        if all_awake and not self._start_thread():
+            with self._lock:
+                self._awake -= 1
+            return False
         self._bell.put(True)
         return True
 
@@ -125,13 +131,6 @@ class ThreadExecutor(Executor):
         self._is_waking = False
         if self._waiting and not self._awake:
             self._wake_thread()
-        if self._waiting and not self._is_watching:
-            self._begin_to_watch()
-
-    def _begin_to_watch(self) -> None:
-        self._begun, self._begun_at = self._handed_in - len(self._waiting), self.loop.time()
-        self._is_watching = True
-        self._watch_after(WATCH_SECONDS)
 
     def _watch_after(self, pause_seconds: float) -> None:
         self._pause_seconds = pause_seconds
@@ -139,26 +138,50 @@ class ThreadExecutor(Executor):
         self.loop.call_later(pause_seconds, self._watch)
 
     def _watch(self) -> None:
-        """See to ends that nobody was woken for, and to jobs that nobody begins."""
+        """Tell what was begun, and see to ends that nobody was woken for and to jobs that nobody begins."""
         self._tells_soon = False  # first: an end that comes from now on is told by its thread
-        self._ends.look()
-        self._is_watching = bool(self._waiting)
-        if not self._is_watching:
-            return
-        begun = self._handed_in - len(self._waiting)
-        lately, self._begun = begun - self._begun, begun
-        now = self.loop.time()
-        if lately > 0:
-            self._begun_at = now
+        pause_seconds = MOST_WATCH_SECONDS  # if something goes wrong here: somebody has to watch all the same
+        try:
+            begun: list[Attempt] = []
+            while self._begun:
+                begun.append(self._begun.popleft())
+            self._unseen -= len(begun)
+            if begun:
+                self.superior.attempts_begun(begun)
+            self._ends.look()
+            pause_seconds = self._see_to_waiting(len(begun))
+        finally:
+            self._is_watching = self._unseen > 0
+            if self._is_watching:
+                self._watch_after(pause_seconds)
+
+    def _see_to_waiting(self, lately: int) -> float:
+        """After so many were begun since the last look; when to look again."""
         if len(self._waiting) > BRISK * lately:
-            for _ in range(min(len(self._waiting), self.slots - self._awake)):
+            for _ in range(len(self._waiting)):
                 if not self._wake_thread():
                     break
-        if now - self._begun_at > STUCK_SECONDS:
-            self._begun_at = now
-            self.superior.waiting_in_vain()
-        is_hopeless = not lately and self._awake >= self.slots
-        self._watch_after(min(2 * self._pause_seconds, MOST_WATCH_SECONDS) if is_hopeless else WATCH_SECONDS)
+        now = time.monotonic()
+        waited_seconds = now - self._oldest(now)
+        if waited_seconds > STUCK_SECONDS:
+            if now - self._told_at > STUCK_SECONDS:
+                self._told_at = now
+                self.superior.waiting_in_vain()
+        elif waited_seconds > LONG_SECONDS:
+            self.superior.waiting_long()
+        if lately or self._awake < self.slots:
+            return WATCH_SECONDS
+        pause_seconds = min(2 * self._pause_seconds, MOST_WATCH_SECONDS)
+        if waited_seconds > STUCK_SECONDS:
+            return pause_seconds
+        return min(pause_seconds, max(STUCK_SECONDS - waited_seconds, WATCH_SECONDS))
+
+    def _oldest(self, now: float) -> float:
+        """When the one came that has waited longest; `now` if none waits."""
+        try:
+            return self._waiting[0].started
+        except IndexError:
+            return now
 
     # --- in a thread ---
 
@@ -166,6 +189,7 @@ class ThreadExecutor(Executor):
         while self._bell.get():
             while (current := self._next()) is not None:
                 current.started = time.monotonic()
+                self._begun.append(current)
                 try:
                     # In a context of its own, so that what one job sets the next does not see.
                     outcome = copy_context().run(run, current.task, current.assignment, current.job)

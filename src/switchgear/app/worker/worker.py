@@ -19,7 +19,7 @@ from switchgear.app.worker.link import Link
 from switchgear.app.worker.observer import WorkerObserver
 from switchgear.app.worker.placement import CurrentTasks, Placement
 from switchgear.app.worker.post import Post
-from switchgear.app.worker.prefetch import Prefetch
+from switchgear.app.worker.prefetch import MOST_PREFETCH, Prefetch
 from switchgear.app.worker.processes import ProcessExecutor
 from switchgear.app.worker.threads import ThreadExecutor
 from switchgear.client.link import Backoff
@@ -35,7 +35,6 @@ __all__ = ["AppWorker", "WorkerSettings"]
 GRACE_SECONDS: Final = 1.0
 BURST_PAUSE_SECONDS: Final = 0.1
 LEAST_LEASE_SECONDS: Final = 0.1
-MOST_PREFETCH: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
