@@ -9,12 +9,13 @@ SEED   ?= 1
 
 # The package as it is installed: with compiled modules.  On PYTHONPATH it comes before the sources of the checkout, in
 # every process that a test starts.
-COMPILED := $(CURDIR)/build/compiled
-SOURCES  := $(shell find src scripts/build_backend.py setup.py -type f -not -name '*.pyc' -not -path '*.egg-info/*' 2>/dev/null)
+COMPILED := build/compiled
+ON_COMPILED := PYTHONPATH="$(CURDIR)/$(COMPILED)"
+SOURCES  := $(shell find src scripts/build_backend.py scripts/build-compiled setup.py -type f -not -name '*.pyc' -not -path '*.egg-info/*' 2>/dev/null)
 
 # What is tried a second time, uncompiled: all that compiled modules do, but not everybody who may talk to them.
 PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/build
-PURE_CYCLES ?= 5
+PURE_CYCLES ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint types unit crash example simulate bench bench-docs bench-peers format diagram interop clean peers compiled pure
@@ -37,11 +38,12 @@ types: $(STAMPS)/developing ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMPS)/compiled ## every test, with compiled modules: import rules, units, properties, simulation, crashes, real peers
-	PYTHONPATH=$(COMPILED) EXPECT_BUILD=compiled SWITCHGEAR_CRASH_CYCLES=$(CYCLES) \
+	$(ON_COMPILED) EXPECT_BUILD=compiled SWITCHGEAR_CRASH_CYCLES=$(CYCLES) \
 		$(BIN)/pytest -n 2 --dist worksteal
 
 pure: $(STAMPS)/developing ## the tests of what is compiled, without compiled modules
-	EXPECT_BUILD=pure SWITCHGEAR_CRASH_CYCLES=$(PURE_CYCLES) $(BIN)/pytest -n 2 --dist worksteal $(PURE_TESTS)
+	BRIEF_TESTS=1 EXPECT_BUILD=pure SWITCHGEAR_CRASH_CYCLES=$(PURE_CYCLES) \
+		$(BIN)/pytest -n 2 --dist worksteal $(PURE_TESTS)
 
 compiled: $(STAMPS)/compiled ## build the package with compiled modules, and unpack it in build/compiled
 
@@ -54,11 +56,11 @@ example: $(STAMPS)/developing ## run the ten tasks of the 2005 draft through a s
 simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 	$(BIN)/python -m switchgear.testing.simulation --seed $(SEED) --verbose
 
-bench: bench-peers ## measure this server beside others in one run of ten minutes; readings go to bench/results
-	$(BIN)/python -m bench
+bench: bench-peers $(STAMPS)/compiled ## measure this server beside others in one run of ten minutes; readings go to bench/results
+	$(ON_COMPILED) $(BIN)/python -m bench
 
-bench-docs: bench-peers ## the same, and write tables and charts into docs/benchmarks.md
-	$(BIN)/python -m bench --write-docs
+bench-docs: bench-peers $(STAMPS)/compiled ## the same, and write tables and charts into docs/benchmarks.md
+	$(ON_COMPILED) $(BIN)/python -m bench --write-docs
 
 bench-peers: $(STAMPS)/developing
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
@@ -114,5 +116,5 @@ $(STAMPS)/compiled: $(STAMPS)/developing $(SOURCES) pyproject.toml
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
 	@$(BIN)/python -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' || \
 		scripts/install-packages python3-dev
-	scripts/build-compiled $(BIN) $(COMPILED)
+	scripts/build-compiled "$(BIN)" "$(COMPILED)"
 	@touch $@

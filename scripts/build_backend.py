@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sysconfig
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +35,13 @@ __all__ = [
 
 MYPYC = "mypy>=2.4,<3"
 
+# What every compiled module needs: the headers, and to be linked as a library that Python loads.
+SMALL_MODULE = """
+#include <Python.h>
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "small", NULL, -1, NULL};
+PyMODINIT_FUNC PyInit_small(void) { return PyModule_Create(&module); }
+"""
+
 
 def get_requires_for_build_wheel(config_settings: dict[str, str | list[str] | None] | None = None) -> list[str]:
     """What has to be installed to build a wheel here."""
@@ -49,9 +57,35 @@ def why_not_compiled() -> str:
 def _why_no_c() -> str:
     if os.environ.get("SWITCHGEAR_PURE", "") not in ("", "0"):
         return "SWITCHGEAR_PURE is set"
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    named = os.environ.get("CC", sysconfig.get_config_var("CC") or "cc")
+    try:
+        compiler = shlex.split(named)[0]
+    except (IndexError, ValueError):  # nothing but spaces, or a quote that is not closed
+        return f"there is no C compiler (CC is {named!r})"
     if shutil.which(compiler) is None:
         return f"there is no C compiler ({compiler})"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         return "Python's header files are not installed"
+    return _why_no_module(named)
+
+
+def _why_no_module(named: str) -> str:
+    """Compile a small module just as setuptools compiles any: a program of the right name need not be able to."""
+    from distutils.ccompiler import new_compiler  # setuptools' own, once that is imported
+    from distutils.errors import CCompilerError, DistutilsError
+    from distutils.sysconfig import customize_compiler
+
+    with tempfile.TemporaryDirectory(prefix="switchgear-build-") as folder:
+        source = Path(folder, "small.c")
+        source.write_text(SMALL_MODULE)
+        try:
+            compiler = new_compiler()
+            customize_compiler(compiler)
+            include_dirs = [sysconfig.get_path("include"), sysconfig.get_path("platinclude")]
+            objects = compiler.compile([str(source)], output_dir=folder, include_dirs=include_dirs)
+            compiler.link_shared_object(objects, str(Path(folder, "small.so")))
+        except ValueError as error:
+            return f"the options of the C compiler cannot be read: {error}"
+        except (CCompilerError, DistutilsError, OSError):  # it has said itself what it does not like
+            return f"the C compiler ({named}) cannot make a small module"
     return ""

@@ -60,4 +60,4 @@ def test_a_server_says_at_its_start_what_it_is() -> None:
     with running_switchgear() as server:
         first_line = server.output().splitlines()[0]
     assert first_line.startswith(f"switchgear {switchgear.__version__}, {EXPECTED}")
-    assert first_line.endswith("slower than compiled") == (EXPECTED == "pure")
+    assert ("slower than compiled" in first_line) == (EXPECTED == "pure")

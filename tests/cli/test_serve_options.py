@@ -252,7 +252,7 @@ def test_the_version_with_what_it_runs_on() -> None:
     described = json.loads(run("version", "--verbose", "--json").output)
     assert described["files"] == str(Path(main_module.__file__).parents[1])
     lines = dict(line.split(None, 1) for line in run("version", "--verbose").output.splitlines()[1:])
-    assert set(lines) == {"system", "uvloop", "sqlite", "zeromq", "pyzmq", "files"}
+    assert set(lines) == {"system", "uvloop", "msgspec", "sqlite", "zeromq", "pyzmq", "files"}
     assert lines == {name: described[name] for name in lines}
 
 

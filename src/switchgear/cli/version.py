@@ -50,6 +50,7 @@ def _details() -> dict[str, str]:
 
     return {
         "uvloop": _installed("uvloop"),
+        "msgspec": _installed("msgspec"),
         "sqlite": sqlite3.sqlite_version,
         "zeromq": zmq.zmq_version(),
         "pyzmq": zmq.pyzmq_version(),

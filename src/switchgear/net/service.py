@@ -158,7 +158,8 @@ class Service:
 
     def _announce(self, addresses: list[str]) -> None:
         """Tell whoever has started us."""
-        print(f"switchgear {VERSION}, {BUILD}" + ("" if BUILD == "compiled" else " Python: slower than compiled"))
+        how = "" if BUILD == "compiled" else " Python: slower than compiled (pip install . with a C compiler)"
+        print(f"switchgear {VERSION}, {BUILD}{how}")
         for address in addresses:
             print(f"{'connecting to' if address.startswith('redis:') else 'listening on'} {address}")
         print(f"keeping jobs in {self.store.url}", flush=True)
