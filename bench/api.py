@@ -8,22 +8,34 @@ from pathlib import Path
 
 from bench.app import CREWS, PATIENCE_SECONDS, WARM_UP, Crew, drain, round_of_losses, running_server
 from switchgear.bench.results import Cell, Reading
+from switchgear.bench.server import STORES, how_started
 
 BUILD = Path(__file__).resolve().parent / "build"
 JOBS = 4_000
 QUICK_JOBS = 1_000
+FLAGS = "--listen gearman:// --log-level error"
 
 
 def cells(quick: bool) -> list[Cell]:
     """Jobs that wait, until a worker has done them all; in memory, so that the disk has no say."""
     jobs = QUICK_JOBS if quick else JOBS
     found = [
-        Cell("api", crew.name, "switchgear", "memory:", functools.partial(draining, crew, jobs), rounds=2)
+        Cell(
+            "api",
+            crew.name,
+            "switchgear",
+            how_started(f"{STORES['memory']} {FLAGS}"),
+            functools.partial(draining, crew, jobs),
+            2,
+        )
         for crew in CREWS
     ]
+    for each in found:
+        each.judged_by = "jobs_per_second"
     for store, peer in (("memory", "switchgear"), ("sqlite", "switchgear-sqlite")):
+        settings = how_started(f"{STORES[store]} {FLAGS}")
         lost = functools.partial(losing, store)
-        found.append(Cell("losses", "a worker is killed, its job starts elsewhere", peer, f"{store}:", lost, rounds=1))
+        found.append(Cell("losses", "a worker is killed, its job starts elsewhere", peer, settings, lost, rounds=1))
     return found
 
 

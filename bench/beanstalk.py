@@ -15,12 +15,12 @@ from switchgear.bench.results import Cell
 PEERS = (servers.BEANSTALKD, servers.SWITCHGEAR)
 WITH_CREDITS = (*PEERS, servers.SWITCHGEAR_CREDITS)
 WORKLOADS = (
-    ("background x1", Load("background", 60_000), PEERS),
-    ("background x32", Load("background", 100_000, 32), PEERS),
-    ("drain x1", Load("drain", 60_000), PEERS),
-    ("drain x32", Load("drain", 100_000, 32), PEERS),
-    ("pass x1", Load("pass", 30_000), WITH_CREDITS),
-    ("pass x32", Load("pass", 60_000, 32), WITH_CREDITS),
+    ("background x1", Load("background", 40_000), PEERS),
+    ("background x32", Load("background", 60_000, 32), PEERS),
+    ("drain x1", Load("drain", 40_000), PEERS),
+    ("drain x32", Load("drain", 60_000, 32), PEERS),
+    ("pass x1", Load("pass", 20_000), WITH_CREDITS),
+    ("pass x32", Load("pass", 40_000, 32), WITH_CREDITS),
 )
 QUICK_PART = 4
 ROUNDS = 2

@@ -25,7 +25,7 @@ PEERS = (servers.SWITCHGEAR.with_options(ROOM), servers.GEARMAND_WAKEUP_1, serve
 IDLE_PEERS = (servers.SWITCHGEAR, servers.GEARMAND_BEST)
 JOBS = 1_500
 # For who wakes everybody: ten thousand wake-ups a job take their time.
-STAMPEDE_JOBS = {FEW: 300, MANY: 8}
+STAMPEDE_JOBS = {FEW: 300, MANY: 5}
 ROUNDS = 2
 
 
@@ -40,7 +40,7 @@ def cells(quick: bool) -> list[Cell]:
             load = Load("crowd", max(1, jobs // 4) if quick else jobs, clients=1, workers=sleepers)
             name = f"{sleepers:,} sleeping workers"
             found.append(Cell("crowds", name, peer.name, peer.settings, partial(measure, peer, load), ROUNDS))
-    still = Load("foreground", 5_000 if quick else 15_000)
+    still = Load("foreground", 5_000 if quick else 10_000)
     for name, load in ((f"foreground x1, {IDLE:,} idle", with_idle(still, IDLE)), ("foreground x1, none idle", still)):
         found += [cell("crowds", name, peer, load, ROUNDS) for peer in IDLE_PEERS]
     return found

@@ -23,8 +23,8 @@ from switchgear.bench.results import Cell, Reading, run_cells
 DEPTHS = (10_000, 100_000, 1_000_000)
 QUICK_DEPTHS = (10_000, 100_000)
 DEEP = 10_000_000
-FURTHER = 50_000
-FEW_ROUNDS_FROM = 1_000_000
+FURTHER = 20_000
+FEW_ROUNDS_FROM = 100_000
 PEERS = (servers.SWITCHGEAR, servers.SWITCHGEAR_SQLITE, servers.GEARMAND_BEST)
 FUNCTION = b"gearblast"
 LIMIT_SECONDS = 900

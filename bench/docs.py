@@ -1,6 +1,7 @@
 """The tables and charts of docs/benchmarks.md, made from the results of one run.
 
 The page is written by people; between `<!-- begin: NAME -->` and `<!-- end: NAME -->` stands what is made here.
+So it is with the few lines about speed in the README.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from typing import Any
 
 from bench import targets
 from switchgear.bench.chart import Bar, Block, bar_chart
+from switchgear.bench.results import figure_of
 from switchgear.bench.table import HEADS, Head, figure, markdown, rows_of
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
 CHARTS = "benchmarks"  # the folder beside the page
 
 Row = dict[str, Any]
@@ -54,6 +58,22 @@ SECTIONS = (
     Section("losses", "When a worker dies", ("p50_us",)),
     Section("memory", "Memory", ("bytes per queued job",)),
 )
+SUMMARY = "speed"  # in the README
+# What the README says of the targets whose words match; from the least to the greatest.
+SAID = (
+    (
+        "processor time per job, six shapes of Gearman work in memory: {} times that of gearmand at its best setting",
+        r"[^,]*: processor time per job, to gearmand at its best",
+    ),
+    ("and {} times that of gearmand as shipped", r"[^,]*: processor time per job, to gearmand as shipped"),
+    ("durable submissions of 64 clients: {} times as many a second as with gearmand's SQLite queue", r"durable .*"),
+    (
+        "Python tasks that do nothing, end to end: {} times as many a second as with Celery, RQ, Dramatiq and Huey",
+        r"Python tasks .*",
+    ),
+    ("memory of a job that waits: {} bytes with `memory:`", r"memory of a queued job, memory:"),
+    ("and {} bytes with `sqlite:`", r"memory of a queued job, sqlite:"),
+)
 NAMES = ("machine", "targets", *(section.group for section in SECTIONS))
 
 
@@ -69,6 +89,32 @@ def write(document: dict[str, Any], page: Path = PAGE) -> None:
         (charts / f"{section.group}.svg").write_text(chart_of(section, rows), encoding="utf-8")
         texts[section.group] = section_text(section, rows)
     page.write_text(replaced(page.read_text(encoding="utf-8"), texts), encoding="utf-8")
+
+
+def write_summary(document: dict[str, Any], readme: Path = README) -> None:
+    """Put the outcome of a run into the README."""
+    text = replaced(readme.read_text(encoding="utf-8"), {SUMMARY: summary(document)})
+    readme.write_text(text, encoding="utf-8")
+
+
+def summary(document: dict[str, Any]) -> str:
+    """A run in a few lines; what was not measured is left out."""
+    verdicts = targets.judge(document)
+    about = document["machine"]
+    said = []
+    for text, pattern in SAID:
+        matching = [verdict for verdict in verdicts if re.fullmatch(pattern, verdict.target.text)]
+        values = sorted(verdict.value for verdict in matching if verdict.value is not None)
+        if values:
+            said.append("- " + text.format(_range(values[0], values[-1])))
+    how = ", ".join(f"{name} {about[name]}" for name in ("switchgear", "python", "processor") if name in about)
+    return "\n".join([f"From one run of `make bench` ({how}):", "", *said])
+
+
+def _range(least: float, most: float) -> str:
+    """Both ends with two digits that count; one figure when they are the same."""
+    first, last = (f"{value:.2g}" if value < 10 else f"{value:,.0f}" for value in (least, most))
+    return first if first == last else f"{first}–{last}"
 
 
 def replaced(text: str, parts: dict[str, str]) -> str:
@@ -108,18 +154,22 @@ def section_text(section: Section, rows: Sequence[Row]) -> str:
         parts.append(pivot(section, measure, rows))
     if section.lone:
         parts.append(lone_times(section, rows))
-    settings = dict.fromkeys((row["peer"], row["settings"]) for row in rows)
-    parts.append("\n".join(f"- {peer}: {how}" for peer, how in settings))
+    parts.append(settings_list(rows))
     full = markdown([Head(head.title.lower(), head.right) for head in HEADS], rows_of({"rows": list(rows)}))
     parts.append(f"<details><summary>All figures</summary>\n\n{full}\n\n</details>")
     return "\n\n".join(parts)
 
 
-def value_of(row: Row, measure: str) -> float | None:
-    if row["fault"] or row["best"] is None:
-        return None
-    value = row["best"].get(measure, row["best"]["notes"].get(measure))
-    return None if value is None else float(value)
+def settings_list(rows: Sequence[Row]) -> str:
+    """How each peer was started; where it was not always the same, for which workloads."""
+    workloads: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        workloads.setdefault((row["peer"], row["settings"]), []).append(row["workload"])
+    peers = [peer for peer, _ in workloads]
+    return "\n".join(
+        f"- {peer} ({'; '.join(names)}): {how}" if peers.count(peer) > 1 else f"- {peer}: {how}"
+        for (peer, how), names in workloads.items()
+    )
 
 
 def pivot(section: Section, measure: str, rows: Sequence[Row]) -> str:
@@ -128,7 +178,7 @@ def pivot(section: Section, measure: str, rows: Sequence[Row]) -> str:
     at = {(row["workload"], row["peer"]): row for row in rows}
     lines = []
     for workload in dict.fromkeys(
-        row["workload"] for row in rows if row["fault"] or value_of(row, measure) is not None
+        row["workload"] for row in rows if row["fault"] or figure_of(row, measure) is not None
     ):
         reference = _at(at, workload, section.reference, measure)
         lines.append([workload, *(_cell(at, workload, peer, measure, reference) for peer in peers)])
@@ -140,13 +190,13 @@ def lone_times(section: Section, rows: Sequence[Row]) -> str:
     found = [row for row in rows if row["workload"] == section.lone]
     heads = [Head(section.lone), Head("p50, µs", True), Head("p99, µs", True)]
     return markdown(
-        heads, [[row["peer"], *(figure(value_of(row, part)) for part in ("p50_us", "p99_us"))] for row in found]
+        heads, [[row["peer"], *(figure(figure_of(row, part)) for part in ("p50_us", "p99_us"))] for row in found]
     )
 
 
 def _at(at: dict[tuple[str, str], Row], workload: str, peer: str, measure: str) -> float | None:
     row = at.get((workload, peer))
-    return None if row is None else value_of(row, measure)
+    return None if row is None else figure_of(row, measure)
 
 
 def _cell(at: dict[tuple[str, str], Row], workload: str, peer: str, measure: str, reference: float | None) -> str:
@@ -155,7 +205,7 @@ def _cell(at: dict[tuple[str, str], Row], workload: str, peer: str, measure: str
         return ""
     if row["fault"]:
         return "FAILED"
-    value = value_of(row, measure)
+    value = figure_of(row, measure)
     text = figure(value)
     if value is not None and reference and peer.startswith("switchgear"):
         text += f" ({figure(value / reference)}x)"
@@ -167,9 +217,9 @@ def chart_of(section: Section, rows: Sequence[Row]) -> str:
     blocks = []
     for workload in dict.fromkeys(row["workload"] for row in rows):
         bars = [
-            Bar(row["peer"], value_of(row, measure), "FAILED" if row["fault"] else figure(value_of(row, measure)))
+            Bar(row["peer"], figure_of(row, measure), "FAILED" if row["fault"] else figure(figure_of(row, measure)))
             for row in rows
-            if row["workload"] == workload and (row["fault"] or value_of(row, measure) is not None)
+            if row["workload"] == workload and (row["fault"] or figure_of(row, measure) is not None)
         ]
         if bars:
             blocks.append(Block(workload, tuple(bars)))

@@ -28,12 +28,13 @@ PEERS = (
 )
 # Jobs for those that share a sync among many, and for those that do not.
 WORKLOADS = (
-    ("background x1", Load("background", 20_000), 600),
-    ("background x32", Load("background", 50_000, 32), 600),
-    ("drain x1", Load("drain", 20_000), 600),
-    ("one client, background x1", Load("background", 600, clients=1), 300),
+    ("background x1", Load("background", 20_000), 400),
+    ("background x32", Load("background", 40_000, 32), 400),
+    ("drain x1", Load("drain", 20_000), 400),
+    ("one client, background x1", Load("background", 400, clients=1), 200),
 )
 QUICK_PART = 4
+ROUNDS = 3
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -41,7 +42,7 @@ def cells(quick: bool) -> list[Cell]:
     build("beanblast")
     servers.require(*PEERS)
     return [
-        cell("durable", name, peer, sized(load, peer, slow_jobs, quick))
+        cell("durable", name, peer, sized(load, peer, slow_jobs, quick), ROUNDS, "jobs_per_second")
         for name, load, slow_jobs in WORKLOADS
         for peer in PEERS
     ]

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import zmq
 
 from switchgear.bench.results import Cell, Reading
-from switchgear.bench.server import addresses_told
+from switchgear.bench.server import addresses_told, how_started
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 
@@ -231,7 +231,8 @@ def cells(quick: bool) -> list[Cell]:
         return measure
 
     few = tasks // 5
-    settings = f"memory:, a graph of {tasks:,} tasks"
+    flags = "serve --store memory: --log-level error --listen gearman:// --listen dwork://"
+    settings = f"{how_started(flags)}; a graph of {tasks:,} tasks"
     return [
         Cell("dwork", workload, "switchgear", settings, measure)
         for workload, measure in (

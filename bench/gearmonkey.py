@@ -29,6 +29,7 @@ from typing import Any
 import redis
 
 from switchgear.bench.results import Cell, Reading
+from switchgear.bench.server import how_started
 from switchgear.client import Client
 
 HOST = "127.0.0.1"
@@ -63,8 +64,8 @@ def running(command: Callable[[int], list[str]], answers: Callable[[int], bool])
             time.sleep(0.02)
         yield Server(process, port)
     finally:
-        process.terminate()
-        process.wait(30)
+        process.kill()  # there is nothing to keep
+        process.wait()
 
 
 def pongs(port: int) -> bool:
@@ -89,6 +90,15 @@ def redis_server() -> Iterator[Server]:
         flags = ["--bind", HOST, "--save", "", "--dir", place]
         with running(lambda port: [program, "--port", str(port), *flags], pongs) as server:
             yield server
+
+
+def redis_settings() -> str:
+    program = shutil.which("redis-server")
+    if program is None:
+        raise SystemExit("redis-server is missing (Debian: apt-get install redis-server)")
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    version = next((word[2:] for word in said.split() if word.startswith("v=")), "of unknown version")
+    return f"{version}: --save '', nothing on disk"
 
 
 def ours(*listeners: str) -> Callable[[int], list[str]]:
@@ -277,12 +287,17 @@ def cells(quick: bool) -> list[Cell]:
         with bridged() as (server, client):
             return direction(server, client, jobs)
 
+    plain = redis_settings()
+    started = how_started("serve --store memory: --log-level error")
+    bridge = f"{started} --listen gearman:// --listen redis://; and a redis-server {plain}"
     found = []
     for row, load in COMMANDS:
-        found.append(Cell("gearmonkey", NAMES[row], "redis-server", "no persistence", partial(at_redis, load)))
-        found.append(Cell("gearmonkey", NAMES[row], "switchgear", "memory:, its listener", partial(at_ours, load)))
+        found.append(Cell("gearmonkey", NAMES[row], "redis-server", plain, partial(at_redis, load)))
+        found.append(
+            Cell("gearmonkey", NAMES[row], "switchgear", f"{started} --listen gearmonkey://", partial(at_ours, load))
+        )
     for name, direction in (("bridge from a Redis", inbound), ("bridge to a Redis", outbound)):
-        found.append(Cell("gearmonkey", name, "switchgear", "memory:, and a redis-server", partial(across, direction)))
+        found.append(Cell("gearmonkey", name, "switchgear", bridge, partial(across, direction)))
     return found
 
 

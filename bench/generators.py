@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,10 @@ class Load:
         if server.peer.credits:
             words += ["--push", server.peer.credits]
         return [str(word) for word in words] + [self.workload]
+
+    def at(self, peer: Peer) -> Load:
+        """Where jobs are pushed, fewer workers take as many at a time as all the others do, one each."""
+        return replace(self, workers=max(1, self.workers // peer.credits)) if peer.credits else self
 
 
 def build(name: str, folder: Path = BUILD) -> Path:
@@ -109,5 +113,10 @@ def measure(peer: Peer, load: Load) -> Reading:
         return reading_of(blast(server, load))
 
 
-def cell(group: str, workload: str, peer: Peer, load: Load, rounds: int = 3) -> Cell:
-    return Cell(group, workload, peer.name, peer.settings, partial(measure, peer, load), rounds)
+def cell(group: str, workload: str, peer: Peer, load: Load, rounds: int = 3, judged_by: str = "cpu_us") -> Cell:
+    suited = load.at(peer)
+    settings = peer.settings
+    if peer.credits:
+        noun = "worker" if suited.workers == 1 else "workers"
+        settings += f"; {suited.workers} {noun} with {peer.credits} credits each"
+    return Cell(group, workload, peer.name, settings, partial(measure, peer, suited), rounds, judged_by=judged_by)

@@ -15,7 +15,7 @@ from switchgear.bench.results import Cell
 
 ROUND_TRIP_PEERS = (servers.SWITCHGEAR, servers.GEARMAND, servers.GEARMAND_BEST)
 PASS_PEERS = (servers.SWITCHGEAR, servers.GEARMAND_BEST, servers.BEANSTALKD.with_options("-z 2000000"))
-SIZES = (("100 B", 100, 12_000), ("10 KB", 10_000, 8_000), ("1 MB", 1_000_000, 240))
+SIZES = (("100 B", 100, 8_000), ("10 KB", 10_000, 5_000), ("1 MB", 1_000_000, 160))
 CONNECTIONS = 8
 QUICK_PART = 4
 ROUNDS = 2

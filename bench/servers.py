@@ -58,9 +58,9 @@ class Peer:
 
     @property
     def settings(self) -> str:
-        """How it was started, for a reader."""
-        pushed = f"; workers with {self.credits} credits" if self.credits else ""
-        return f"{version_of(self.program)}: {self.program} {self.options}".strip() + pushed
+        """How it was started, for a reader: version, and the whole command."""
+        words = [word for word in START[self.program] if word not in (sys.executable, "-m")]
+        return f"{version_of(self.program)}: {' '.join([*words, self.options])}".strip()
 
     def with_options(self, more: str) -> Peer:
         return Peer(self.name, self.program, f"{self.options} {more}".strip(), self.credits)

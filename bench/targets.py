@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from switchgear.bench.results import figure_of
+
 __all__ = ["TARGETS", "Target", "Verdict", "judge"]
 
 Row = dict[str, Any]
@@ -124,7 +126,7 @@ TARGETS = (
         "switchgear",
         12,
         unit="µs",
-        note="the figure of the original server (C++), measured elsewhere",
+        note="what its authors' server, compiled with -O2, took with a C++ driver on another machine of this kind",
     ),
     Target(
         "memory of a queued job, memory:",
@@ -164,13 +166,13 @@ def _figure(target: Target, peer: str, rows: Sequence[Row]) -> float | None:
     """The best figure of a peer; for tasks, among all its settings, since each library has its own best ones."""
     found = []
     for row in rows:
-        if (row["group"], row["workload"]) != (target.group, target.workload) or row["fault"] or row["best"] is None:
+        if (row["group"], row["workload"]) != (target.group, target.workload):
             continue
         if row["peer"] != peer and not (target.group == "tasks" and _is_setting_of(peer, row["peer"])):
             continue
-        value = row["best"].get(target.measure, row["best"]["notes"].get(target.measure))
+        value = figure_of(row, target.measure)
         if value is not None:
-            found.append(float(value))
+            found.append(value)
     if not found:
         return None
     return max(found) if target.at_least else min(found)

@@ -20,6 +20,7 @@ so that each is measured for about a second.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import statistics
 import sys
@@ -35,7 +36,7 @@ from bench.task_peers import processes
 from bench.task_peers.marks import VARIABLE, Marks
 from bench.task_peers.processes import Broker, Client, PeerMissing, peer_program, redis_broker, tree_cpu_seconds
 from switchgear.bench.results import Cell, Reading, run_cells
-from switchgear.bench.server import running_server
+from switchgear.bench.server import STORES, how_started, running_server
 
 DATABASES = processes.ROOT / "bench" / "build"  # not in /tmp, which may be memory, where a sync costs nothing
 QUICK_SHARE = 4
@@ -62,7 +63,7 @@ class Peer:
 PEERS = (
     Peer(
         "switchgear",
-        "memory:, worker with 8 threads",
+        "worker with 8 threads",
         "on_switchgear",
         f"{OUR_WORKER} --slots 8",
         {"bulk": 20_000, "round trip": 1000, "submit": 40_000},
@@ -70,7 +71,7 @@ PEERS = (
     ),
     Peer(
         "switchgear-asyncio",
-        "memory:, worker with asyncio, 100 at once",
+        "worker with asyncio, 100 at once",
         "on_switchgear",
         f"{OUR_WORKER} --async-slots 100",
         {"bulk": 20_000, "round trip": 1000},
@@ -79,7 +80,7 @@ PEERS = (
     ),
     Peer(
         "switchgear-sqlite",
-        "sqlite: with full sync, worker with 8 threads",
+        "worker with 8 threads",
         "on_switchgear",
         f"{OUR_WORKER} --slots 8",
         {"bulk": 8000, "round trip": 300, "submit": 20_000},
@@ -87,7 +88,7 @@ PEERS = (
     ),
     Peer(
         "switchgear-sqlite-asyncio",
-        "sqlite: with full sync, worker with asyncio, 100 at once",
+        "worker with asyncio, 100 at once",
         "on_switchgear",
         f"{OUR_WORKER} --async-slots 100",
         {"bulk": 8000},
@@ -108,6 +109,7 @@ PEERS = (
         f"celery -A bench.task_peers.on_celery worker --pool prefork -c 2 {CELERY_QUIET}",
         {"bulk": 600},
         rounds=2,
+        is_variant=True,
     ),
     Peer(
         "celery-solo",
@@ -123,6 +125,7 @@ PEERS = (
         f"celery -A bench.task_peers.on_celery worker --pool solo {CELERY_QUIET}",
         {"bulk": 1000, "submit": 2000},
         environment={"BENCH_RESULTS": "no"},
+        is_variant=True,
     ),
     Peer(
         "celery-no-results-threads",
@@ -139,7 +142,6 @@ PEERS = (
         "on_celery",
         f"celery -A bench.task_peers.on_celery worker --pool prefork -c 8 {CELERY_QUIET}",
         {"bulk": 600},
-        is_variant=True,
     ),
     Peer(
         "celery-acks-late",
@@ -164,6 +166,7 @@ PEERS = (
         "rq worker --url redis://127.0.0.1:PORT --quiet default",
         {"bulk": 40},
         rounds=2,
+        is_variant=True,
     ),
     Peer(
         "rq-pool",
@@ -171,7 +174,6 @@ PEERS = (
         "on_rq",
         "rq worker-pool --url redis://127.0.0.1:PORT --num-workers 2 --worker-class rq.SimpleWorker --quiet default",
         {"bulk": 600},
-        is_variant=True,
     ),
     Peer(
         "dramatiq",
@@ -186,7 +188,6 @@ PEERS = (
         "on_dramatiq",
         "dramatiq bench.task_peers.on_dramatiq --processes 2 --threads 8",
         {"bulk": 1500, "round trip": 300},
-        is_variant=True,
     ),
     Peer(
         "dramatiq-prefetch",
@@ -195,7 +196,6 @@ PEERS = (
         "dramatiq bench.task_peers.on_dramatiq --processes 1 --threads 8",
         {"bulk": 1500},
         environment={"dramatiq_queue_prefetch": "1000"},
-        is_variant=True,
     ),
     Peer(
         "huey",
@@ -226,7 +226,6 @@ PEERS = (
         "on_huey",
         "huey_consumer bench.task_peers.on_huey.huey -k process -w 8 -n -q",
         {"bulk": 3000},
-        is_variant=True,
     ),
 )
 
@@ -235,7 +234,15 @@ def cells(quick: bool, variants: bool = False) -> list[Cell]:
     """All workloads at all peers; raises PeerMissing if one of them cannot be started."""
     versions = processes.versions()
     return [
-        Cell("tasks", workload, peer.name, _settings(peer, versions), measure, peer.rounds)
+        Cell(
+            "tasks",
+            workload,
+            peer.name,
+            _settings(peer, versions),
+            measure,
+            peer.rounds,
+            judged_by="p50_us" if workload == "round trip" else "jobs_per_second",
+        )
         for workload in WORKLOADS
         for peer in PEERS
         if variants or not peer.is_variant
@@ -245,7 +252,7 @@ def cells(quick: bool, variants: bool = False) -> list[Cell]:
 
 def _settings(peer: Peer, versions: Mapping[str, str]) -> str:
     if peer.store != "redis":
-        return peer.settings
+        return f"{how_started(STORES[peer.store])}; {peer.settings}"
     library = peer.module.removeprefix("on_")
     return f"{library} {versions[library]}, redis-server {versions['redis-server']}, {peer.settings}"
 
@@ -266,7 +273,7 @@ def measure(peer: Peer, workload: str, tasks: int) -> Reading:
         environment = {
             VARIABLE: str(marks),
             "BENCH_PORT": str(broker.port),
-            "PYTHONPATH": str(processes.ROOT),
+            "PYTHONPATH": _module_path(peer),
             **peer.environment,
         }
         log = stack.enter_context((folder / "log").open("w"))
@@ -282,6 +289,12 @@ def measure(peer: Peer, workload: str, tasks: int) -> Reading:
         findings = client.run()
         used = {name: tree_cpu_seconds(process_id) - before[name] for name, process_id in watched.items()}
     return reading_of(findings, tasks, used)
+
+
+def _module_path(peer: Peer) -> str:
+    """Ours with what was there, since a compiled server is to meet a compiled worker; the others' without it."""
+    inherited = os.environ.get("PYTHONPATH", "") if peer.store != "redis" else ""
+    return os.pathsep.join([str(processes.ROOT), *filter(None, [inherited])])
 
 
 def reading_of(findings: dict[str, Any], tasks: int, used_seconds: Mapping[str, float]) -> Reading:
@@ -331,7 +344,7 @@ def main() -> None:
     if not chosen:
         parser.error(f"--only: there is no peer with {options.only!r} in its name")
     print(*dict.fromkeys(f"{cell.peer}: {cell.settings}" for cell in chosen), sep="\n", flush=True)
-    run_cells(chosen, options.rounds, lambda line: print(line, file=sys.stderr, flush=True))
+    run_cells(chosen, options.rounds, lambda line: print(line, file=sys.stderr, flush=True), is_exact=True)
     for cell in chosen:
         print(_row(cell))
     raise SystemExit(any(cell.fault for cell in chosen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,9 @@ def test_an_earlier_run_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFix
         (["--minutes", "0"], "--minutes: more than none"),
         (["--only", "gearman", "--write-docs"], "of one whole run"),
         (["--quick", "--write-docs"], "of one whole run"),
+        (["--rounds", "1", "--write-docs"], "at least two"),
+        (["--from", "run.json", "--only", "gearman"], "--from: measures nothing"),
+        (["--only", ","], "--only: there are gearman"),
     ],
 )
 def test_wrong_usage_is_told(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,6 +85,76 @@ def test_wrong_usage_is_told(words: list[str], complaint: str, capsys: pytest.Ca
         main(words)
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def whole_run(readings: int = 2) -> dict[str, Any]:
+    cells = [cell(group, "w", "switchgear", *[Reading(10, 1.0, 1.0)] * readings) for group in GROUPS]
+    return {**document(*cells), "quick": False}
+
+
+@pytest.mark.parametrize(
+    ("run", "complaint"),
+    [
+        ({**whole_run(), "rows": RUN["rows"]}, "the run has no durable"),
+        ({**whole_run(), "quick": True}, "the run was quick"),
+        (whole_run(1), "one reading of each"),
+    ],
+)
+def test_a_run_that_is_not_whole_does_not_become_the_page(
+    run: dict[str, Any],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(docs, "write", None)  # calling it would be an error
+    write_json(tmp_path / "run.json", run)
+    assert main(["--from", str(tmp_path / "run.json"), "--write-docs"]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_whole_run_becomes_the_page_and_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(docs, "write", lambda run: written.append("page"))
+    monkeypatch.setattr(docs, "write_summary", lambda run: written.append("summary"))
+    write_json(tmp_path / "run.json", whole_run())
+    assert main(["--from", str(tmp_path / "run.json"), "--write-docs"]) == 0
+    assert written == ["page", "summary"]
+
+
+def test_the_readme_has_a_place_for_the_summary() -> None:
+    markers = docs.markers_in(docs.README.read_text(encoding="utf-8"))
+    assert markers == [("begin", docs.SUMMARY), ("end", docs.SUMMARY)]
+
+
+def test_the_summary_tells_ratios_from_the_least_to_the_greatest(tmp_path: Path) -> None:
+    run = document(
+        cell("gearman", "drain x1", "switchgear", Reading(10, 1.0, 9.0)),
+        cell("gearman", "drain x1", "gearmand-best", Reading(10, 1.0, 10.0)),
+        cell("gearman", "foreground x1", "switchgear", Reading(10, 1.0, 6.0)),
+        cell("gearman", "foreground x1", "switchgear-credits", Reading(10, 1.0, 1.0)),
+        cell("gearman", "foreground x1", "gearmand-best", Reading(10, 1.0, 10.0)),
+    )
+    readme = tmp_path / "README.md"
+    readme.write_text("# Words\n<!-- begin: speed -->\nold\n<!-- end: speed -->\n", encoding="utf-8")
+    docs.write_summary(run, readme)
+    text = readme.read_text(encoding="utf-8")
+    assert "0.6–0.9 times that of gearmand at its best" in text  # what is pushed is not among them
+    assert "Celery" not in text  # not measured
+    assert "old" not in text
+
+
+def test_settings_that_differ_say_of_which_workload_they_are() -> None:
+    one, two, other = (cell("g", name, peer) for name, peer in (("a", "p"), ("b", "p"), ("a", "q")))
+    two.settings = "with more"
+    text = docs.settings_list(document(one, two, other)["rows"])
+    assert text == "- p (a): as it comes\n- p (b): with more\n- q: as it comes"
+
+
+def test_results_of_something_else_are_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text("[]")
+    assert main(["--from", str(tmp_path / "run.json")]) == 2
+    assert "has not the results of a run" in capsys.readouterr().err
 
 
 def test_a_missing_file_is_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

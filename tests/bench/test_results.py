@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.bench.results import Cell, Reading, one_line, run_cells, to_document, write_json
+from switchgear.bench.results import Cell, Reading, figure_of, one_line, run_cells, to_document, write_json
 from tests.bench.documents import cell
 
 
@@ -38,6 +38,29 @@ def test_without_processor_time_the_best_reading_is_the_fastest() -> None:
     assert found.spread == pytest.approx(1.0)
 
 
+def test_where_the_rate_is_judged_the_best_reading_is_the_fastest() -> None:
+    slow_but_cheap, fast_but_dear = Reading(10, 3.0, 4.0, 7.0), Reading(10, 2.0, 5.0, 9.0)
+    found = cell("g", "w", "p", slow_but_cheap, fast_but_dear)
+    found.judged_by = "jobs_per_second"
+    assert found.best is fast_but_dear
+    assert found.spread == pytest.approx(0.5)
+    found.judged_by = "p50_us"
+    assert found.best is slow_but_cheap
+
+
+def test_a_figure_of_a_row_is_the_best_of_its_kind() -> None:
+    cheap = Reading(10, 4.0, 4.0, 80.0, notes={"bytes per queued job": 400.0})
+    fast = Reading(10, 2.0, 5.0, 90.0, notes={"bytes per queued job": 500.0})
+    row = to_document([cell("g", "w", "p", cheap, fast)], {})["rows"][0]
+    assert figure_of(row, "cpu_us") == 4
+    assert figure_of(row, "jobs_per_second") == 5
+    assert figure_of(row, "p50_us") == 80  # of the round that is shown
+    assert figure_of(row, "bytes per queued job") == 400
+    assert figure_of(row, "no such note") is None
+    failed = to_document([cell("g", "w", "p", cheap, Reading(0, 0.0, fault="lost"))], {})["rows"][0]
+    assert figure_of(failed, "cpu_us") is None
+
+
 def test_one_reading_has_no_spread() -> None:
     assert cell("g", "w", "p", Reading(1, 1.0, 1.0)).spread is None
 
@@ -53,6 +76,24 @@ def test_each_round_visits_all_cells() -> None:
     log: list[str] = []
     run_cells([noted(log, "a"), noted(log, "b", rounds=1), noted(log, "c")], 3, lambda _: None)
     assert log == ["a", "b", "c", "a", "c", "a", "c"]
+
+
+def test_rounds_that_were_asked_for_are_run_by_every_cell() -> None:
+    log: list[str] = []
+    run_cells([noted(log, "a"), noted(log, "b", rounds=1)], 4, lambda _: None, is_exact=True)
+    assert log == ["a", "b"] * 4
+
+
+def test_against_the_clock_further_rounds_of_some_come_first() -> None:
+    log: list[str] = []
+    first = noted(log, "b")
+    first.goes_first = True
+    cells = [noted(log, "a"), first, noted(log, "c")]
+    run_cells(cells, 3, lambda _: None, seconds=1000)
+    assert log == ["a", "b", "c", "b", "b", "a", "c", "a", "c"]
+    log.clear()
+    run_cells(cells, 2, lambda _: None)
+    assert log == ["a", "b", "c", "a", "b", "c"]
 
 
 def test_when_the_time_is_up_every_cell_has_had_one_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def test_a_row_has_all_that_was_measured() -> None:
         Reading(10, 0.001, 6.0),
     ]
     (row,) = rows_of(document(cell("g", "drain x1", "switchgear", *readings)))
-    assert row == ["drain x1", "switchgear", "10,000", "5.00", "+20%", "30.0", "99.0", "bytes per queued job 480"]
+    assert row == ["drain x1", "switchgear", "10", "10,000", "5.00", "+20%", "30.0", "99.0", "bytes per queued job 480"]
 
 
 def test_a_failed_row_shows_no_figure_at_all() -> None:

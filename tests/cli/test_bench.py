@@ -40,6 +40,7 @@ def test_tasks_and_memory_are_measured_too() -> None:
     assert result.exit_code == 0, result.output
     assert "Python tasks in bulk" in result.stdout
     assert "jobs that wait" in result.stdout
+    assert "memory: with so few jobs" in result.stdout
 
 
 def test_a_fault_is_told_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +52,19 @@ def test_a_fault_is_told_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.exit_code == 1
     assert "FAILED" in result.stdout
     assert "switchgear: drain x1 at switchgear failed: a job was lost" in result.stderr
+
+
+def test_rounds_are_run_as_asked_and_told_of_also_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cells(groups: tuple[str, ...], quick: bool, directory: Path | None) -> list[Cell]:
+        return [Cell("memory", "jobs that wait", "switchgear", "serve", lambda: Reading(1, 1.0, 5.0), rounds=1)]
+
+    monkeypatch.setattr(own, "cells", cells)
+    result = call("--rounds", "4")
+    assert result.exit_code == 0
+    assert len(result.stderr.splitlines()) == 4
+    assert result.stderr.startswith("1/4  memory/jobs that wait/switchgear: 5.0 us")
+    assert "PART" in result.stdout
+    assert "memory  jobs that wait" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Cell:
     measure: Callable[[], Reading]  # starts what it needs, measures once, stops it
     rounds: int = 3  # expensive cells may ask for fewer
     readings: list[Reading] = field(default_factory=list)
+    judged_by: str = "cpu_us"  # the figure that makes a run the best: cpu_us, jobs_per_second or p50_us
+    goes_first: bool = False  # when time is short, its further rounds come before those of others
 
     @property
     def name(self) -> str:
@@ -54,35 +56,54 @@ class Cell:
 
     @property
     def best(self) -> Reading | None:
-        """The run with the least processor time, since disturbance only ever adds; without it, the fastest."""
+        """The best by what it is judged by, since disturbance only ever adds; without that figure, the fastest."""
         good = [reading for reading in self.readings if not reading.fault]
-        return min(good, key=_cost, default=None)
+        return min(good, key=self._cost, default=None)
 
     @property
     def spread(self) -> float | None:
         """How far the worst run lay above the best: 0.1 is a tenth.  None when there is nothing to compare."""
-        costs = sorted(_cost(reading) for reading in self.readings if not reading.fault)
+        costs = sorted(self._cost(reading) for reading in self.readings if not reading.fault)
         return costs[-1] / costs[0] - 1 if len(costs) > 1 and costs[0] > 0 else None
 
+    def _cost(self, reading: Reading) -> float:
+        figure: float | None = None if self.judged_by == "jobs_per_second" else getattr(reading, self.judged_by)
+        if figure is not None:
+            return figure
+        return reading.seconds / reading.jobs if reading.jobs else float("inf")
 
-def _cost(reading: Reading) -> float:
-    if reading.cpu_us is not None:
-        return reading.cpu_us
-    return reading.seconds / reading.jobs if reading.jobs else float("inf")
 
+def run_cells(
+    cells: Sequence[Cell],
+    rounds: int,
+    tell: Callable[[str], None],
+    seconds: float | None = None,
+    *,
+    is_exact: bool = False,
+) -> None:
+    """Measure every cell once a round; when the time is up no new round is begun, but every cell has had one.
 
-def run_cells(cells: Sequence[Cell], rounds: int, tell: Callable[[str], None], seconds: float | None = None) -> None:
-    """Measure every cell once a round; when the time is up no new round is begun, but every cell has had one."""
+    Exact: as many rounds as that, also for cells that are content with fewer.
+    """
     began = time.monotonic()
-    for number in range(rounds):
-        for cell in cells:
-            if number >= cell.rounds or cell.fault:
-                continue
-            if number and seconds is not None and time.monotonic() - began >= seconds:
-                tell(f"time is up in round {number + 1} of {rounds}")
-                return
-            cell.readings.append(_measured(cell))
-            tell(f"{number + 1}/{rounds}  {cell.name}: {in_words(cell.readings[-1])}")
+    for number, cell in _order(cells, rounds, is_first_apart=seconds is not None):
+        if cell.fault or (number >= cell.rounds and not is_exact):
+            continue
+        if number and seconds is not None and time.monotonic() - began >= seconds:
+            tell(f"time is up in round {number + 1} of {rounds}")
+            return
+        cell.readings.append(_measured(cell))
+        tell(f"{number + 1}/{rounds}  {cell.name}: {in_words(cell.readings[-1])}")
+
+
+def _order(cells: Sequence[Cell], rounds: int, is_first_apart: bool) -> Iterator[tuple[int, Cell]]:
+    """Round after round; against the clock, the further rounds of those that go first before those of the others."""
+    yield from ((0, cell) for cell in cells)
+    sets: list[Sequence[Cell]] = [cells]
+    if is_first_apart:
+        sets = [[cell for cell in cells if cell.goes_first], [cell for cell in cells if not cell.goes_first]]
+    for chosen in sets:
+        yield from ((number, cell) for number in range(1, rounds) for cell in chosen)
 
 
 def _measured(cell: Cell) -> Reading:
@@ -119,10 +140,31 @@ def _row(cell: Cell) -> dict[str, Any]:
         "peer": cell.peer,
         "settings": cell.settings,
         "fault": cell.fault,
+        "judged_by": cell.judged_by,
         "spread": cell.spread,
         "best": None if best is None else {**asdict(best), "jobs_per_second": best.jobs_per_second},
         "readings": [asdict(reading) for reading in cell.readings],
     }
+
+
+def figure_of(row: dict[str, Any], measure: str) -> float | None:
+    """A figure of a row of a document, or a note by its name.
+
+    Processor time is the least of all rounds, a rate the greatest, since each is disturbed in its own way; whatever
+    else there is belongs to the round that is shown as the best.
+    """
+    best = row["best"]
+    if row["fault"] or best is None:
+        return None
+    if measure == "cpu_us":
+        costs = [reading["cpu_us"] for reading in row["readings"] if reading["cpu_us"] is not None]
+        return float(min(costs)) if costs else None
+    if measure == "jobs_per_second":
+        return max(
+            (reading["jobs"] / reading["seconds"] for reading in row["readings"] if reading["seconds"] > 0), default=0.0
+        )
+    value = best.get(measure, best["notes"].get(measure))
+    return None if value is None else float(value)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

@@ -12,13 +12,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from switchgear import version
 from switchgear.errors import SwitchgearError
 
-__all__ = ["STORES", "BenchServer", "addresses_told", "cpu_seconds_of", "resident_bytes_of", "running_server"]
+__all__ = [
+    "STORES",
+    "BenchServer",
+    "addresses_told",
+    "cpu_seconds_of",
+    "how_started",
+    "resident_bytes_of",
+    "running_server",
+]
 
 HOST = "127.0.0.1"
 LISTENING = "listening on "
 STORES = {"memory": "serve --store memory:", "sqlite": "serve --store sqlite:FILE --sync full"}
+
+
+def how_started(options: str) -> str:
+    """A server of ours in a list of what was measured: its version and build, and its command."""
+    return f"{version.VERSION} ({version.BUILD}): switchgear {options}"
 
 
 class DidNotStart(SwitchgearError):

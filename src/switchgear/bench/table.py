@@ -18,6 +18,7 @@ class Head(NamedTuple):
 HEADS = (
     Head("WORKLOAD"),
     Head("SERVER"),
+    Head("JOBS", True),
     Head("JOBS/S", True),
     Head("CPU µs/JOB", True),
     Head("SPREAD", True),
@@ -59,6 +60,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     spread = "–" if row["spread"] is None else f"+{row['spread']:.0%}"
     return [
         *start,
+        f"{best['jobs']:,}",
         figure(best["jobs_per_second"]),
         figure(best["cpu_us"]),
         spread,

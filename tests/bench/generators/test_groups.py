@@ -56,6 +56,17 @@ def test_a_reading_is_that_of_the_generator(peer: servers.Peer) -> None:
     assert reading.memory_bytes > 1_000_000
 
 
+@pytest.mark.interop
+def test_where_jobs_are_pushed_fewer_workers_take_as_many_at_a_time() -> None:
+    require_all()
+    load = Load("foreground", 100)
+    assert load.at(servers.SWITCHGEAR).workers == 64
+    assert load.at(servers.SWITCHGEAR_CREDITS).workers == 8
+    cell = generators.cell("g", "w", servers.SWITCHGEAR_CREDITS, load)
+    assert cell.settings.endswith("; 8 workers with 8 credits each")
+    assert cell.measure().fault == ""
+
+
 @pytest.mark.system
 def test_a_deep_queue_is_filled_once_for_all_its_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     require_program(os.environ.get("CC", "cc"))

@@ -58,6 +58,15 @@ def test_quick_is_a_quarter_and_variants_are_left_out_unless_asked_for(monkeypat
     assert any("celery 1.0, redis-server 1.0" in cell.settings for cell in shown)
 
 
+def test_our_own_processes_see_the_modules_that_this_one_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = (next(peer for peer in SHOWN if peer.name == name) for name in ("switchgear", "celery"))
+    monkeypatch.setenv("PYTHONPATH", "/compiled")
+    assert tasks._module_path(ours) == f"{processes.ROOT}{os.pathsep}/compiled"
+    assert tasks._module_path(theirs) == str(processes.ROOT)
+    monkeypatch.delenv("PYTHONPATH")
+    assert tasks._module_path(ours) == str(processes.ROOT)
+
+
 def test_a_reading_has_the_processor_time_of_each_and_of_all() -> None:
     findings = {"fault": "", "seconds": 2.0, "client_cpu_seconds": 0.3, "trips": [0.001] * 99 + [0.5]}
     reading = tasks.reading_of(findings, 100, {"broker": 0.1, "worker": 0.2})
