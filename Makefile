@@ -91,6 +91,7 @@ peers: ## install the real programs that the tests talk to
 	@command -v openssl >/dev/null || scripts/install-packages openssl
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
 	@scripts/install-django
+	@scripts/install-bench-peers
 	@test -d tests/interop/node/node_modules/pyright || npm ci --silent --no-audit --no-fund --prefix tests/interop/node
 
 clean: ## remove what the other targets made

@@ -351,9 +351,9 @@ def settle_garbage() -> None:
     visit every queued job."""
     gc.collect()
     gc.freeze()
-    # Compiled, jobs are not even counted; uncompiled, a look at 100,000 new objects takes some milliseconds, and nobody
-    # should wait longer.  Those that survive are looked at again after fifty such looks, so that what closed connections
-    # leave behind goes, and the oldest hardly ever.
+    # Compiled, jobs are not even counted.  Uncompiled, a look at 100,000 new objects takes some milliseconds, and no
+    # one need wait longer than that.  What survives is looked at again after fifty such looks, so that whatever closed
+    # connections leave behind goes, and the oldest hardly ever.
     gc.set_threshold(100_000, 50, 1_000)
 
 
