@@ -94,7 +94,8 @@ def test_inbound_two_servers_share_the_work_and_one_of_them_is_killed() -> None:
         written = {text for text, status in zip(texts, statuses(client, "shout", ids)) if status == "success"}
         assert written == set(texts)
         assert runs.repeated <= before
-        assert len(runs.repeated) <= 2 * 5 + 1, "only what was in its workers' hands"
+        # What its workers had in their hands, and results that were on their way to the Redis: one batch of each.
+        assert len(runs.repeated) <= 4 * 5, "only what was under way"
         assert client.get("count:shout") == "0"
 
 
