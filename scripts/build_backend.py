@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sysconfig
 import tempfile
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,7 +47,14 @@ PyMODINIT_FUNC PyInit_small(void) { return PyModule_Create(&module); }
 def get_requires_for_build_wheel(config_settings: dict[str, str | list[str] | None] | None = None) -> list[str]:
     """What has to be installed to build a wheel here."""
     requires = build_meta.get_requires_for_build_wheel(config_settings)
-    return requires if _why_no_c() else [*requires, MYPYC]
+    return requires if _why_no_c() else [*requires, MYPYC, *_dependencies()]
+
+
+def _dependencies() -> list[str]:
+    """What the package needs to run: its types are what the compiler has to know of it."""
+    with (Path(__file__).parents[1] / "pyproject.toml").open("rb") as file:
+        found: list[str] = tomllib.load(file)["project"]["dependencies"]
+    return found
 
 
 def why_not_compiled() -> str:

@@ -247,3 +247,12 @@ def test_make_gives_whole_paths_to_what_it_runs_in_a_checkout_with_a_space(tmp_p
     )
     assert 'scripts/build-compiled ".venv/bin" "build/compiled"' in done.stdout
     assert done.stdout.count(f'PYTHONPATH="{checkout}/build/compiled" ') == 3
+
+
+def test_what_is_compiled_is_built_beside_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler reads the types of other packages, and a build of its own has none of them by itself."""
+    monkeypatch.setenv("SWITCHGEAR_PURE", "0")
+    required = build_backend.get_requires_for_build_wheel()
+    assert any(requirement.startswith("mypy>=") for requirement in required)
+    for package in ("msgspec", "pyzmq", "cronsim", "librt"):
+        assert any(requirement.startswith(package) for requirement in required)
