@@ -18,7 +18,7 @@ PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testin
 PURE_CYCLES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit crash example simulate bench bench-docs bench-peers format diagram interop clean peers compiled pure
+.PHONY: help run test check lint types unit crash example simulate bench bench-docs bench-peers format diagram settings interop clean peers compiled pure
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ format: $(STAMPS)/developing ## let ruff rewrite the sources
 
 diagram: $(STAMPS)/developing ## redraw the diagram of a job's life from its table
 	$(BIN)/python -m switchgear.testing.diagram
+
+settings: $(STAMPS)/developing ## write the tables of settings in docs/howto/configure.md from the settings themselves
+	$(BIN)/python scripts/write-settings-tables
 
 interop: $(STAMPS)/developing peers ## try every submitter with every worker, and write docs/interop.md from what was found
 	WRITE_INTEROP=1 $(BIN)/pytest tests/matrix

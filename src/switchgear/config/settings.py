@@ -65,6 +65,18 @@ class LimitsConfig(Checked):
         "Room for any sane payload, while a hundred peers sending at once still fit in memory.",
         reloadable=True,
     )
+    memory_bytes: int = setting(
+        0,
+        Size(0),
+        "Bytes that all peers together may make the server hold in memory: payloads and results of jobs, unfinished"
+        " packets, answers that wait, subscriptions. Beyond it submissions are refused, and connections that hold"
+        " unfinished packets or do not read are closed, the largest first. 0: half of the machine's memory, or of the"
+        " control group's if that is less.",
+        "The server must not be killed by the system for what strangers sent it; the other half is for everything that"
+        " is not payload.",
+        reloadable=True,
+        default_note="half of the machine's memory",
+    )
     connections: int = setting(
         10_000,
         WholeNumber(1, 1_000_000),

@@ -10,6 +10,7 @@ from mypy_extensions import mypyc_attr
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
+from switchgear.memory import MemoryAccount
 from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker
 
 __all__ = ["Core", "EngineSettings", "Observer"]
@@ -35,6 +36,7 @@ class EngineSettings:
     functions: int = 10_000  # names cost memory for ever, so strangers cannot make up any number of them
     jobs: int = 0
     jobs_per_function: int = 0
+    memory_bytes: int = 0  # what peers may make the server hold, all together; see `MemoryAccount`
     jobs_per_worker: int = 10_000  # one worker that takes and takes cannot hold up the whole queue
     neglect_us: int = SECOND_US  # a woken worker that has not come by then gets company
     warning_bytes: int = 65_536  # kept of what a job says on the way
@@ -92,6 +94,7 @@ class Core:
         self.functions: dict[bytes, Function] = {}
         self.workers: dict[int, Worker] = {}
         self.deadlines = Deadlines()
+        self.memory = MemoryAccount(self.settings.memory_bytes)  # shared with all that hold bytes for peers
         self.changed: dict[Job, None] = {}  # since the owner last took them; without `keeps` only those that finished
         self.changed_functions: list[Function] = []
         self.schedules: dict[bytes, Schedule] = {}
@@ -104,6 +107,7 @@ class Core:
         """Go on with other settings.  A limit that a function was given for itself stays."""
         usual = [self.settings.jobs_per_function] * 3
         self.settings = settings
+        self.memory.limit_bytes = settings.memory_bytes
         for function in self.functions.values():
             if function.limits == usual:
                 function.limits = [settings.jobs_per_function] * 3

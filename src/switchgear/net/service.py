@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
@@ -300,9 +302,19 @@ def engine_settings(config: Config) -> EngineSettings:
         functions=config.limits.functions,
         jobs=config.limits.jobs,
         jobs_per_function=config.limits.jobs_per_function,
+        memory_bytes=config.limits.memory_bytes or machine_memory_bytes() // 2,
         jobs_per_worker=config.limits.jobs_per_worker,
         retention_us=int(config.storage.keep_finished_seconds * SECOND_US),
     )
+
+
+def machine_memory_bytes() -> int:
+    """The memory of the machine, or of the control group that this process belongs to if that is less."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # there is no such group, or it says "max"
+            sizes.append(int(Path(path).read_text()))
+    return min(sizes)
 
 
 def load_wake_policy(name: str) -> WakePolicy | None:
