@@ -1,7 +1,7 @@
 """`MemoryAccount`: the bytes that peers make the server hold, counted in one place against one limit.
 
 Every part that holds bytes for peers adds them here when it begins to hold them, and subtracts them when it drops them.
-Whoever is about to hold more asks `has_room` first.  A submission that finds no room is refused in its protocol's words;
+Whoever is about to hold more asks `has_room` first. A submission that finds no room is refused in its protocol's words;
 a connection whose unfinished input or unread output finds none is closed, the largest holder first.
 """
 
