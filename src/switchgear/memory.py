@@ -11,8 +11,8 @@ from typing import Final
 
 __all__ = ["MemoryAccount"]
 
-# Unfinished input, and likewise output that peers do not read, may take this part of the limit.  The rest is left for
-# jobs, so that connections alone can never fill the account and lock out those who only want to submit.
+# Unfinished input may take this part of the limit, and so may output that peers do not read.  The rest is for jobs.
+# The shares are apart, so that all together never pass the limit, and connections cannot lock out submissions.
 CONNECTION_SHARE: Final = 4
 
 
@@ -23,20 +23,30 @@ class MemoryAccount:
         self.limit_bytes = limit_bytes
         self.job_bytes = 0  # payloads and results of jobs that are unfinished, or not yet handed to the store
         self.history_bytes = 0  # payloads and results of finished jobs that a store keeps in memory
-        self.input_bytes = 0  # received parts of messages that are not complete
-        self.output_bytes = 0  # written to peers, and not yet taken by them; or held until a commit
+        self.input_bytes = 0  # received parts of messages that are not complete, or not handled yet
+        self.output_bytes = 0  # written to peers, and not yet taken by them
         self.subscription_bytes = 0  # what peers subscribed to: channels and patterns
 
     @property
     def held_bytes(self) -> int:
         """All that is held."""
-        return self.job_bytes + self.history_bytes + self.input_bytes + self.output_bytes + self.subscription_bytes
+        return self.stored_bytes + self.input_bytes + self.output_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """What is held for longer than a connection takes to send or to read it."""
+        return self.job_bytes + self.history_bytes + self.subscription_bytes
 
     @property
     def connection_limit_bytes(self) -> int:
         """How much all unfinished input may take, and all unread output as well; zero means any amount."""
         return self.limit_bytes // CONNECTION_SHARE
 
+    @property
+    def stored_limit_bytes(self) -> int:
+        """How much jobs and subscriptions may take; zero means any amount."""
+        return self.limit_bytes - 2 * self.connection_limit_bytes
+
     def has_room(self, more_bytes: int) -> bool:
-        """Whether so much more may be held."""
-        return not self.limit_bytes or self.held_bytes + more_bytes <= self.limit_bytes
+        """Whether so much more may be stored."""
+        return not self.limit_bytes or self.stored_bytes + more_bytes <= self.stored_limit_bytes

@@ -14,7 +14,8 @@ from switchgear.protocols.gearman.session import GearmanSession
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing.clock import FakeClock
-from tests.net.house import in_turns, open_house
+from tests.net.house import HubHouse, in_turns, open_house
+from tests.support.wire import Kind, request
 
 
 def door_with(limits: LimitsConfig) -> TcpDoor:
@@ -98,6 +99,12 @@ class Pipe:
     def pause_reading(self) -> None:
         """Nobody sends anything."""
 
+    def resume_reading(self) -> None:
+        """Nobody sends anything."""
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
     def abort(self) -> None:
         self.is_aborted = True
 
@@ -173,3 +180,104 @@ async def test_news_for_a_peer_that_waits_for_a_broken_store_are_bounded() -> No
     assert pipe.is_aborted
     assert house.hub.telemetry.counts["held_output_closed"] == 1
     house.hub.storage_error = None
+
+
+# --- the account of memory ---
+
+
+class Peers:
+    """Connections to one server, whose limit of memory is small."""
+
+    def __init__(self, house: HubHouse, limit_bytes: int) -> None:
+        self.house = house
+        self.memory = house.hub.engine.memory
+        self.memory.limit_bytes = limit_bytes
+        self.door = door_with(LimitsConfig())
+        self.door.hub = house.hub
+        self.door.make_session = lambda context, wire: GearmanSession(context, wire, house.setup)
+
+    def connect(self) -> tuple[Connection, Pipe]:
+        connection = Connection(self.door)
+        connection.host, connection.port = "192.0.2.1", 4711
+        pipe = Pipe()
+        connection.transport = pipe  # type: ignore[assignment]
+        connection.session = GearmanSession(self.house.hub, connection, self.house.setup)
+        self.door.connections.add(connection)
+        return connection, pipe
+
+
+def beginning(size: int) -> bytes:
+    """The first bytes of a packet that is larger than that."""
+    return b"\0REQ" + (18).to_bytes(4, "big") + (1_000_000).to_bytes(4, "big") + b"x" * (size - 12)
+
+
+@in_turns
+async def test_every_read_is_counted_and_the_largest_unfinished_packet_makes_room() -> None:
+    house = await open_house()
+    peers = Peers(house, limit_bytes=40_000)  # of which a quarter is for input
+    (first, first_pipe), (second, second_pipe), (third, third_pipe) = (peers.connect() for _ in range(3))
+    first.data_received(beginning(3000))
+    second.data_received(beginning(4000))
+    second.data_received(b"x" * 1000)
+    assert peers.memory.input_bytes == 8000
+    assert peers.door.input_bytes == 8000
+    third.data_received(beginning(2001))
+    assert second_pipe.is_aborted
+    assert not first_pipe.is_aborted
+    assert not third_pipe.is_aborted
+    assert peers.memory.input_bytes == 5001
+    second.connection_lost(None)
+    assert peers.memory.input_bytes == 5001
+    first.connection_lost(None)
+    third.connection_lost(None)
+    assert peers.memory.input_bytes == 0
+    assert house.hub.telemetry.counts["intake_closed"] == 1
+
+
+@in_turns
+async def test_a_packet_that_is_complete_is_input_no_longer() -> None:
+    house = await open_house()
+    peers = Peers(house, limit_bytes=40_000)
+    connection, _ = peers.connect()
+    packet = request(Kind.ECHO_REQ, b"x" * 500)
+    connection.data_received(packet[:400])
+    assert peers.memory.input_bytes == 400
+    connection.data_received(packet[400:])
+    assert peers.memory.input_bytes == 0
+
+
+@in_turns
+async def test_every_write_to_a_peer_that_does_not_read_is_counted_and_the_largest_makes_room() -> None:
+    house = await open_house()
+    peers = Peers(house, limit_bytes=40_000)
+    (first, first_pipe), (second, second_pipe) = (peers.connect() for _ in range(2))
+    for connection, size in ((first, 3000), (second, 4000)):
+        connection.write([b"x" * size])
+        connection.pause_writing()
+    assert peers.memory.output_bytes == 7000
+    second.write([b"x" * 2000])
+    assert peers.memory.output_bytes == 9000
+    assert peers.door.output_bytes == 9000
+    first.write([b"x" * 1001])
+    assert second_pipe.is_aborted
+    assert not first_pipe.is_aborted
+    assert peers.memory.output_bytes == 4001
+    first_pipe.pending = 0
+    first.resume_writing()
+    assert peers.memory.output_bytes == 0
+
+
+@in_turns
+async def test_what_waits_for_a_failing_store_is_counted_until_the_store_works() -> None:
+    house = await open_house()
+    peers = Peers(house, limit_bytes=1_000_000)
+    connection, _ = peers.connect()
+    assert connection.session is not None
+    connection.session.waiting = True
+    connection.session.out = [b"x" * 1000] * 5
+    house.hub.storage_error = StorageError("disk full")
+    connection.check_reader(house.loop.time())
+    assert peers.memory.output_bytes == 5000
+    house.hub.storage_error = None
+    connection.check_reader(house.loop.time())
+    assert peers.memory.output_bytes == 0

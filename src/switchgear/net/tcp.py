@@ -2,6 +2,10 @@
 
 Reading stops while a peer does not take what it is sent; so a peer that asks without listening slows down only itself.
 What waits for it is bounded in size and in time.
+
+Memory.  After each read and each write a connection counts what it holds of unfinished input and unread output in the
+server's `MemoryAccount`.  When all connections together hold more than their share, the one that holds most is closed,
+and then the next, until there is room.  Output below the transport's high-water mark (64 KiB) is not counted.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from switchgear.config import LimitsConfig, ListenUrl
@@ -23,10 +27,6 @@ from switchgear.protocols.base import Context, Session, Wire
 __all__ = ["Connection", "TcpDoor"]
 
 log = logging.getLogger("switchgear")
-
-# All unfinished packets together may hold this much; then the largest is hung up on.  A thousand peers that each
-# announce a large packet and stop in the middle must still fit in memory.
-INTAKE_BYTES: Final = 1024 * 1024 * 1024
 
 # A peer with more than its share waiting is given this long to take some of it.  A large result on a slow line is not
 # an offence, so it is not size alone that counts.
@@ -136,14 +136,43 @@ class TcpDoor:
         return ""
 
     def look_after(self) -> None:
-        """Once a second: hang up on peers that do not read, and on the largest hoarder if memory is short."""
+        """Once a second: hang up on peers that do not read."""
         now = asyncio.get_running_loop().time()
         for connection in list(self.connections):
             connection.check_reader(now)
-        hoarders = [connection for connection in self.connections if connection.buffered_bytes]
-        if sum(connection.buffered_bytes for connection in hoarders) > INTAKE_BYTES:
-            worst = max(hoarders, key=lambda connection: connection.buffered_bytes)
-            worst.give_up("intake_closed", worst.buffered_bytes)
+
+    # --- memory ---
+
+    @property
+    def input_bytes(self) -> int:
+        """What the connections of this listener hold of messages that are not complete."""
+        return sum(connection.input_bytes for connection in self.connections)
+
+    @property
+    def output_bytes(self) -> int:
+        """What waits for the peers of this listener to be read."""
+        return sum(connection.output_bytes for connection in self.connections)
+
+    def free_input(self) -> None:
+        """Close connections, those with the most unfinished input first, until all fit into their share of memory."""
+        memory = self.hub.engine.memory
+        while memory.input_bytes > memory.connection_limit_bytes:
+            largest = max(self._all_connections(), key=lambda connection: connection.input_bytes)
+            if not largest.input_bytes:
+                break
+            largest.give_up("intake_closed", largest.input_bytes)
+
+    def free_output(self) -> None:
+        """Close connections, those with the most unread output first, until all fit into their share of memory."""
+        memory = self.hub.engine.memory
+        while memory.output_bytes > memory.connection_limit_bytes:
+            largest = max(self._all_connections(), key=lambda connection: connection.output_bytes)
+            if not largest.output_bytes:
+                break
+            largest.give_up("slow_reader_closed", largest.output_bytes)
+
+    def _all_connections(self) -> Iterator[Connection]:
+        return (connection for door in self.doors for connection in door.connections)
 
 
 class Connection(Wire):
@@ -152,12 +181,16 @@ class Connection(Wire):
     def __init__(self, door: TcpDoor) -> None:
         self.door = door
         self.hub = door.hub
+        self.memory = door.hub.engine.memory
+        self.input_bytes = 0  # counted in the memory account, like the next
+        self.output_bytes = 0
         self.transport: asyncio.Transport | None = None
         self._stalled_since = 0.0  # 0: the peer reads
         self._stalled_bytes = 0  # what would wait for it now, had it taken nothing since the last look
         self._waits_for_store = False  # and is not read from
         self._go_on: Callable[[], None] | None = None  # what is to be done when the peer has taken what it was sent
         self._ended = False  # the peer will send no more
+        self._is_given_up = False  # it is being closed for what it made the server hold
         self._lingering: asyncio.TimerHandle | None = None  # until it is hung up on for good
 
     # --- the event loop calls these ---
@@ -191,6 +224,8 @@ class Connection(Wire):
         except Exception as error:
             self._end_badly(session, error)
             return
+        if self.input_bytes != self.unhandled_bytes:
+            self._count_input()
         if session.pledges and self.hub.storage_error is not None and self.transport is not None:
             # Its answers wait for the store to work again, and must not become more and more meanwhile.
             self._waits_for_store = True
@@ -214,6 +249,7 @@ class Connection(Wire):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._release_memory()
         if self._lingering is not None:
             self._lingering.cancel()
         if self in self.door.connections:
@@ -233,9 +269,11 @@ class Connection(Wire):
         if self.transport is not None:
             self._stalled_bytes = self.transport.get_write_buffer_size()
             self._stop_reading(self.transport)
+            self._count_output(self._stalled_bytes)
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
+        self._count_output(0)
         if self._go_on is not None:
             asyncio.get_running_loop().call_soon(self._continue)
         else:
@@ -265,6 +303,8 @@ class Connection(Wire):
         except Exception as error:
             self._end_badly(session, error)
             return
+        if self.input_bytes != self.unhandled_bytes:
+            self._count_input()
         if not session.put_off:
             self._read_again()
 
@@ -278,9 +318,13 @@ class Connection(Wire):
         for piece in out:
             size += len(piece)
         if self._stalled_since:
-            if self._is_too_slow(transport.get_write_buffer_size()):
+            pending = transport.get_write_buffer_size()
+            if self._is_too_slow(pending):
                 return
             self._stalled_bytes += size
+            self._count_output(pending + size)
+            if self._is_given_up:
+                return
         if len(out) == 1:
             transport.write(out[0])
         elif size < LONG_BYTES:
@@ -317,8 +361,42 @@ class Connection(Wire):
     # --- looking after it ---
 
     @property
-    def buffered_bytes(self) -> int:
-        return self.session.buffered_bytes if self.session is not None else 0
+    def unhandled_bytes(self) -> int:
+        """What was received and not handled: the beginning of a message, and messages that were put off."""
+        session = self.session
+        if session is None:
+            return 0
+        if session.put_off:
+            return session.buffered_bytes + sum([len(body) for _, body in session.put_off])
+        return session.buffered_bytes
+
+    def _count_input(self) -> None:
+        """Enter what is held of the peer's input now, and make room if that is too much for all together."""
+        if self._is_given_up:
+            return
+        memory = self.memory
+        held_bytes = self.unhandled_bytes
+        memory.input_bytes += held_bytes - self.input_bytes
+        self.input_bytes = held_bytes
+        if memory.limit_bytes and memory.input_bytes > memory.connection_limit_bytes:
+            self.door.free_input()
+
+    def _count_output(self, pending_bytes: int) -> None:
+        """Enter what waits for the peer now, and make room if that is too much for all together."""
+        if self._is_given_up:
+            return
+        memory = self.memory
+        memory.output_bytes += pending_bytes - self.output_bytes
+        self.output_bytes = pending_bytes
+        if memory.limit_bytes and memory.output_bytes > memory.connection_limit_bytes:
+            self.door.free_output()
+
+    def _release_memory(self) -> None:
+        """The connection is gone, or will be in a moment: nothing is held for it any more."""
+        self._is_given_up = True
+        self.memory.input_bytes -= self.input_bytes
+        self.memory.output_bytes -= self.output_bytes
+        self.input_bytes = self.output_bytes = 0
 
     def _is_too_slow(self, pending: int) -> bool:
         """Before more is written: hang up if much waits for a peer that takes nothing, or far too much for any peer."""
@@ -332,33 +410,36 @@ class Connection(Wire):
         return False
 
     def check_reader(self, now: float) -> None:
-        """Once a second: hang up if the peer has taken nothing for too long."""
-        self._check_held_output()
+        """Once a second: hang up if the peer takes nothing, or if too much for it waits for a failing store."""
         if self._waits_for_store and self.hub.storage_error is None:
             self._waits_for_store = False
             if not self._stalled_since:
                 self.resume_writing()
-        if not self._stalled_since or self.transport is None:
-            return
-        pending = self.transport.get_write_buffer_size()
-        if pending < self._stalled_bytes:
-            self._stalled_since = now
-        elif now - self._stalled_since > self.door.limits.slow_reader_seconds:
-            self.give_up("slow_reader_closed", pending)
-        self._stalled_bytes = pending
+        held = self._held_bytes()
+        pending = 0
+        if self._stalled_since and self.transport is not None:
+            pending = self.transport.get_write_buffer_size()
+            if pending < self._stalled_bytes:
+                self._stalled_since = now
+            elif now - self._stalled_since > self.door.limits.slow_reader_seconds:
+                self.give_up("slow_reader_closed", pending)
+            self._stalled_bytes = pending
+        if held + pending != self.output_bytes:
+            self._count_output(held + pending)
+        limits = self.door.limits
+        if held > limits.slow_reader_bytes + 2 * limits.packet_bytes:
+            self.give_up("held_output_closed", held)
 
-    def _check_held_output(self) -> None:
-        """While the store fails, news of its jobs may go on coming in for a peer whose answers have to wait."""
+    def _held_bytes(self) -> int:
+        """Output that waits for a failing store; events of jobs may go on coming in for the peer meanwhile."""
         session = self.session
         if session is None or self.hub.storage_error is None or not (session.waiting or session.held):
-            return
-        limits = self.door.limits
-        pending = session.unsent_bytes
-        if pending > limits.slow_reader_bytes + 2 * limits.packet_bytes:
-            self.give_up("held_output_closed", pending)
+            return 0
+        return session.unsent_bytes
 
     def give_up(self, event: str, pending: int) -> None:
         self.hub.telemetry.emit(event, host=self.host, port=self.port, pending=pending)
+        self._release_memory()
         self.abort()
 
     def abort(self) -> None:
