@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["counted", "harmless"]
+__all__ = ["bytes_in_words", "counted", "harmless"]
 
 MOST_REPEATED: Final = 500
 
@@ -19,3 +19,11 @@ def harmless(text: str) -> str:
     if len(text) > MOST_REPEATED:
         text = text[:MOST_REPEATED] + "..."
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def bytes_in_words(count: float) -> str:
+    """Bytes with a unit that suits them."""
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f} B"

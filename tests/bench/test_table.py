@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from switchgear.bench.results import Reading
-from switchgear.bench.table import HEADS, Head, bytes_in_words, figure, markdown, rows_of
+from switchgear.bench.table import HEADS, Head, figure, markdown, rows_of
+from switchgear.text import bytes_in_words
 from tests.bench.documents import cell, document
 
 

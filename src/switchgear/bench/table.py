@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["HEADS", "Head", "bytes_in_words", "figure", "markdown", "rows_of"]
+__all__ = ["HEADS", "Head", "figure", "markdown", "rows_of"]
 
 
 class Head(NamedTuple):
@@ -37,14 +37,6 @@ def figure(value: float | None, unit: str = "") -> str:
     size = abs(value)
     digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{value:,.{digits}f}{unit}"
-
-
-def bytes_in_words(count: float) -> str:
-    """Bytes with a unit that suits them."""
-    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f} B"
 
 
 def rows_of(document: dict[str, Any]) -> list[list[str]]:

@@ -77,6 +77,7 @@ COMMANDS = {
     "submit": _Lazy("switchgear.cli.submit", "submit", "Submit a job, and wait for its result unless told not to."),
     "worker": _Lazy("switchgear.cli.worker", "worker", "Run the tasks of an app, or a command for each job."),
     "device": _Lazy("switchgear.cli.device", "device", "Pass WMP messages on between workers and managers."),
+    "server": _Lazy("switchgear.cli.server", "server", "Show how the server is, and what it holds in memory."),
     "functions": _Lazy("switchgear.cli.functions", "functions", "List functions with their queues and workers."),
     "workers": _Lazy("switchgear.cli.functions", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.functions", "jobs", "List jobs."),

@@ -6,7 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from switchgear.config import SCHEMES, Config, ListenUrl
 from switchgear.errors import ConfigError
@@ -122,6 +122,10 @@ class Listeners:
 
     def count_connections(self) -> int:
         return sum(len(door.connections) for door in self.tcp_doors)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """What each TCP listener holds, for operators: its connections, and the one that holds most."""
+        return [door.describe() for door in self.tcp_doors]
 
     def admit_clients(self) -> None:
         """Read the keys anew of those who may connect; raises ConfigError."""

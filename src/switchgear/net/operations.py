@@ -54,6 +54,7 @@ class Operations:
         self.handle_prefix = handle_prefix
         self.started_us = hub.clock.now_us()
         self.connections: Callable[[], int] = lambda: 0
+        self.listeners: Callable[[], list[dict[str, Any]]] = list
         self.recorder: Recorder | None = None
         self._verbs: dict[str, Callable[..., Any]] = {
             "server": self.server,
@@ -96,8 +97,23 @@ class Operations:
             "workers": len(self._workers()),
             "connections": self.connections(),
             "draining": engine.refusal is not None and engine.refusal.reason == "draining",
+            "memory": self._memory(),
+            "listeners": self.listeners(),
             "joblog": self._joblog(),
             "events": dict(self.hub.telemetry.counts),
+        }
+
+    def _memory(self) -> dict[str, int]:
+        """What peers make the server hold, in bytes; a limit of zero means that there is none."""
+        memory = self.engine.memory
+        return {
+            "limit": memory.limit_bytes,
+            "held": memory.held_bytes,
+            "jobs": memory.job_bytes,
+            "history": memory.history_bytes,
+            "input": memory.input_bytes,
+            "output": memory.output_bytes,
+            "subscriptions": memory.subscription_bytes,
         }
 
     def _joblog(self) -> dict[str, Any] | None:

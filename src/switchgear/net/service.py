@@ -138,6 +138,7 @@ class Service:
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.operations.connections = self.listeners.count_connections
+        self.operations.listeners = self.listeners.describe
 
     async def _listen(self, house: AsyncExitStack) -> None:
         house.push_async_callback(self.listeners.close)

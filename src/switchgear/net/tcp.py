@@ -153,6 +153,17 @@ class TcpDoor:
         """What waits for the peers of this listener to be read."""
         return sum(connection.output_bytes for connection in self.connections)
 
+    def describe(self) -> dict[str, Any]:
+        """What this listener's connections hold, for operators."""
+        largest = max(self.connections, key=lambda connection: connection.held_bytes, default=None)
+        return {
+            "url": ", ".join(self.addresses),
+            "connections": len(self.connections),
+            "input": self.input_bytes,
+            "output": self.output_bytes,
+            "largest": largest.describe() if largest is not None and largest.held_bytes else None,
+        }
+
     def free_input(self) -> None:
         """Close connections, those with the most unfinished input first, until all fit into their share of memory."""
         memory = self.hub.engine.memory
@@ -369,6 +380,15 @@ class Connection(Wire):
         if session.put_off:
             return session.buffered_bytes + sum([len(body) for _, body in session.put_off])
         return session.buffered_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """What the server holds for this connection."""
+        return self.input_bytes + self.output_bytes
+
+    def describe(self) -> dict[str, Any]:
+        """Who the peer is and what is held for it, for operators."""
+        return {"address": f"{self.host}:{self.port}", "input": self.input_bytes, "output": self.output_bytes}
 
     def _count_input(self) -> None:
         """Enter what is held of the peer's input now, and make room if that is too much for all together."""
