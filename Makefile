@@ -74,7 +74,7 @@ format: $(STAMPS)/developing ## let ruff rewrite the sources
 	$(BIN)/ruff format .
 
 diagram: $(STAMPS)/developing ## redraw the diagram of a job's life from its table
-	$(BIN)/python -m switchgear.testing.diagram
+	$(BIN)/python -m switchgear.testing.lifecycle_diagram
 
 settings: $(STAMPS)/developing ## write the tables of settings in docs/howto/configure.md from the settings themselves
 	$(BIN)/python scripts/write-settings-tables

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from examples.livejournal.orders import Order
 from examples.livejournal.processes import Crew
-from switchgear.client.draft import AsyncDraftClient, JobRecord, JobType, Status
+from switchgear.client.draft import AsyncDraftClient, DraftStatus, JobRecord, JobType
 from switchgear.joblog import JobLog
 
 __all__ = ["Job", "Screen", "create_jobs", "follow_all", "kill_worker_halfway", "look_up_the_rest"]
@@ -26,7 +26,7 @@ class Job:
     record: JobRecord
     original: Job | None = None  # the job that the server had already when this was asked for
     state: str = "created"
-    status: Status | None = None
+    status: DraftStatus | None = None
     remark: str = ""
 
     @property
@@ -90,7 +90,7 @@ async def _follow(client: AsyncDraftClient, job: Job, screen: Screen) -> None:
     screen.show(job)
 
 
-def _note_status(job: Job, status: Status, screen: Screen) -> None:
+def _note_status(job: Job, status: DraftStatus, screen: Screen) -> None:
     if status.denominator and status != job.status:
         job.state, job.status = "running", status
         screen.show(job)

@@ -11,15 +11,15 @@ from switchgear.lazily import lazy_names
 if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.backoff import Backoff
-    from switchgear.app.context import Retry, current_job
-    from switchgear.app.following import Progress
+    from switchgear.app.current_job import Retry, current_job
     from switchgear.app.graph import chain, group
     from switchgear.app.group import JobGroup
     from switchgear.app.job import Job
+    from switchgear.app.job_updates import Progress
     from switchgear.app.task import Task
     from switchgear.client.aio import AsyncClient
+    from switchgear.client.aio_worker import Worker
     from switchgear.client.client import Client
-    from switchgear.client.worker import Worker
     from switchgear.errors import (
         AlreadySubmitted,
         ArgumentError,
@@ -45,15 +45,15 @@ else:
         {
             "switchgear.app.app": ("App",),
             "switchgear.app.backoff": ("Backoff",),
-            "switchgear.app.context": ("Retry", "current_job"),
-            "switchgear.app.following": ("Progress",),
+            "switchgear.app.current_job": ("Retry", "current_job"),
+            "switchgear.app.job_updates": ("Progress",),
             "switchgear.app.graph": ("chain", "group"),
             "switchgear.app.group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
             "switchgear.app.task": ("Task",),
             "switchgear.client.aio": ("AsyncClient",),
             "switchgear.client.client": ("Client",),
-            "switchgear.client.worker": ("Worker",),
+            "switchgear.client.aio_worker": ("Worker",),
             "switchgear.errors": (
                 "AlreadySubmitted",
                 "ArgumentError",

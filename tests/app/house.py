@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from switchgear import App, Task
-from switchgear.app.worker.background import start_background
+from switchgear.app.worker.background_worker import start_background
 from tests.support.servers import Server
 from tests.support.waiting import eventually
 from tests.support.wire import Kind, Packet, Wire

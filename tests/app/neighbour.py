@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from switchgear.app.embedded import EmbeddedPlace
+from switchgear.app.embedded_location import EmbeddedLocation
 from switchgear.client import Client
 
 ROOT = Path(__file__).parents[2]
@@ -92,13 +92,13 @@ def neighbours(directory: Path, count: int) -> Iterator[list[Neighbour]]:
 
 
 def main(directory: str) -> None:
-    place = EmbeddedPlace(f"embedded:{directory}")
+    place = EmbeddedLocation(f"embedded:{directory}")
     for line in sys.stdin:
         word, *arguments = line.split()
         print(json.dumps(_do(place, word, arguments)), flush=True)
 
 
-def _do(place: EmbeddedPlace, word: str, arguments: list[str]) -> Any:
+def _do(place: EmbeddedLocation, word: str, arguments: list[str]) -> Any:
     match word:
         case "address":
             return str(place.address())

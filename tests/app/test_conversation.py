@@ -17,9 +17,9 @@ from switchgear import (
     ServerRefused,
     ServerUnreachable,
 )
-from switchgear.app.conversation import ControlQuestion, Conversation, SubmitQuestion, WatchQuestion
-from switchgear.app.following import End, JobFollower, Progress
-from switchgear.app.requests import SubmitRequest
+from switchgear.app.client_protocol import AppProtocol, ControlRequest, PendingSubmission, SubscribeRequest
+from switchgear.app.job_updates import End, JobSubscriber, Progress
+from switchgear.app.submit_request import SubmitRequest
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
 from switchgear.protocols.gearman.messages import Packet
 
@@ -30,15 +30,15 @@ def packets(data: bytes) -> list[tuple[Packet, list[bytes]]]:
     return [(Packet(kind), body.split(b"\0")) for kind, body in Decoder(REQUEST, 2**32).feed(data)]
 
 
-def greeted(*answers: bytes) -> Conversation:
-    conversation = Conversation("gearman://h:4730")
+def greeted(*answers: bytes) -> AppProtocol:
+    conversation = AppProtocol("gearman://h:4730")
     conversation.greet()
     conversation.take_outgoing()
     conversation.receive(b"".join(answers))
     return conversation
 
 
-def switchgear() -> Conversation:
+def switchgear() -> AppProtocol:
     return greeted(
         response(Packet.OPTION_RES, b"switchgear"),
         response(Packet.OPTION_RES, b"exceptions"),
@@ -46,7 +46,7 @@ def switchgear() -> Conversation:
     )
 
 
-def gearmand() -> Conversation:
+def gearmand() -> AppProtocol:
     return greeted(
         response(Packet.ERROR, b"UNKNOWN_OPTION", b"Server does not recognize given option"),
         response(Packet.OPTION_RES, b"exceptions"),
@@ -54,10 +54,12 @@ def gearmand() -> Conversation:
     )
 
 
-def submit(conversation: Conversation, **fields: Any) -> tuple[SubmitQuestion, JobFollower, tuple[Packet, list[bytes]]]:
+def submit(
+    conversation: AppProtocol, **fields: Any
+) -> tuple[PendingSubmission, JobSubscriber, tuple[Packet, list[bytes]]]:
     """The question, who follows the job, and the packet that was sent."""
-    follower = JobFollower()
-    question = SubmitQuestion([SubmitRequest(**({"function": b"f", "payload": b"p"} | fields))], [follower])
+    follower = JobSubscriber()
+    question = PendingSubmission([SubmitRequest(**({"function": b"f", "payload": b"p"} | fields))], [follower])
     question.put(conversation)
     packet = packets(conversation.take_outgoing())[-1]
     return question, follower, packet
@@ -67,7 +69,7 @@ def submit(conversation: Conversation, **fields: Any) -> tuple[SubmitQuestion, J
 
 
 def test_it_begins_with_a_greeting() -> None:
-    conversation = Conversation("gearman://h:4730")
+    conversation = AppProtocol("gearman://h:4730")
     conversation.greet()
     assert packets(conversation.take_outgoing()) == [
         (Packet.OPTION_REQ, [b"switchgear"]),
@@ -89,7 +91,7 @@ def test_servers_are_told_apart() -> None:
 
 def test_a_greeting_may_come_in_pieces() -> None:
     ready: list[bool] = []
-    conversation = Conversation("h", lambda: ready.append(True))
+    conversation = AppProtocol("h", lambda: ready.append(True))
     conversation.greet()
     for byte in response(Packet.OPTION_RES, b"switchgear") + response(Packet.ECHO_RES, b"switchgear"):
         assert ready == []
@@ -122,7 +124,7 @@ def test_answers_belong_to_the_oldest_question() -> None:
     conversation = switchgear()
     first, *_ = submit(conversation)
     second, *_ = submit(conversation)
-    control = ControlQuestion("server", {})
+    control = ControlRequest("server", {})
     control.put(conversation)
     third, *_ = submit(conversation)
     conversation.receive(
@@ -142,7 +144,7 @@ def test_answers_belong_to_the_oldest_question() -> None:
 
 def test_a_batch_is_answered_as_a_whole() -> None:
     conversation = switchgear()
-    question = SubmitQuestion([SubmitRequest(b"f", b"%d" % number) for number in range(3)], [None] * 3)
+    question = PendingSubmission([SubmitRequest(b"f", b"%d" % number) for number in range(3)], [None] * 3)
     question.put(conversation)
     assert [body[-1] for _, body in packets(conversation.take_outgoing())] == [b"0", b"1", b"2"]
     conversation.receive(response(Packet.JOB_CREATED, b"H:h:1") + response(Packet.ERROR, b"QUEUE_ERROR", b"full"))
@@ -224,8 +226,8 @@ def test_news_of_other_jobs_are_nobodys() -> None:
 
 def test_watching_a_job() -> None:
     conversation = switchgear()
-    follower = JobFollower()
-    question = WatchQuestion("H:h:1", follower)
+    follower = JobSubscriber()
+    question = SubscribeRequest("H:h:1", follower)
     question.put(conversation)
     assert packets(conversation.take_outgoing()) == [(Packet.WATCH, [b"H:h:1"])]
     conversation.receive(response(Packet.WATCH_RES, b"H:h:1", b"running"))
@@ -237,7 +239,7 @@ def test_watching_a_job() -> None:
 
 def test_watching_a_job_that_is_not_there() -> None:
     conversation = switchgear()
-    question = WatchQuestion("H:h:1", JobFollower())
+    question = SubscribeRequest("H:h:1", JobSubscriber())
     question.put(conversation)
     conversation.receive(response(Packet.WATCH_RES, b"H:h:1", b"unknown"))
     assert question.future.result() == "unknown"
@@ -246,7 +248,7 @@ def test_watching_a_job_that_is_not_there() -> None:
 
 def test_asking_about_a_job_that_is_not_there() -> None:
     conversation = switchgear()
-    question = ControlQuestion("job", {"handle": "H:h:1", "unused": None})
+    question = ControlRequest("job", {"handle": "H:h:1", "unused": None})
     question.put(conversation)
     assert packets(conversation.take_outgoing()) == [(Packet.CONTROL, [b"job", b'{"handle":"H:h:1"}'])]
     conversation.receive(response(Packet.ERROR, b"JOB_NOT_FOUND", b"there is no such job"))
@@ -334,9 +336,9 @@ def test_a_plain_server_is_not_asked_for_more(fields: dict[str, Any], complaint:
 @pytest.mark.parametrize(
     ("question", "complaint"),
     [
-        (ControlQuestion("cancel", {}), "cancelling a job needs a Switchgear server"),
-        (ControlQuestion("explain", {}), "an explanation needs a Switchgear server"),
-        (WatchQuestion("H:h:1", JobFollower()), "the result of a job by its handle needs a Switchgear server"),
+        (ControlRequest("cancel", {}), "cancelling a job needs a Switchgear server"),
+        (ControlRequest("explain", {}), "an explanation needs a Switchgear server"),
+        (SubscribeRequest("H:h:1", JobSubscriber()), "the result of a job by its handle needs a Switchgear server"),
     ],
     ids=["cancel", "explain", "watch"],
 )
@@ -384,7 +386,7 @@ def test_a_plain_server_tells_each_submission_of_one_job() -> None:
 def test_a_cut_leaves_no_question_without_an_answer() -> None:
     conversation = switchgear()
     submission, *_ = submit(conversation)
-    control = ControlQuestion("cancel", {"handle": "H:h:1"})
+    control = ControlRequest("cancel", {"handle": "H:h:1"})
     control.put(conversation)
     conversation.lose(LOST)
     (error,) = submission.future.result()
@@ -395,7 +397,7 @@ def test_a_cut_leaves_no_question_without_an_answer() -> None:
 
 def test_what_can_be_asked_again_is() -> None:
     conversation = switchgear()
-    questions = [ControlQuestion("jobs", {}), ControlQuestion("cancel", {})]
+    questions = [ControlRequest("jobs", {}), ControlRequest("cancel", {})]
     for question in questions:
         question.on_lost = lambda: True  # somebody sees to it
         question.put(conversation)
@@ -428,7 +430,7 @@ def test_what_is_no_gearman() -> None:
 )
 def test_a_refusal_is_raised_as_what_it_is(code: str, kind: type[ServerRefused]) -> None:
     conversation = switchgear()
-    question = ControlQuestion("unschedule", {"name": "nobody"})
+    question = ControlRequest("unschedule", {"name": "nobody"})
     question.put(conversation)
     conversation.receive(response(Packet.ERROR, code.encode(), b"why"))
     error = question.future.exception()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from switchgear import App, Job, JobCancelled, JobGroup, JobUnknown, ServerUnreachable, Task
-from switchgear.app.embedded import EmbeddedPlace
-from switchgear.app.places import FixedPlace, Place
+from switchgear.app.embedded_location import EmbeddedLocation
+from switchgear.app.server_locations import FixedLocation, ServerLocation
 from switchgear.client.address import ServerAddress
 from tests.app.house import hand_worker, url_of
 from tests.support.proxy import Proxy, cuttable
@@ -181,7 +181,7 @@ def test_a_submission_waits_for_a_server_that_comes(live_server: Server, other_t
         assert submission.result(WAIT).cancel()
 
 
-class SlowPlace(Place):
+class SlowPlace(ServerLocation):
     """A server that has to be started first, which takes longer than anybody waits for one that is away."""
 
     def __init__(self, url: str, start_seconds: float) -> None:
@@ -209,7 +209,7 @@ def test_the_start_of_a_server_is_waited_for_and_its_absence_is_not(live_server:
 
 
 def test_the_server_of_a_directory_may_take_its_time_to_start() -> None:
-    assert EmbeddedPlace().start_seconds > 30 > FixedPlace("gearman://a").start_seconds
+    assert EmbeddedLocation().start_seconds > 30 > FixedLocation("gearman://a").start_seconds
 
 
 def test_a_server_that_speaks_something_else(other_thread: ThreadPoolExecutor) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.embedded import EmbeddedPlace
-from switchgear.app.embedded_status import Status
-from switchgear.app.places import FixedPlace, place_at
+from switchgear.app.embedded_address_file import EmbeddedAddress
+from switchgear.app.embedded_location import EmbeddedLocation
+from switchgear.app.server_locations import FixedLocation, place_at
 from switchgear.client import Client
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ConfigError, ServerUnreachable
@@ -38,7 +38,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def place(directory: Path) -> Any:
-    place = EmbeddedPlace(f"embedded:{directory}")
+    place = EmbeddedLocation(f"embedded:{directory}")
     yield place
     place.close()
 
@@ -46,14 +46,14 @@ def place(directory: Path) -> Any:
 # --- in one process ---
 
 
-def test_the_first_who_asks_runs_the_server(place: EmbeddedPlace) -> None:
+def test_the_first_who_asks_runs_the_server(place: EmbeddedLocation) -> None:
     address = place.address()
     assert place.is_owner
     assert answers_version(address.port)
     assert place.address() == address
 
 
-def test_nothing_is_made_before_it_is_needed(directory: Path, place: EmbeddedPlace) -> None:
+def test_nothing_is_made_before_it_is_needed(directory: Path, place: EmbeddedLocation) -> None:
     assert not directory.exists()
     place.address()
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -64,21 +64,21 @@ def test_a_relative_path_is_relative_to_where_the_place_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place = EmbeddedPlace()
+    place = EmbeddedLocation()
     monkeypatch.chdir("/")
     assert place.directory == tmp_path / ".switchgear"
     assert place.url == "embedded:.switchgear"
 
 
-def test_the_status_tells_where_the_server_is(directory: Path, place: EmbeddedPlace) -> None:
+def test_the_status_tells_where_the_server_is(directory: Path, place: EmbeddedLocation) -> None:
     address = place.address()
     status = json.loads((directory / "server.json").read_text())
     assert (status["url"], status["pid"]) == (str(address), os.getpid())
     assert abs(status["started"] - time.time()) < 60
 
 
-def test_two_places_of_one_directory_share_one_server(directory: Path, place: EmbeddedPlace) -> None:
-    other = EmbeddedPlace(f"embedded:{directory}/../{directory.name}")
+def test_two_places_of_one_directory_share_one_server(directory: Path, place: EmbeddedLocation) -> None:
+    other = EmbeddedLocation(f"embedded:{directory}/../{directory.name}")
     assert other.address() == place.address()
     other.close()
     assert answers_version(place.address().port), "the first one still needs it"
@@ -86,7 +86,7 @@ def test_two_places_of_one_directory_share_one_server(directory: Path, place: Em
     assert not (directory / "server.json").exists()
 
 
-def test_threads_that_race_find_one_server(place: EmbeddedPlace) -> None:
+def test_threads_that_race_find_one_server(place: EmbeddedLocation) -> None:
     found: list[ServerAddress] = []
     threads = [threading.Thread(target=lambda: found.append(place.address())) for _ in range(8)]
     for thread in threads:
@@ -97,7 +97,7 @@ def test_threads_that_race_find_one_server(place: EmbeddedPlace) -> None:
     assert len(set(found)) == 1
 
 
-def test_a_closed_place_may_be_used_again(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_closed_place_may_be_used_again(directory: Path, place: EmbeddedLocation) -> None:
     with Client(str(place.address())) as client:
         handle = client.submit("f", b"x", background=True).handle
     place.close()
@@ -106,7 +106,7 @@ def test_a_closed_place_may_be_used_again(directory: Path, place: EmbeddedPlace)
         assert [job["handle"] for job in client.control("jobs")["jobs"]] == [handle]
 
 
-def test_handles_outlive_the_name_of_the_host(place: EmbeddedPlace) -> None:
+def test_handles_outlive_the_name_of_the_host(place: EmbeddedLocation) -> None:
     with Client(str(place.address())) as client:
         handle = client.submit("f", b"x", background=True).handle
     assert re.fullmatch(r"H:embedded-[a-z0-9]{6}:1", handle)
@@ -118,7 +118,7 @@ def test_handles_outlive_the_name_of_the_host(place: EmbeddedPlace) -> None:
 
 def test_directories_have_handles_of_their_own(tmp_path: Path) -> None:
     def first_handle(name: str) -> str:
-        place = EmbeddedPlace(f"embedded:{tmp_path / name}")
+        place = EmbeddedLocation(f"embedded:{tmp_path / name}")
         try:
             with Client(str(place.address())) as client:
                 return client.submit("f", b"x", background=True).handle
@@ -128,7 +128,7 @@ def test_directories_have_handles_of_their_own(tmp_path: Path) -> None:
     assert first_handle("one") != first_handle("other")
 
 
-def test_a_directory_from_before_keeps_its_handles(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_directory_from_before_keeps_its_handles(directory: Path, place: EmbeddedLocation) -> None:
     place.address()
     place.close()
     (directory / "prefix").unlink()
@@ -137,7 +137,7 @@ def test_a_directory_from_before_keeps_its_handles(directory: Path, place: Embed
     assert not (directory / "prefix").exists()
 
 
-def test_a_prefix_that_is_none(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_prefix_that_is_none(directory: Path, place: EmbeddedLocation) -> None:
     place.address()
     place.close()
     prefix = (directory / "prefix").read_text()
@@ -148,7 +148,7 @@ def test_a_prefix_that_is_none(directory: Path, place: EmbeddedPlace) -> None:
     assert answers_version(place.address().port)  # the lock was let go of
 
 
-def test_nobody_can_stop_it_from_outside(place: EmbeddedPlace) -> None:
+def test_nobody_can_stop_it_from_outside(place: EmbeddedLocation) -> None:
     address = place.address()
     with socket.create_connection((address.host, address.port)) as line:
         line.sendall(b"shutdown\n")
@@ -157,7 +157,7 @@ def test_nobody_can_stop_it_from_outside(place: EmbeddedPlace) -> None:
 
 
 def test_it_leaves_the_log_and_the_output_of_the_program_alone(
-    place: EmbeddedPlace, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    place: EmbeddedLocation, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers = list(logging.getLogger("switchgear").handlers)
     with caplog.at_level(logging.INFO), Client(str(place.address())) as client:
@@ -182,21 +182,21 @@ def test_it_leaves_the_log_and_the_output_of_the_program_alone(
 )
 def test_a_url_that_makes_no_sense(url: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        EmbeddedPlace(url)
+        EmbeddedLocation(url)
 
 
 def test_a_url_tells_which_place_is_meant() -> None:
-    assert isinstance(place_at("gearman://here:1"), FixedPlace)
-    assert isinstance(place_at("embedded:here"), EmbeddedPlace)
+    assert isinstance(place_at("gearman://here:1"), FixedLocation)
+    assert isinstance(place_at("embedded:here"), EmbeddedLocation)
 
 
-def test_a_file_in_the_place_of_the_directory(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_file_in_the_place_of_the_directory(directory: Path, place: EmbeddedLocation) -> None:
     directory.write_text("not a directory")
     with pytest.raises(ConfigError, match="queue cannot be used: File exists"):
         place.address()
 
 
-def test_a_directory_that_may_not_be_written(place: EmbeddedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_may_not_be_written(place: EmbeddedLocation, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbid(self: FileLock) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -206,13 +206,13 @@ def test_a_directory_that_may_not_be_written(place: EmbeddedPlace, monkeypatch: 
 
 
 def test_a_full_disk_is_said_and_the_next_attempt_may_work(
-    directory: Path, place: EmbeddedPlace, monkeypatch: pytest.MonkeyPatch
+    directory: Path, place: EmbeddedLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Status, directory: Path) -> None:
+    def fail(self: EmbeddedAddress, directory: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Status, "write", fail)
+        patch.setattr(EmbeddedAddress, "write", fail)
         with pytest.raises(ServerUnreachable, match="queue cannot be used: No space left on device"):
             place.address()
         assert not place.is_owner
@@ -220,7 +220,7 @@ def test_a_full_disk_is_said_and_the_next_attempt_may_work(
 
 
 def test_a_store_that_another_server_uses(
-    directory: Path, place: EmbeddedPlace, monkeypatch: pytest.MonkeyPatch
+    directory: Path, place: EmbeddedLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("switchgear.app.embedded_server._STORE_PATIENCE_SECONDS", 0.0)
     directory.mkdir()
@@ -235,7 +235,7 @@ def test_a_store_that_another_server_uses(
 
 
 def test_a_directory_that_is_deleted_is_begun_anew(
-    directory: Path, place: EmbeddedPlace, caplog: pytest.LogCaptureFixture
+    directory: Path, place: EmbeddedLocation, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = place.address()
     shutil.rmtree(directory)
@@ -246,7 +246,7 @@ def test_a_directory_that_is_deleted_is_begun_anew(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1}'])
-def test_a_status_that_is_no_status_is_written_anew(directory: Path, place: EmbeddedPlace, text: str) -> None:
+def test_a_status_that_is_no_status_is_written_anew(directory: Path, place: EmbeddedLocation, text: str) -> None:
     directory.mkdir()
     (directory / "server.json").write_text(text)
     assert answers_version(place.address().port)
@@ -264,7 +264,7 @@ def test_of_eight_processes_that_start_at_once_one_is_the_owner(directory: Path)
         assert [process.is_owner for process in processes].count(True) == 1
 
 
-def test_a_second_process_finds_the_server_of_the_first(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_second_process_finds_the_server_of_the_first(directory: Path, place: EmbeddedLocation) -> None:
     with neighbours(directory, 1) as (other,):
         handle = other.ask("submit", "f")
         other.ask("close")
@@ -301,16 +301,18 @@ def test_an_owner_that_is_killed_is_replaced_at_once(directory: Path) -> None:
         assert second.ask("count") == [5]
 
 
-def test_a_leftover_status_is_not_believed(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_leftover_status_is_not_believed(directory: Path, place: EmbeddedLocation) -> None:
     """The owner is alive, but what the file tells is of another one."""
     with neighbours(directory, 1) as (owner,):
         address = owner.ask("address")
-        true_status = Status.read(directory)
+        true_status = EmbeddedAddress.read(directory)
         assert true_status is not None
         leftovers = [
-            Status(f"gearman://127.0.0.1:{free_port()}", true_status.pid, 0.0, true_status.store),  # nobody is there
-            Status(address, true_status.pid + 1, 0.0, true_status.store),  # another process is
-            Status(address, true_status.pid, 0.0, "sqlite:/elsewhere/jobs.db"),  # with other jobs
+            EmbeddedAddress(
+                f"gearman://127.0.0.1:{free_port()}", true_status.pid, 0.0, true_status.store
+            ),  # nobody is there
+            EmbeddedAddress(address, true_status.pid + 1, 0.0, true_status.store),  # another process is
+            EmbeddedAddress(address, true_status.pid, 0.0, "sqlite:/elsewhere/jobs.db"),  # with other jobs
         ]
         for leftover in leftovers:
             with pytest.raises(ServerUnreachable):
@@ -324,7 +326,7 @@ def test_a_leftover_status_is_not_believed(directory: Path, place: EmbeddedPlace
         assert [str(one) for one in found] == [address]
 
 
-def test_a_stranger_on_the_port_is_not_taken_for_the_server(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_stranger_on_the_port_is_not_taken_for_the_server(directory: Path, place: EmbeddedLocation) -> None:
     """A web server, say, to which the port of an owner was given that was killed."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
@@ -338,14 +340,14 @@ def test_a_stranger_on_the_port_is_not_taken_for_the_server(directory: Path, pla
         answering = threading.Thread(target=answer)
         answering.start()
         with pytest.raises(ServerUnreachable):
-            Status(f"gearman://127.0.0.1:{port}", 1, 0.0, "sqlite:jobs.db").confirmed_address()
+            EmbeddedAddress(f"gearman://127.0.0.1:{port}", 1, 0.0, "sqlite:jobs.db").confirmed_address()
         answering.join()
 
 
 # --- forks ---
 
 
-def test_a_forked_child_is_not_the_owner_and_does_not_keep_the_lock(directory: Path, place: EmbeddedPlace) -> None:
+def test_a_forked_child_is_not_the_owner_and_does_not_keep_the_lock(directory: Path, place: EmbeddedLocation) -> None:
     address = place.address()
     with socket.create_connection((address.host, address.port)) as line:
         line.sendall(b"version\n")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from switchgear import App, Task, TaskFailed, current_job
-from switchgear.app.resident import Resident
+from switchgear.app.embedded_worker import EmbeddedWorker
 from tests.app.neighbour import neighbours
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
@@ -312,7 +312,7 @@ def test_tasks_for_processes_are_left_to_workers(app: App, caplog: pytest.LogCap
     @app.task(name="heavy", run_in="process")
     def heavy() -> None: ...
 
-    resident = Resident(app)
+    resident = EmbeddedWorker(app)
     resident.serve_all()
     resident.stop()
     assert 'heavy: run_in="process" needs a worker' in caplog.text
@@ -320,7 +320,7 @@ def test_tasks_for_processes_are_left_to_workers(app: App, caplog: pytest.LogCap
 
 @pytest.mark.parametrize("method", ["serve_all", "stop"])
 def test_a_lock_that_was_held_during_a_fork_holds_up_no_child(method: str) -> None:
-    resident = Resident(App("gearman://127.0.0.1:1"))
+    resident = EmbeddedWorker(App("gearman://127.0.0.1:1"))
     resident._process_id = 0  # as if this were a child of the process that made it
     with resident._lock:
         calling = threading.Thread(target=getattr(resident, method), daemon=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from switchgear import App
-from switchgear.app.embedded_status import Status
+from switchgear.app.embedded_address_file import EmbeddedAddress
 from switchgear.errors import SwitchgearError
 from tests.app import shop_program
 from tests.support.waiting import eventually
@@ -62,7 +62,7 @@ class Town:
     def owner(self) -> int:
         """The process that runs the server, once there is one; 0 if not."""
         with suppress(SwitchgearError, OSError):
-            status = Status.read(self.queue)
+            status = EmbeddedAddress.read(self.queue)
             if status is not None and status.confirmed_address():
                 return status.pid
         return 0

@@ -15,7 +15,7 @@ from switchgear import (
     Progress,
     TaskFailed,
 )
-from switchgear.app.following import End, JobFollower
+from switchgear.app.job_updates import End, JobSubscriber
 
 ERROR = b"ValueError: not a number\n\nTraceback (most recent call last):\n  File ...\nValueError: not a number\n"
 
@@ -105,7 +105,7 @@ def test_errors_are_text(error: bytes, kind: str, message: str) -> None:
 
 
 def test_the_first_end_counts() -> None:
-    follower = JobFollower()
+    follower = JobSubscriber()
     follower.end(End("done", b"first"))
     follower.end(End("done", b"second"))
     follower.give_up(RuntimeError())
@@ -113,7 +113,7 @@ def test_the_first_end_counts() -> None:
 
 
 def test_who_listens_no_more_is_told_no_more() -> None:
-    follower = JobFollower()
+    follower = JobSubscriber()
     heard: list[Progress | None] = []
     follower.listen(heard.append)
     follower.ignore(heard.append)

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from switchgear import App, ArgumentError, ServerRefused, ServerUnreachable, Task
-from switchgear.app import channel
-from switchgear.app.audience import Audience
-from switchgear.app.following import JobFollower
-from switchgear.app.places import Place
+from switchgear.app import server_connection
+from switchgear.app.job_subscribers import JobSubscribers
+from switchgear.app.job_updates import JobSubscriber
+from switchgear.app.server_locations import ServerLocation
 from switchgear.app.task import short_key
 from switchgear.client.address import ServerAddress
 from tests.app.house import hand_worker, url_of
@@ -47,7 +47,7 @@ def other_thread() -> Iterator[ThreadPoolExecutor]:
 # --- nobody waits for ever ---
 
 
-class BrokenPlace(Place):
+class BrokenPlace(ServerLocation):
     """As a place is that has a defect."""
 
     url = "broken:"
@@ -66,7 +66,7 @@ def test_a_defect_of_a_place_is_told_to_whoever_asked() -> None:
 def test_a_server_that_falls_silent_is_given_up(
     live_server: Server, other_thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(server_connection, "SILENCE_SECONDS", 0.2)
     with cuttable(live_server.port) as network, App(network.url, connect_seconds=0.2) as app:
         task = task_of(app, "silence")
         job = task.submit(1)
@@ -79,7 +79,7 @@ def test_a_server_that_falls_silent_is_given_up(
 
 
 def test_silence_is_no_matter_while_nothing_was_asked(live_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(server_connection, "SILENCE_SECONDS", 0.05)
     with cuttable(live_server.port) as network, App(network.url) as app:
         task = task_of(app, "quiet")
         job = task.submit(1)
@@ -152,11 +152,11 @@ def test_waiting_again_and_again_leaves_nothing_behind(app: App) -> None:
 
 
 def test_an_audience_forgets_those_who_have_left() -> None:
-    audience = Audience()
-    stays = JobFollower()
+    audience = JobSubscribers()
+    stays = JobSubscriber()
     audience.add(stays, adds_copy=False)
     for _ in range(100):
-        audience.add(JobFollower(), adds_copy=False)
+        audience.add(JobSubscriber(), adds_copy=False)
     assert len(audience._members) < 20
     assert audience.members() == [stays]
 

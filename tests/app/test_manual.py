@@ -10,7 +10,7 @@ import pytest
 
 import switchgear
 from switchgear import errors
-from switchgear.app.options import SUBMIT_OPTIONS, TASK_OPTIONS
+from switchgear.app.task_options import SUBMIT_OPTIONS, TASK_OPTIONS
 from switchgear.testing import in_memory
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "python-api.md"

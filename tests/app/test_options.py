@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from switchgear import App, Backoff
-from switchgear.app.options import Rate, TaskOptions
+from switchgear.app.task_options import Rate, TaskOptions
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from switchgear import App, ArgumentError, Job, JobGroup
-from switchgear.app.requests import SubmitRequest
+from switchgear.app.submit_request import SubmitRequest
 
 NOW = 1_900_000_000.0
 

@@ -12,14 +12,14 @@ import pytest
 import zmq
 import zmq.auth
 
-from switchgear.client.wmp import CurveKeys, WmpJob, WmpPace, WmpWorker
+from switchgear.client.wmp import CurveKeys, WmpJob, WmpTiming, WmpWorker
 from tests.cli.commands import call
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
 from tests.support.wmp_processes import running_device, wmp_url
 from tests.support.wmp_wire import RawManager
 
-PACE = WmpPace(retry_first_seconds=0.1, retry_most_seconds=0.2)
+PACE = WmpTiming(retry_first_seconds=0.1, retry_most_seconds=0.2)
 
 
 def echo(job: WmpJob) -> bytes:
@@ -113,13 +113,13 @@ def test_counts_are_told_when_asked_for() -> None:
 def test_its_name_is_the_same_when_it_is_started_again_and_no_other_has_it() -> None:
     names = []
     with RawManager() as manager:
-        with running_device(manager.url) as device, WmpWorker(wmp_url(device), {"f": echo}, pace=PACE):
+        with running_device(manager.url) as device, WmpWorker(wmp_url(device), {"f": echo}, timing=PACE):
             names.append(manager.hear("READY").path[0])
         port = device.port
         for url in (f"{port}", "0"):
             with (
                 running_device(manager.url, port=int(url)) as device,
-                WmpWorker(wmp_url(device), {"f": echo}, pace=PACE, identity=url),
+                WmpWorker(wmp_url(device), {"f": echo}, timing=PACE, identity=url),
             ):
                 path = manager.hear("READY").path
                 while path[1] != url.encode():
@@ -132,7 +132,7 @@ def test_its_name_is_the_same_when_it_is_started_again_and_no_other_has_it() -> 
 @pytest.mark.system
 def test_a_job_for_a_worker_that_is_gone_is_given_back() -> None:
     with RawManager() as manager, running_device(manager.url, identity="d") as device:
-        with WmpWorker(wmp_url(device), {"f": echo}, pace=PACE, identity="w"):
+        with WmpWorker(wmp_url(device), {"f": echo}, timing=PACE, identity="w"):
             path = manager.hear("READY").path
             assert path == [b"d", b"w"]
 
@@ -156,7 +156,7 @@ def test_results_wait_in_the_device_for_their_manager() -> None:
             return b"late"
 
         manager_is_gone = threading.Event()
-        with WmpWorker(wmp_url(device), {"f": leave}, pace=PACE, identity="w"):
+        with WmpWorker(wmp_url(device), {"f": leave}, timing=PACE, identity="w"):
             manager.give()
             manager.close()
             eventually(lambda: "lost the connection" in device.output(), "the device has noticed")
@@ -185,9 +185,9 @@ def test_encryption_on_both_sides(tmp_path: Path) -> None:
     with (
         RawManager(secret_key=secret or b"") as manager,
         running_device(manager.url, flags=flags) as device,
-        WmpWorker(wmp_url(device), {"f": echo}, identity="stranger", keys=keys("stranger"), pace=PACE),
-        WmpWorker(wmp_url(device), {"f": echo}, identity="nobody", pace=PACE),
-        WmpWorker(wmp_url(device), {"f": echo}, identity="worker", keys=keys("worker"), pace=PACE),
+        WmpWorker(wmp_url(device), {"f": echo}, identity="stranger", keys=keys("stranger"), timing=PACE),
+        WmpWorker(wmp_url(device), {"f": echo}, identity="nobody", timing=PACE),
+        WmpWorker(wmp_url(device), {"f": echo}, identity="worker", keys=keys("worker"), timing=PACE),
     ):
         assert manager.give(b"x")[-1] == b"worker"
         assert manager.hear("DONE").payload == b"x"

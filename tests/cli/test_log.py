@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from switchgear.cli.log import _past
 from switchgear.cli.main import main
-from switchgear.joblog import JobLog, Task
+from switchgear.joblog import JobLog, RegisteredTask
 
 
 @pytest.fixture(autouse=True)
@@ -34,13 +34,13 @@ def log(url: str) -> Iterator[JobLog]:
     """A done, a failed and an unfinished one, started three, two and one hours ago."""
     now = time.time()
     with JobLog.open(url) as log:
-        log.register_start_task(Task("mail", id="a"), now - 3 * 3600)
-        log.register_task_result(Task("mail", id="a"), now - 3 * 3600 + 2)
-        log.register_start_task(Task("resize", "17-3", "H:web:9", id="b"), now - 2 * 3600)
+        log.register_start_task(RegisteredTask("mail", id="a"), now - 3 * 3600)
+        log.register_task_result(RegisteredTask("mail", id="a"), now - 3 * 3600 + 2)
+        log.register_start_task(RegisteredTask("resize", "17-3", "H:web:9", id="b"), now - 2 * 3600)
         log.register_task_result(
-            Task("resize", "17-3", "H:web:9", id="b"), now - 2 * 3600 + 0.5, ValueError("no\x1b[2J")
+            RegisteredTask("resize", "17-3", "H:web:9", id="b"), now - 2 * 3600 + 0.5, ValueError("no\x1b[2J")
         )
-        log.register_start_task(Task("resize", host="web2", id="c"), now - 3600)
+        log.register_start_task(RegisteredTask("resize", host="web2", id="c"), now - 3600)
         yield log
 
 

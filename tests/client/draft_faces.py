@@ -17,16 +17,16 @@ from switchgear.client.draft import (
     AsyncDraftWorker,
     DraftClient,
     DraftHandler,
+    DraftResult,
+    DraftStatus,
     DraftTask,
+    DraftTiming,
     DraftWorker,
     DraftWorkerObserver,
     JobRecord,
     JobType,
-    Outcome,
-    Pace,
-    Status,
 )
-from switchgear.client.draft.working import TaskValue
+from switchgear.client.draft.worker_flow import TaskValue
 from switchgear.errors import ServerRefused
 from tests.support.servers import Server
 from tests.support.waiting import DEADLINE_SECONDS
@@ -91,19 +91,21 @@ class AsyncFace:
     def submit(self, name: str, args: bytes = b"", **options: Any) -> JobRecord:
         return self._do(self.client.submit(name, args, **options))
 
-    def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> list[Status]:
-        async def listed() -> list[Status]:
+    def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> list[DraftStatus]:
+        async def listed() -> list[DraftStatus]:
             return [status async for status in self.client.statuses(record, timeout_seconds)]
 
         return self._do(listed())
 
-    def wait(self, record: JobRecord, timeout_seconds: float | None = None, *, poll_seconds: float = 0.02) -> Outcome:
+    def wait(
+        self, record: JobRecord, timeout_seconds: float | None = None, *, poll_seconds: float = 0.02
+    ) -> DraftResult:
         return self._do(self.client.wait(record, timeout_seconds, poll_seconds=poll_seconds))
 
-    def status(self, record: JobRecord) -> Status:
+    def status(self, record: JobRecord) -> DraftStatus:
         return self._do(self.client.status(record))
 
-    def complete(self, record: JobRecord) -> Outcome | None:
+    def complete(self, record: JobRecord) -> DraftResult | None:
         return self._do(self.client.complete(record))
 
     def recreate(self, record: JobRecord) -> JobRecord:
@@ -177,7 +179,7 @@ def working(
     kind: Kind,
     servers: list[Server],
     handlers: Mapping[str, DraftHandler],
-    pace: Pace | None = None,
+    timing: DraftTiming | None = None,
     adapt: Callable[[DraftHandler], AsyncDraftHandler] = asynchronous,
 ) -> Iterator[Recorder]:
     """A worker of either kind in a thread of its own, connected to its servers."""
@@ -186,13 +188,13 @@ def working(
     stoppers: queue.Queue[Callable[[], object]] = queue.Queue()
 
     def work_blocking() -> None:
-        worker = DraftWorker(urls, handlers, pace=pace, observer=recorder)
+        worker = DraftWorker(urls, handlers, timing=timing, observer=recorder)
         stoppers.put(worker.stop)
         worker.run()
 
     async def work_async() -> None:
         adapted = {name: adapt(handler) for name, handler in handlers.items()}
-        worker = AsyncDraftWorker(urls, adapted, pace=pace, observer=recorder)
+        worker = AsyncDraftWorker(urls, adapted, timing=timing, observer=recorder)
         loop = asyncio.get_running_loop()
 
         def stop() -> None:

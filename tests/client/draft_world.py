@@ -12,8 +12,17 @@ from itertools import count
 from typing import Any, TypeVar
 
 from switchgear.client.address import ServerAddress
-from switchgear.client.draft.lines import Flow, Line, Open, Run, Send, Shut, Step, Until
-from switchgear.client.draft.working import DraftTask, DraftWorkerObserver, TaskValue, failed, succeeded
+from switchgear.client.draft.flow_steps import (
+    CloseStep,
+    DraftConnection,
+    Flow,
+    OpenStep,
+    RunStep,
+    SendStep,
+    Step,
+    WaitStep,
+)
+from switchgear.client.draft.worker_flow import DraftTask, DraftWorkerObserver, TaskValue, failed, succeeded
 from switchgear.errors import ServerRefused
 from switchgear.protocols.gearman_draft.messages import Result
 from tests.protocols.gearman_draft.house import MixedHouse, MixedTalker
@@ -37,8 +46,8 @@ class World:
         self.handler: Callable[[DraftTask], TaskValue] = lambda task: task.args
         self._planned: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        self._talkers: dict[Line, MixedTalker] = {}
-        self._calls: list[Line] = []
+        self._talkers: dict[DraftConnection, MixedTalker] = {}
+        self._calls: list[DraftConnection] = []
 
     @property
     def urls(self) -> list[str]:
@@ -83,16 +92,16 @@ class World:
 
     def _take(self, step: Step) -> Any:
         match step:
-            case Until(condition, deadline):
+            case WaitStep(condition, deadline):
                 return self._until(condition, deadline)
-            case Send(line, data):
+            case SendStep(line, data):
                 return self._send(line, data)
-            case Open(line):
+            case OpenStep(line):
                 line.opening()
                 return self._calls.append(line)
-            case Shut(line, problem):
+            case CloseStep(line, problem):
                 return self._shut(line, problem)
-            case Run(task):
+            case RunStep(task):
                 assert isinstance(task, DraftTask)
                 return self._run(task)
 
@@ -123,7 +132,7 @@ class World:
         for house in self.houses.values():
             house.pass_time(max(0.0, seconds))
 
-    def _send(self, line: Line, data: bytes) -> None:
+    def _send(self, line: DraftConnection, data: bytes) -> None:
         if line.is_open:
             self.sent.append((line.address.port, data))
             if line.address.port not in self.silent:
@@ -144,7 +153,7 @@ class World:
                 return True
         return False
 
-    def _connect(self, line: Line) -> None:
+    def _connect(self, line: DraftConnection) -> None:
         if line.address.port in self.down:
             line.lost(f"cannot connect to {line.address}: Connection refused")
             return
@@ -152,7 +161,7 @@ class World:
         self._talkers[line] = house.talker(f"line {next(self._order)}")
         self._send(line, line.opened())
 
-    def _shut(self, line: Line, problem: str) -> None:
+    def _shut(self, line: DraftConnection, problem: str) -> None:
         talker = self._talkers.pop(line, None)
         if talker is not None and talker.name in talker.house.talkers:
             talker.leave()

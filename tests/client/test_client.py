@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import switchgear.client
-from switchgear.client import Client, Connection, JobStatus, Submission, Update, UpdateKind
+from switchgear.client import Client, GearmanConnection, JobStatus, Submission, Update, UpdateKind
 from switchgear.client.client import UNKNOWN_EXTENSION
 from switchgear.errors import ClientError, JobFailed, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman.job_options import JobOptions
@@ -316,7 +316,7 @@ def test_nobody_there() -> None:
 
 def test_a_name_that_nobody_has() -> None:
     with pytest.raises(ServerUnreachable, match="cannot connect"):
-        Connection("no-such-host.invalid", 4730)
+        GearmanConnection("no-such-host.invalid", 4730)
 
 
 @pytest.mark.parametrize("start", [running_switchgear, running_gearmand])
@@ -339,8 +339,8 @@ def mute_server() -> Iterator[socket.socket]:
         yield listener
 
 
-def connection_to(listener: socket.socket, timeout_seconds: float) -> Connection:
-    return Connection(HOST, listener.getsockname()[1], timeout_seconds)
+def connection_to(listener: socket.socket, timeout_seconds: float) -> GearmanConnection:
+    return GearmanConnection(HOST, listener.getsockname()[1], timeout_seconds)
 
 
 def test_a_server_that_does_not_answer(mute_server: socket.socket) -> None:

@@ -14,11 +14,11 @@ from switchgear.client.draft import (
     AsyncDraftClient,
     AsyncDraftWorker,
     DraftClient,
+    DraftResult,
     DraftTask,
+    DraftTiming,
     DraftWorker,
     JobType,
-    Outcome,
-    Pace,
 )
 from switchgear.errors import ServerRefused, ServerUnreachable
 from tests.client.draft_faces import (
@@ -87,7 +87,7 @@ def test_a_job_that_is_asked_for(kind: Kind, client: Face, switchgear: Server, f
         eventually(lambda: client.status(record) == (1, 2, 60), "the announcement arrives")
         assert client.complete(record) is None
         go_on.set()
-        assert client.wait(record, DEADLINE_SECONDS, poll_seconds=0.01) == Outcome(3, b"broken")
+        assert client.wait(record, DEADLINE_SECONDS, poll_seconds=0.01) == DraftResult(3, b"broken")
     assert client.status(record) == (1, 2, None)
     assert client.unfinished == []
 
@@ -114,8 +114,8 @@ def test_duplicate_keys(kind: Kind, client: Face, switchgear: Server, function: 
 
 
 def test_a_sleeping_worker_is_woken(kind: Kind, client: Face, switchgear: Server, function: str) -> None:
-    pace = Pace(sleep_threshold_seconds=0.0, sleep_seconds=3600.0)
-    with working(kind, [switchgear], {function: reverse}, pace) as recorder:
+    timing = DraftTiming(sleep_threshold_seconds=0.0, sleep_seconds=3600.0)
+    with working(kind, [switchgear], {function: reverse}, timing) as recorder:
         for args in (b"ab", b"cd"):
             recorder.until("sleeping")
             record = client.submit(function, args, job_type=SYNC_WAIT)
@@ -124,8 +124,8 @@ def test_a_sleeping_worker_is_woken(kind: Kind, client: Face, switchgear: Server
 
 
 def test_a_worker_gets_up_by_itself(kind: Kind, switchgear: Server, function: str) -> None:
-    pace = Pace(sleep_threshold_seconds=0.0, sleep_seconds=0.01)
-    with working(kind, [switchgear], {function: reverse}, pace) as recorder:
+    timing = DraftTiming(sleep_threshold_seconds=0.0, sleep_seconds=0.01)
+    with working(kind, [switchgear], {function: reverse}, timing) as recorder:
         for _ in range(20):
             while recorder.until("woken") is not None:
                 pass  # by its first connection
@@ -153,7 +153,7 @@ def test_many_jobs_of_all_sizes(kind: Kind, client: Face, switchgear: Server, fu
 def test_what_was_said_before_goodbye_is_done(kind: Kind, client: Face, switchgear: Server, function: str) -> None:
     """The worker has stopped when the job's end is known: nothing is lost on the way."""
     records = [client.submit(function, b"%d" % n) for n in range(5)]
-    with working(kind, [switchgear], {function: reverse}, Pace(tasks_total=5)) as recorder:
+    with working(kind, [switchgear], {function: reverse}, DraftTiming(tasks_total=5)) as recorder:
         for _ in records:
             recorder.until("ended")
     assert [client.complete(record) for record in records] == [(0, b"%d" % n) for n in range(5)]
@@ -285,12 +285,12 @@ def test_a_cancelled_worker_leaves_its_task_to_others(switchgear: Server, functi
 
 
 def test_tasks_of_one_event_loop_share_a_client(switchgear: Server, function: str) -> None:
-    async def one(client: AsyncDraftClient, n: int) -> Outcome:
+    async def one(client: AsyncDraftClient, n: int) -> DraftResult:
         job_type = SYNC_WAIT if n % 2 else ASYNC_HANDLE
         record = await client.submit(function, b"%d" % n, job_type=job_type)
         return await client.wait(record, DEADLINE_SECONDS, poll_seconds=0.01)
 
-    async def test() -> list[Outcome]:
+    async def test() -> list[DraftResult]:
         async with AsyncDraftClient(url_of(switchgear)) as client:
             return await asyncio.gather(*(one(client, n) for n in range(40)))
 
@@ -328,12 +328,12 @@ class Hurried:
 
 
 def test_a_call_that_crosses_a_question_loses_no_task(kind: Kind) -> None:
-    pace = Pace(sleep_threshold_seconds=0.0, sleep_seconds=0.005)
+    timing = DraftTiming(sleep_threshold_seconds=0.0, sleep_seconds=0.005)
     with draft_wire.listening() as listener:
         server = Server((), listener.getsockname()[1], None, None)  # type: ignore[arg-type]
         serving = threading.Thread(target=lambda: Hurried(listener).serve(5))
         serving.start()
-        with working(kind, [server], {"f": reverse}, pace) as recorder:
+        with working(kind, [server], {"f": reverse}, timing) as recorder:
             for _ in range(5):
                 recorder.until("ended")
         serving.join(DEADLINE_SECONDS)

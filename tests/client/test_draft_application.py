@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from switchgear.client.draft.application import Application
-from switchgear.client.draft.lines import Flow
-from switchgear.client.draft.records import JobRecord, Outcome, Status
+from switchgear.client.draft.flow_steps import Flow
+from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord
 from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman_draft.messages import JobType
 from tests.client.draft_world import World
@@ -28,11 +28,11 @@ class Office:
     def submit(self, job_type: JobType = HANDLE, args: bytes = b"x", dupkey: str = "", name: str = "f") -> JobRecord:
         return self.world.perform(self.application.submit(name, args, dupkey, job_type))
 
-    def wait(self, record: JobRecord, seconds: float | None = None) -> Outcome:
+    def wait(self, record: JobRecord, seconds: float | None = None) -> DraftResult:
         deadline = None if seconds is None else self.world.now + seconds
         return self.world.perform(self.application.wait(record, deadline, 0.2))
 
-    def complete(self, record: JobRecord) -> Outcome | None:
+    def complete(self, record: JobRecord) -> DraftResult | None:
         return self.world.perform(self.application.complete(record))
 
     def recreate_unfinished(self) -> list[tuple[JobRecord, JobRecord]]:
@@ -52,10 +52,10 @@ def test_a_job_that_is_waited_for() -> None:
     news = []
     while (item := office.world.perform(office.application.next_status(record, None))) is not None:
         news.append(item)
-    assert news == [Status(1, 2, 9), Status(2, 2, None)]
+    assert news == [DraftStatus(1, 2, 9), DraftStatus(2, 2, None)]
     assert record.outcome == (0, b"done")
     assert record.elapsed_seconds == 3
-    assert office.wait(record) == Outcome(0, b"done")  # and again
+    assert office.wait(record) == DraftResult(0, b"done")  # and again
     assert office.application.unfinished == []
 
 
@@ -310,7 +310,7 @@ def test_a_record_of_somebody_else_cannot_be_waited_for_without_asking() -> None
     office = Office()
     record = office.submit(WAIT)
     other = Application(office.world.urls, 10, office.world.clock, random.Random(2))
-    flow: Flow[Outcome] = other.wait(record, None, 0.1)
+    flow: Flow[DraftResult] = other.wait(record, None, 0.1)
     with pytest.raises(ClientError, match="not a job of this client"):
         office.world.perform(flow)
 

@@ -6,8 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.client import Backoff, ServerAddress
-from switchgear.client.draft.working import DraftTask, Pace, WorkerLine, Working, failed, succeeded
+from switchgear.client import ReconnectBackoff, ServerAddress
+from switchgear.client.draft.worker_flow import (
+    DraftTask,
+    DraftTiming,
+    DraftWorkerConnection,
+    DraftWorkerFlow,
+    failed,
+    succeeded,
+)
 from switchgear.errors import JobFailed
 from switchgear.protocols.gearman_draft.messages import Result
 from tests.client.draft_world import Diary, World
@@ -24,17 +31,21 @@ from tests.support.draft_wire import (
     split_packets,
 )
 
-PACE = Pace(sleep_threshold_seconds=1.0, pause_seconds=0.25, sleep_seconds=30.0, backoff=Backoff(rng=lambda: 1.0))
+PACE = DraftTiming(
+    sleep_threshold_seconds=1.0, pause_seconds=0.25, sleep_seconds=30.0, backoff=ReconnectBackoff(rng=lambda: 1.0)
+)
 HAPPENINGS = ("sleeping", "woken", "started", "ended")
 
 
 class Shop:
     """A worker in a world."""
 
-    def __init__(self, servers: int = 1, pace: Pace = PACE) -> None:
+    def __init__(self, servers: int = 1, timing: DraftTiming = PACE) -> None:
         self.world = World(servers)
         self.diary = Diary()
-        self.working = Working(self.world.urls, ["f", "g"], pace, self.diary, self.world.announce, self.world.clock)
+        self.working = DraftWorkerFlow(
+            self.world.urls, ["f", "g"], timing, self.diary, self.world.announce, self.world.clock
+        )
 
     def run(self) -> None:
         self.world.perform(self.working.work())
@@ -176,7 +187,7 @@ def test_what_a_handler_may_raise(error: Exception, result: Result) -> None:
 
 
 def test_so_many_tasks_and_no_more() -> None:
-    shop = Shop(pace=Pace(tasks_total=2))
+    shop = Shop(timing=DraftTiming(tasks_total=2))
     for n in range(5):
         shop.submit(1, b"%d" % n)
     shop.run()
@@ -256,9 +267,9 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
 
 
 def test_a_worker_needs_a_server_and_a_name() -> None:
-    make: list[Callable[[], Working]] = [
-        lambda: Working([], ["f"], PACE, None, lambda task, data: None),
-        lambda: Working("gearman://host", [], PACE, None, lambda task, data: None),
+    make: list[Callable[[], DraftWorkerFlow]] = [
+        lambda: DraftWorkerFlow([], ["f"], PACE, None, lambda task, data: None),
+        lambda: DraftWorkerFlow("gearman://host", [], PACE, None, lambda task, data: None),
     ]
     for attempt in make:
         with pytest.raises(ValueError, match="needs a server and a name"):
@@ -272,9 +283,9 @@ TASK = packet(Kind.job_assign_res, b"f\0args")
 FENCED = packet(Kind.error, bytes([ErrorCode.unknown_handle]) + b"unknown")
 
 
-def line_that_slept() -> tuple[WorkerLine, Diary]:
+def line_that_slept() -> tuple[DraftWorkerConnection, Diary]:
     diary = Diary()
-    line = WorkerLine(ServerAddress("server", 1), [b"f"], diary)
+    line = DraftWorkerConnection(ServerAddress("server", 1), [b"f"], diary)
     line.opening()
     assert line.opened() == packet(Kind.worker_connect, b"f")
     assert line.question() == ASK
@@ -349,7 +360,7 @@ def test_a_task_that_nobody_asked_for_ends_the_conversation() -> None:
 
 
 def test_a_real_server_answers_the_fence_in_order() -> None:
-    shop = Shop(pace=Pace(sleep_threshold_seconds=0.0, sleep_seconds=5.0))
+    shop = Shop(timing=DraftTiming(sleep_threshold_seconds=0.0, sleep_seconds=5.0))
     for seconds in (5.0, 10.0, 15.0):  # just when the worker gets up by itself
         shop.world.after(seconds, lambda: shop.submit(1))
     shop.stop_after(40)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchgear.client.dwork.drawing import dot_of, short, svg_of
-from switchgear.client.dwork.graph import GraphTask, TaskGraph
+from switchgear.client.dwork.graph_analysis import GraphTask, TaskGraph
 from switchgear.client.dwork.layout import lay_out
 from switchgear.client.dwork.records import TaskRecord
 from switchgear.client.dwork.taskfile import parse_tasks

@@ -9,7 +9,7 @@ import pytest
 
 from switchgear.client.dwork.address import DworkAddress
 from switchgear.client.dwork.records import NewTask, ServerStatus, Stolen, StolenTask, TaskRecord
-from switchgear.client.dwork.requests import Flow, Requests, Until
+from switchgear.client.dwork.request_flows import Flow, RequestFlows, WaitUntil
 from switchgear.errors import ConfigError, ServerRefused, ServerUnreachable
 from switchgear.model import JobState
 from switchgear.protocols.dwork.codec import decode_reply, encode
@@ -26,7 +26,7 @@ class House:
 
     def __init__(self, location: str = "w1") -> None:
         self.now = 100.0
-        self.requests = Requests(DworkAddress.parse("dwork://here"), location, 10.0, lambda: self.now)
+        self.requests = RequestFlows(DworkAddress.parse("dwork://here"), location, 10.0, lambda: self.now)
         self.conversation = self.requests.conversation
         self.conversation.connected()
 
@@ -51,10 +51,10 @@ class Call:
         self._flow = flow
         self.result: Any = None
         self.ended = False
-        self.step: Until | None = None
+        self.step: WaitUntil | None = None
         self._go(lambda: next(flow))
 
-    def _go(self, move: Callable[[], Until]) -> None:
+    def _go(self, move: Callable[[], WaitUntil]) -> None:
         try:
             self.step = move()
         except StopIteration as stop:
@@ -92,7 +92,7 @@ def play(house: House, flow: Flow[Any], *answers: bytes) -> tuple[list[bytes], A
 # --- the bytes of the original ---
 
 # As dquery and its server exchange them.
-ORIGINAL: list[tuple[str, Callable[[Requests], Flow[Any]], str, str, Any]] = [
+ORIGINAL: list[tuple[str, Callable[[RequestFlows], Flow[Any]], str, str, Any]] = [
     ("cli", lambda ask: ask.status(), "08 06",
      "08 06 1a 1e 64 68 75 62 3a 20 36 20 61 63 74 69 76 65 20 74 61 73 6b 73 2c 20 35 20 72 65 61 64 79 2e 20 05",
      ServerStatus(6, 5, "dhub: 6 active tasks, 5 ready.")),
@@ -117,7 +117,7 @@ ORIGINAL: list[tuple[str, Callable[[Requests], Flow[Any]], str, str, Any]] = [
 
 @pytest.mark.parametrize(("location", "ask", "request_hex", "answer_hex", "result"), ORIGINAL)
 def test_to_the_original_server(
-    location: str, ask: Callable[[Requests], Flow[Any]], request_hex: str, answer_hex: str, result: Any
+    location: str, ask: Callable[[RequestFlows], Flow[Any]], request_hex: str, answer_hex: str, result: Any
 ) -> None:
     house = House(location)
     asked, answered = play(house, ask(house.requests), bytes.fromhex(answer_hex))
@@ -155,7 +155,7 @@ def test_fields_that_a_later_server_may_send_are_no_trouble() -> None:
         ),
     ],
 )
-def test_what_only_our_server_knows(ask: Callable[[Requests], Flow[Any]], query: Query) -> None:
+def test_what_only_our_server_knows(ask: Callable[[RequestFlows], Flow[Any]], query: Query) -> None:
     house = House()
     asked, _ = play(house, ask(house.requests), OK)
     assert asked == [encode(query)]

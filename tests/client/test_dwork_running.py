@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from switchgear.client.dwork.commands import Commands
-from switchgear.client.dwork.running import LocalRun, RunObserver, RunReport, run_tasks
+from switchgear.client.dwork.local_run import LocalRun, RunObserver, RunReport, run_tasks
+from switchgear.client.dwork.shell_commands import ShellCommands
 from switchgear.client.dwork.taskfile import parse_tasks
 from switchgear.errors import CycleRefused
 
@@ -145,7 +145,7 @@ def test_a_hundred_thousand_lines() -> None:
 
 def test_a_command_its_output_and_its_end() -> None:
     async def both(command: str, *, one_stream: bool = False) -> tuple[int, bytes, bytes, str | None]:
-        ended = await Commands(one_stream=one_stream).run(command)
+        ended = await ShellCommands(one_stream=one_stream).run(command)
         ended.stdout.seek(0)
         ended.stderr.seek(0)
         result = ended.status, ended.stdout.read(), ended.stderr.read(), ended.failure
@@ -166,7 +166,7 @@ def test_a_command_its_output_and_its_end() -> None:
 
 def test_a_name_that_is_too_long_for_the_system_is_a_failure() -> None:
     async def run_it() -> str | None:
-        ended = await Commands().run("true " + "x" * 1_000_000)
+        ended = await ShellCommands().run("true " + "x" * 1_000_000)
         ended.close()
         return ended.failure
 

@@ -328,5 +328,5 @@ def test_worker_and_client_with_curve(has_keys: bool) -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert pingpong.__all__ == ["CurveKeys", "PingPongClient", "PingPongWorker", "WorkerDialogue"]
+    assert pingpong.__all__ == ["CurveKeys", "PingPongClient", "PingPongWorker", "PingPongWorkerProtocol"]
     assert all(getattr(pingpong, name).__doc__ for name in pingpong.__all__)

@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from switchgear.client.pingpong.dialogue import Action, Connect, Disconnect, Send, Work, WorkerDialogue
+from switchgear.client.pingpong.worker_protocol import (
+    Action,
+    ConnectStep,
+    DisconnectStep,
+    PingPongWorkerProtocol,
+    SendMessage,
+    StartWork,
+)
 
-READY = Send([b"", b"READY"])
-PING = Send([b"", b"PING"])
+READY = SendMessage([b"", b"READY"])
+PING = SendMessage([b"", b"PING"])
 PONG = [b"", b"PONG"]
 JOB = [b"", b"job"]
 LEAVE = [b"", b"", b"LEAVE"]
@@ -19,7 +26,7 @@ class Diary:
     """A dialogue, and everything that it wanted to have done: when, and what."""
 
     def __init__(self, *, broker_timeout: float = 1, n_timeouts: int = 3, says_goodbye: bool = True) -> None:
-        self.dialogue = WorkerDialogue(broker_timeout, n_timeouts, says_goodbye=says_goodbye)
+        self.dialogue = PingPongWorkerProtocol(broker_timeout, n_timeouts, says_goodbye=says_goodbye)
         self.now = 100.0
         self.entries: list[tuple[float, Action]] = []
         self.note(self.dialogue.start(self.now))
@@ -69,7 +76,7 @@ def working(**options: Any) -> Diary:
 
 
 def test_ready_1_a_worker_says_ready_when_it_starts() -> None:
-    assert Diary().take() == [(0, Connect()), (0, READY)]
+    assert Diary().take() == [(0, ConnectStep()), (0, READY)]
 
 
 # --- worker sends PING ---
@@ -94,7 +101,7 @@ def test_ping_1_again_a_second_after_the_result() -> None:
     diary.pass_time(10.5)
     diary.finish(b"result")
     diary.pass_time(1)
-    assert diary.take() == [(10.5, Send([b"", b"result"])), (11.5, PING)]
+    assert diary.take() == [(10.5, SendMessage([b"", b"result"])), (11.5, PING)]
 
 
 def test_ping_4_a_pong_keeps_the_connection_open() -> None:
@@ -102,7 +109,7 @@ def test_ping_4_a_pong_keeps_the_connection_open() -> None:
     for _ in range(10):
         diary.pass_time(2.9)
         diary.hear(PONG)
-    assert not [action for _, action in diary.take() if isinstance(action, Connect)]
+    assert not [action for _, action in diary.take() if isinstance(action, ConnectStep)]
 
 
 # --- broker assigns a job ---
@@ -112,20 +119,20 @@ def test_ping_4_a_pong_keeps_the_connection_open() -> None:
 def test_job_2_what_is_not_a_pong_is_a_job(job: bytes) -> None:
     diary = idle()
     diary.hear([b"", job])
-    assert diary.take() == [(0, Work(job))]
+    assert diary.take() == [(0, StartWork(job))]
 
 
 def test_job_3_the_result_is_sent_when_the_job_is_done() -> None:
     diary = working()
     diary.pass_time(5)
     diary.finish(b"result")
-    assert diary.take() == [(5, Send([b"", b"result"]))]
+    assert diary.take() == [(5, SendMessage([b"", b"result"]))]
 
 
 def test_job_3_an_empty_result_is_a_result() -> None:
     diary = working()
     diary.finish(b"")
-    assert diary.take() == [(0, Send([b"", b""]))]
+    assert diary.take() == [(0, SendMessage([b"", b""]))]
 
 
 @pytest.mark.parametrize("frames", [[b""], [b"PONG"], [b"no delimiter", b"job"], [b"", b"two", b"frames"], LEAVE])
@@ -135,7 +142,7 @@ def test_what_makes_no_sense_is_a_sign_of_life_and_no_more(frames: list[bytes]) 
     diary.take()
     diary.hear(frames)
     diary.pass_time(2.9)
-    assert {type(action) for _, action in diary.take()} == {Send}
+    assert {type(action) for _, action in diary.take()} == {SendMessage}
 
 
 # --- broker timeout ---
@@ -151,14 +158,14 @@ def test_after_n_silent_periods_the_socket_is_made_anew_and_ready_sent(
     diary.pass_time(expected - 0.01)
     assert all(action == PING for _, action in diary.take())
     diary.pass_time(0.01)
-    assert diary.take() == [(expected, Connect()), (expected, READY)]
+    assert diary.take() == [(expected, ConnectStep()), (expected, READY)]
 
 
 def test_as_long_as_there_is_silence_it_is_tried_again() -> None:
     diary = idle()
     diary.pass_time(9)
     assert [(at, action) for at, action in diary.take() if action != PING] == [
-        (at, action) for at in (3, 6, 9) for action in (Connect(), READY)
+        (at, action) for at in (3, 6, 9) for action in (ConnectStep(), READY)
     ]
 
 
@@ -169,9 +176,9 @@ def test_a_job_ends_the_silence_as_well_as_a_pong() -> None:
     diary.finish(b"result")
     diary.take()
     diary.pass_time(2.75)
-    assert {type(action) for _, action in diary.take()} == {Send}
+    assert {type(action) for _, action in diary.take()} == {SendMessage}
     diary.pass_time(0.25)
-    assert diary.take()[0] == (5.5, Connect())
+    assert diary.take()[0] == (5.5, ConnectStep())
 
 
 def test_the_time_of_work_is_not_silence() -> None:
@@ -180,12 +187,12 @@ def test_the_time_of_work_is_not_silence() -> None:
     diary.finish(b"result")
     diary.take()
     diary.pass_time(2.9)
-    assert {type(action) for _, action in diary.take()} == {Send}
+    assert {type(action) for _, action in diary.take()} == {SendMessage}
 
 
 def test_constants_with_which_no_pong_could_come_in_time_are_refused() -> None:
     with pytest.raises(ValueError, match=r"with a PING every 1 s no PONG can come within 3 times 0\.3 s"):
-        WorkerDialogue(broker_timeout_seconds=0.3)
+        PingPongWorkerProtocol(broker_timeout_seconds=0.3)
 
 
 # --- a job that fails, for which there is no word ---
@@ -195,25 +202,25 @@ def test_after_a_failure_the_worker_comes_back_without_a_result() -> None:
     diary = working()
     diary.pass_time(5)
     diary.fail()
-    assert diary.take() == [(5, Disconnect())]
+    assert diary.take() == [(5, DisconnectStep())]
     diary.pass_time(0)
-    assert diary.take() == [(5, Connect()), (5, READY)]
+    assert diary.take() == [(5, ConnectStep()), (5, READY)]
 
 
 def test_not_before_a_ready_can_be_told_from_one_that_crossed_the_job() -> None:
     diary = working()
     diary.pass_time(0.25)
     diary.fail()
-    assert diary.take() == [(0.25, Disconnect())]
+    assert diary.take() == [(0.25, DisconnectStep())]
     diary.pass_time(3)
-    assert diary.take()[:2] == [(1, Connect()), (1, READY)]
+    assert diary.take()[:2] == [(1, ConnectStep()), (1, READY)]
 
 
 @pytest.mark.parametrize("word", [b"READY", b"PING"])
 def test_a_word_as_a_result_is_a_failure(word: bytes) -> None:
     diary = working()
     diary.finish(word)
-    assert diary.take() == [(0, Disconnect())]
+    assert diary.take() == [(0, DisconnectStep())]
 
 
 # --- leaving ---
@@ -222,7 +229,7 @@ def test_a_word_as_a_result_is_a_failure(word: bytes) -> None:
 def test_an_idle_worker_says_that_it_leaves_and_goes_when_the_broker_has_heard_it() -> None:
     diary = idle()
     diary.leave()
-    assert diary.take() == [(0, Send(LEAVE))]
+    assert diary.take() == [(0, SendMessage(LEAVE))]
     assert not diary.dialogue.is_over
     diary.hear(PONG)  # to an earlier PING
     assert not diary.dialogue.is_over
@@ -238,17 +245,17 @@ def test_a_broker_that_does_not_answer_is_left_after_the_timeout() -> None:
     assert not diary.dialogue.is_over
     diary.pass_time(0.01)
     assert diary.dialogue.is_over
-    assert diary.take() == [(0, Send(LEAVE))]  # and no PING, which would say that it is there
+    assert diary.take() == [(0, SendMessage(LEAVE))]  # and no PING, which would say that it is there
 
 
 def test_a_job_that_crosses_the_goodbye_is_done() -> None:
     diary = idle()
     diary.leave()
     diary.hear(JOB)
-    assert diary.take() == [(0, Send(LEAVE)), (0, Work(b"job"))]
+    assert diary.take() == [(0, SendMessage(LEAVE)), (0, StartWork(b"job"))]
     diary.pass_time(100)
     diary.finish(b"result")
-    assert diary.take() == [(100, Send([b"", b"result"]))]
+    assert diary.take() == [(100, SendMessage([b"", b"result"]))]
     diary.hear(LEAVE)
     assert diary.dialogue.is_over
 
@@ -258,7 +265,7 @@ def test_a_worker_that_is_to_leave_while_it_works_says_so_before_its_result() ->
     diary.pass_time(10)
     diary.leave()
     diary.finish(b"result")
-    assert diary.take() == [(10, Send(LEAVE)), (10, Send([b"", b"result"]))]
+    assert diary.take() == [(10, SendMessage(LEAVE)), (10, SendMessage([b"", b"result"]))]
     assert not diary.dialogue.is_over
     diary.pass_time(1)
     assert diary.dialogue.is_over
@@ -284,7 +291,7 @@ def test_leaving_twice_is_leaving_once() -> None:
     diary = idle()
     diary.leave()
     diary.leave()
-    assert diary.take() == [(0, Send(LEAVE))]
+    assert diary.take() == [(0, SendMessage(LEAVE))]
 
 
 def test_a_worker_that_is_not_to_use_other_words_than_the_documents_just_goes() -> None:
@@ -296,4 +303,4 @@ def test_a_worker_that_is_not_to_use_other_words_than_the_documents_just_goes() 
     assert not diary.dialogue.is_over
     diary.finish(b"result")
     assert diary.dialogue.is_over
-    assert diary.take() == [(0, Send([b"", b"result"]))]
+    assert diary.take() == [(0, SendMessage([b"", b"result"]))]

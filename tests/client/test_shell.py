@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchgear.client import ServerAddress, ShellCommand, WorkerJob
-from switchgear.client.link import Link
-from switchgear.client.shell import ErrorLines, parse_progress
+from switchgear.client.shell_handler import ErrorLines, parse_progress
+from switchgear.client.worker_connection import WorkerConnection
 from switchgear.errors import JobFailed
 from switchgear.protocols.gearman.codec import REQUEST, Decoder
 from switchgear.protocols.gearman.messages import Packet
@@ -46,7 +46,7 @@ class RecordingLink:
 
 
 def a_job(payload: bytes = b"", link: RecordingLink | None = None) -> WorkerJob:
-    return WorkerJob(cast(Link, link or RecordingLink()), b"H:here:1", b"the function", b"the key", payload)
+    return WorkerJob(cast(WorkerConnection, link or RecordingLink()), b"H:here:1", b"the function", b"the key", payload)
 
 
 def run(coroutine: Coroutine[Any, Any, bytes]) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchgear.client.when import parse_duration, parse_when
+from switchgear.client.durations import parse_duration, parse_when
 
 NOW = 1_800_000_000.0
 

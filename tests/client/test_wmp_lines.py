@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 import zmq
 
-from switchgear.client.nudge import Nudge
-from switchgear.client.wmp import LineSettings, ManagerAddress
-from switchgear.client.wmp import lines as lines_module
-from switchgear.client.wmp.lines import ManagerLine, Waiting, connect
+from switchgear.client.waker import Waker
+from switchgear.client.wmp import ManagerAddress, SocketSettings
+from switchgear.client.wmp import manager_connections as lines_module
+from switchgear.client.wmp.manager_connections import ManagerConnection, SocketPoller, connect
 from switchgear.errors import ConfigError
 from tests.support.servers import HOST, free_port
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -27,8 +27,8 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 
 
 @pytest.fixture
-def nudge() -> Iterator[Nudge]:
-    nudge = Nudge()
+def nudge() -> Iterator[Waker]:
+    nudge = Waker()
     yield nudge
     nudge.close()
 
@@ -37,7 +37,7 @@ def test_without_a_connection_only_results_wait_and_not_too_many(
     context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines_module, "MOST_KEPT_BYTES", 10)
-    (line,) = connect(context, [ManagerAddress(HOST, free_port())], b"me", LineSettings(), None)
+    (line,) = connect(context, [ManagerAddress(HOST, free_port())], b"me", SocketSettings(), None)
     try:
         assert not line.send([b"", b"READY"])
         assert not line.has_kept
@@ -50,13 +50,13 @@ def test_without_a_connection_only_results_wait_and_not_too_many(
 
 
 def test_results_that_a_manager_does_not_take_wait_until_it_does(
-    context: zmq.Context[zmq.Socket[bytes]], nudge: Nudge
+    context: zmq.Context[zmq.Socket[bytes]], nudge: Waker
 ) -> None:
     with RawManager() as manager:
         manager.socket.set(zmq.RCVHWM, 1)
-        settings = LineSettings(messages_waiting=1)
+        settings = SocketSettings(messages_waiting=1)
         (line,) = connect(context, [ManagerAddress(HOST, manager.port)], b"me", settings, None)
-        waiting = Waiting(nudge, [line])
+        waiting = SocketPoller(nudge, [line])
         eventually(lambda: turn(line, waiting) and line.is_connected, "the connection stands")
         megabyte = b"x" * 1_000_000
         sent = 0
@@ -75,7 +75,7 @@ def test_results_that_a_manager_does_not_take_wait_until_it_does(
         line.close(0)
 
 
-def turn(line: ManagerLine, waiting: Waiting) -> bool:
+def turn(line: ManagerConnection, waiting: SocketPoller) -> bool:
     arrivals = waiting.wait(10)
     if line.monitor in arrivals:
         list(line.changes())
@@ -86,11 +86,11 @@ def turn(line: ManagerLine, waiting: Waiting) -> bool:
 def test_what_cannot_be_connected_to(context: zmq.Context[zmq.Socket[bytes]]) -> None:
     addresses = [ManagerAddress(HOST), ManagerAddress("-x")]
     with pytest.raises(ConfigError, match="cannot connect to wmp://-x:5714: Invalid argument"):
-        connect(context, addresses, b"me", LineSettings(), None)
+        connect(context, addresses, b"me", SocketSettings(), None)
 
 
-def test_a_nudge_ends_the_wait(nudge: Nudge) -> None:
-    waiting = Waiting(nudge, [])
+def test_a_nudge_ends_the_wait(nudge: Waker) -> None:
+    waiting = SocketPoller(nudge, [])
     nudge()
     nudge()
     assert waiting.wait(int(DEADLINE_SECONDS * 1000))
@@ -98,12 +98,12 @@ def test_a_nudge_ends_the_wait(nudge: Nudge) -> None:
 
 
 def test_a_nudge_after_the_end_is_harmless() -> None:
-    nudge = Nudge()
+    nudge = Waker()
     nudge.close()
     nudge()
 
 
-def test_a_signal_is_a_nudge(nudge: Nudge) -> None:
+def test_a_signal_is_a_nudge(nudge: Waker) -> None:
     """However it is handled: the wait must end for it to be handled at all."""
     handled: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))

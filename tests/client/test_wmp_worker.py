@@ -16,11 +16,11 @@ import zmq.auth
 from switchgear.client.wmp import (
     CurveKeys,
     GiveBack,
-    LineSettings,
     ManagerAddress,
-    Outcome,
+    SocketSettings,
     WmpJob,
-    WmpPace,
+    WmpResult,
+    WmpTiming,
     WmpWorker,
     WmpWorkerObserver,
 )
@@ -28,7 +28,7 @@ from switchgear.errors import ConfigError, JobFailed, PeerError
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.support.wmp_wire import RawManager
 
-PACE = WmpPace(lease_seconds=0.4, lock_seconds=1.0, retry_first_seconds=30.0)
+PACE = WmpTiming(lease_seconds=0.4, lock_seconds=1.0, retry_first_seconds=30.0)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def manager() -> Iterator[RawManager]:
 
 @contextmanager
 def working(manager: RawManager, function: Callable[[WmpJob], Any], **options: Any) -> Iterator[WmpWorker]:
-    with WmpWorker(manager.url, {"f": function, "g": function}, pace=PACE, **options) as worker:
+    with WmpWorker(manager.url, {"f": function, "g": function}, timing=PACE, **options) as worker:
         yield worker
         worker.stop(0.0)
 
@@ -90,7 +90,7 @@ def give_back(job: WmpJob) -> bytes:
     ],
 )
 def test_how_functions_end(manager: RawManager, function: Callable[[WmpJob], Any], status: str, error: bytes) -> None:
-    with working(manager, function, lines=LineSettings(message_bytes=1000)):
+    with working(manager, function, lines=SocketSettings(message_bytes=1000)):
         manager.give()
         done = manager.hear("DONE")
         assert (done.headers.get("status", "done"), done.headers.get("error", b""), done.payload) == (
@@ -161,7 +161,7 @@ def test_one_worker_and_several_managers() -> None:
     with (
         RawManager(b"one") as one,
         RawManager(b"two") as two,
-        WmpWorker([one.url, two.url], {"f": echo}, pace=PACE) as worker,
+        WmpWorker([one.url, two.url], {"f": echo}, timing=PACE) as worker,
     ):
         assert one.give(b"1") == two.give(b"2") == [worker.identity]
         assert (one.hear("DONE").payload, two.hear("DONE").payload) == (b"1", b"2")
@@ -173,7 +173,7 @@ def test_one_worker_and_several_managers() -> None:
 def test_a_manager_that_comes_later_hears_ready_at_once() -> None:
     with RawManager() as manager:
         port, url = manager.port, manager.url
-    with WmpWorker(url, {"f": echo}, pace=PACE):  # the next READY by itself would be after 30 s
+    with WmpWorker(url, {"f": echo}, timing=PACE):  # the next READY by itself would be after 30 s
         with RawManager(port=port) as manager:
             manager.give(b"x")
             assert manager.hear("DONE").payload == b"x"
@@ -193,7 +193,7 @@ def test_a_result_waits_for_its_manager_and_the_rest_does_not() -> None:
 
     with RawManager() as manager:
         port = manager.port
-        with WmpWorker(manager.url, {"f": slow}, pace=PACE, observer=observer):
+        with WmpWorker(manager.url, {"f": slow}, timing=PACE, observer=observer):
             manager.give()
             manager.hear("STATUS")
             manager.close()
@@ -222,7 +222,7 @@ class Diary(WmpWorkerObserver):
     def job_started(self, job: WmpJob) -> None:
         self.entries.put(("started", job))
 
-    def job_ended(self, job: WmpJob, outcome: Outcome) -> None:
+    def job_ended(self, job: WmpJob, outcome: WmpResult) -> None:
         self.entries.put(("ended", outcome))
 
     def until(self, event: str) -> Any:
@@ -238,7 +238,7 @@ def test_who_watches_hears_of_everything(manager: RawManager) -> None:
         assert str(diary.until("connected")) == manager.url
         path = manager.give(b"x")
         assert diary.until("started").payload == b"x"
-        assert diary.until("ended") == Outcome(result=b"x")
+        assert diary.until("ended") == WmpResult(result=b"x")
         manager.say(path, "READY")
         assert diary.until("refused") == "WRONG_WAY"
 
@@ -254,7 +254,7 @@ def test_stop_lets_jobs_finish(manager: RawManager) -> None:
         go_on.wait(DEADLINE_SECONDS)
         return b"finished"
 
-    worker = WmpWorker(manager.url, {"f": slow}, pace=PACE)
+    worker = WmpWorker(manager.url, {"f": slow}, timing=PACE)
     thread = threading.Thread(target=worker.run)
     thread.start()
     manager.give()
@@ -278,7 +278,7 @@ def test_what_does_not_finish_in_time_is_given_back(manager: RawManager) -> None
         if job.cancelled.wait(DEADLINE_SECONDS):
             stopped.set()
 
-    with WmpWorker(manager.url, {"f": slow}, pace=PACE) as worker:
+    with WmpWorker(manager.url, {"f": slow}, timing=PACE) as worker:
         manager.give()
         assert started.wait(DEADLINE_SECONDS)
         worker.stop(0.05)
@@ -287,7 +287,7 @@ def test_what_does_not_finish_in_time_is_given_back(manager: RawManager) -> None
 
 
 def test_what_comes_after_stop_is_given_back(manager: RawManager) -> None:
-    with WmpWorker(manager.url, {"f": echo}, pace=PACE) as worker:
+    with WmpWorker(manager.url, {"f": echo}, timing=PACE) as worker:
         path = manager.hear("READY").path
         manager.say(path, "WAKE")
         manager.hear("GIVE")
@@ -304,7 +304,7 @@ def test_an_error_in_the_block_ends_the_worker_at_once(manager: RawManager) -> N
         job.cancelled.wait(DEADLINE_SECONDS)
 
     def block() -> None:
-        with WmpWorker(manager.url, {"f": for_ever}, pace=PACE):
+        with WmpWorker(manager.url, {"f": for_ever}, timing=PACE):
             manager.give()
             assert started.wait(DEADLINE_SECONDS)
             raise KeyError("of the test")
@@ -341,7 +341,7 @@ def test_managers_that_encrypt(tmp_path: Path) -> None:
     ):
         theirs = [tmp_path / "one.key", tmp_path / "two.key"]
         for keys in (CurveKeys.load(theirs), CurveKeys.load(theirs, tmp_path / "worker.key_secret")):
-            with WmpWorker([one.url, two.url], {"f": echo}, pace=PACE, keys=keys):
+            with WmpWorker([one.url, two.url], {"f": echo}, timing=PACE, keys=keys):
                 for manager in (one, two):
                     manager.give(b"x")
                     assert manager.hear("DONE").payload == b"x"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.client.wmp import Outcome
+from switchgear.client.wmp import WmpResult
 from switchgear.errors import PeerError
 from tests.client.wmp_play import Play, message, play
 
@@ -298,7 +298,7 @@ def test_the_manager_that_take_names_counts_and_the_lock_is_that_of_the_path() -
     it.hear(0, message("CANCEL", path=[b"m0"], job=b"1", manager=b"far away"))
     assert job.cancelled.is_set()
     job.progress(1, 2)
-    it.working.finished(job, Outcome(), it.now)
+    it.working.finished(job, WmpResult(), it.now)
     it.did()
     for _, _, headers, _ in it.sent[-3:-1]:
         assert (headers["to"], headers["manager"]) == ([b"m0"], b"far away")
@@ -410,6 +410,6 @@ def test_a_job_given_again_after_it_was_cancelled_is_a_new_one_and_the_old_one_i
     assert it.do("m0 says TAKE 1 f") == ["1 starts"]
     assert it.jobs["1"] is not old
     old.progress(1, 2)
-    it.working.finished(old, Outcome(), it.now)
+    it.working.finished(old, WmpResult(), it.now)
     assert it.did() == ["m0 hears READY"]
     assert it.do("1 returns")[0] == "m0 hears DONE 1"

@@ -9,11 +9,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchgear.client.wmp import WmpPace
+from switchgear.client.wmp import WmpTiming
 from switchgear.errors import PeerError
 from tests.client.wmp_play import Play
 
-PACE = WmpPace(lease_seconds=2.0, lock_seconds=3.0, retry_first_seconds=1.0, retry_most_seconds=4.0)
+PACE = WmpTiming(lease_seconds=2.0, lock_seconds=3.0, retry_first_seconds=1.0, retry_most_seconds=4.0)
 SLOTS = 4
 ROLES = {"f": 1, "g": 2, "h": 3}
 
@@ -37,7 +37,7 @@ class Witness:
     """Watches a worker."""
 
     def __init__(self) -> None:
-        self.it = Play(managers=2, slots=SLOTS, roles=ROLES, pace=PACE)
+        self.it = Play(managers=2, slots=SLOTS, roles=ROLES, timing=PACE)
         self.it.do("start")
         self.running: list[str] = []
 
@@ -100,7 +100,7 @@ nearly_right = st.tuples(commands, headers, st.lists(st.binary(), max_size=1)).m
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.binary(), max_size=6) | nearly_right, max_size=10))
 def test_whatever_arrives_slots_add_up(arrivals: list[list[bytes]]) -> None:
-    it = Play(managers=1, slots=SLOTS, roles=ROLES, pace=PACE)
+    it = Play(managers=1, slots=SLOTS, roles=ROLES, timing=PACE)
     it.do("start")
     for frames in arrivals:
         with suppress(PeerError):

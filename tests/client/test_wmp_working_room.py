@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from switchgear.client.wmp import WmpPace
+from switchgear.client.wmp import WmpTiming
 from switchgear.errors import PeerError
 from tests.client.wmp_play import PACE, Play, message, play
 
-RETRYING = WmpPace(lease_seconds=1000.0, lock_seconds=1000.0, retry_first_seconds=1.0, retry_most_seconds=8.0)
+RETRYING = WmpTiming(lease_seconds=1000.0, lock_seconds=1000.0, retry_first_seconds=1.0, retry_most_seconds=8.0)
 
 # --- jobs of different size ---
 
@@ -77,7 +77,7 @@ def test_a_job_that_is_too_large_now_is_given_back() -> None:
 @pytest.mark.parametrize("role", ["large", "cook"])
 def test_a_call_for_what_there_is_no_room_for_is_not_answered_by_ready_at_once(role: str) -> None:
     """Else the manager would call again at once, and so on."""
-    it = Play(managers=1, slots=3, roles={"small": 1, "large": 3}, pace=RETRYING)
+    it = Play(managers=1, slots=3, roles={"small": 1, "large": 3}, timing=RETRYING)
     it.do("start")
     it.do("m0 says TAKE 1 small")
     assert it.do(f"m0 says WAKE {role}") == []
@@ -188,5 +188,5 @@ def test_what_a_worker_cannot_be(options: dict[str, Any], words: str) -> None:
 
 def test_times_are_more_than_nothing() -> None:
     with pytest.raises(ValueError, match="lock_seconds is more than 0"):
-        WmpPace(lock_seconds=0)
+        WmpTiming(lock_seconds=0)
     assert PACE.lock_seconds == 5

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from switchgear.client.wmp import WmpPace
+from switchgear.client.wmp import WmpTiming
 from tests.client.wmp_play import Play, message, play
 
-RETRYING = WmpPace(lease_seconds=1000.0, lock_seconds=1000.0, retry_first_seconds=1.0, retry_most_seconds=8.0)
+RETRYING = WmpTiming(lease_seconds=1000.0, lock_seconds=1000.0, retry_first_seconds=1.0, retry_most_seconds=8.0)
 
 # --- READY once more ---
 
 
 def test_ready_is_repeated_with_growing_pauses() -> None:
     ready = ["m0 hears READY"]
-    it = Play(managers=1, pace=RETRYING)
+    it = Play(managers=1, timing=RETRYING)
     assert it.do("start") == ready
     for pause in (1, 2, 4, 8, 8, 8):
         assert it.pass_time(pause - 0.01) == []
@@ -24,7 +24,7 @@ def test_ready_is_repeated_with_growing_pauses() -> None:
 
 
 def test_the_pause_is_short_again_when_the_manager_was_heard() -> None:
-    it = Play(managers=1, pace=RETRYING)
+    it = Play(managers=1, timing=RETRYING)
     it.do("start")
     it.pass_time(100)
     assert it.do("m0 says WAKE") == ["m0 hears GIVE"]
@@ -34,7 +34,7 @@ def test_the_pause_is_short_again_when_the_manager_was_heard() -> None:
 
 
 def test_nothing_is_repeated_while_there_is_no_room() -> None:
-    it = Play(managers=2, pace=RETRYING)
+    it = Play(managers=2, timing=RETRYING)
     it.do("start")
     it.do("m0 says TAKE 1 f")
     assert it.pass_time(200) == []
@@ -42,7 +42,7 @@ def test_nothing_is_repeated_while_there_is_no_room() -> None:
 
 
 def test_nothing_is_repeated_to_a_manager_that_is_about_to_answer() -> None:
-    it = Play(managers=1, slots=2, pace=RETRYING)
+    it = Play(managers=1, slots=2, timing=RETRYING)
     it.do("start")
     assert it.do("m0 says WAKE") == ["m0 hears GIVE"]
     assert it.pass_time(100) == []

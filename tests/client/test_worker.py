@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from switchgear.client import Backoff, Client, Worker, WorkerJob
-from switchgear.client.link import Slots
+from switchgear.client import Client, ReconnectBackoff, Worker, WorkerJob
+from switchgear.client.worker_connection import Slots
 from switchgear.errors import JobFailed
 from tests.client.background import Recorder, reverse, url_of, working
 from tests.support.servers import HOST, Server, answers_version, free_port, running_gearmand, running_switchgear
@@ -223,12 +223,12 @@ def test_a_handler_that_will_not_be_cancelled_reports_to_nobody(function: str) -
 
 
 def test_pauses_grow_and_differ() -> None:
-    longest = [Backoff(rng=lambda: 1.0).seconds(attempt) for attempt in range(12)]
-    shortest = [Backoff(rng=lambda: 0.0).seconds(attempt) for attempt in range(12)]
+    longest = [ReconnectBackoff(rng=lambda: 1.0).seconds(attempt) for attempt in range(12)]
+    shortest = [ReconnectBackoff(rng=lambda: 0.0).seconds(attempt) for attempt in range(12)]
     assert longest[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
     assert longest[-1] == 30
     assert [long / short for long, short in zip(longest, shortest)] == pytest.approx([2.0] * 12)
-    assert Backoff().seconds(10_000) <= 30
+    assert ReconnectBackoff().seconds(10_000) <= 30
 
 
 # --- stopping ---

@@ -15,14 +15,14 @@ import zmq.auth
 
 from switchgear.client.pingpong import PingPongWorker
 from switchgear.client.signals import STOP_SIGNALS
-from switchgear.client.wmp import WmpJob, WmpPace, WmpWorker
+from switchgear.client.wmp import WmpJob, WmpTiming, WmpWorker
 from switchgear.protocols.pingpong.messages import GOODBYE
 from tests.client.test_pingpong import READY, RawRouter, raw_router
 from tests.support.servers import HOST, free_port
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from tests.support.wmp_wire import RawManager
 
-PACE = WmpPace(lease_seconds=0.4, lock_seconds=1.0, retry_first_seconds=30.0)
+PACE = WmpTiming(lease_seconds=0.4, lock_seconds=1.0, retry_first_seconds=30.0)
 HINT = "if the server uses CURVE, check the keys"
 
 
@@ -172,7 +172,7 @@ def test_a_signal_lets_a_wmp_worker_finish_its_job(number: signal.Signals) -> No
             assert manager.hear("DONE").payload == b"finished"
 
         with beside(manage):
-            WmpWorker(manager.url, {"f": work}, pace=PACE).run()
+            WmpWorker(manager.url, {"f": work}, timing=PACE).run()
 
 
 def test_a_second_signal_gives_the_job_of_a_wmp_worker_back() -> None:
@@ -189,12 +189,12 @@ def test_a_second_signal_gives_the_job_of_a_wmp_worker_back() -> None:
             assert manager.hear("DONE").headers["status"] == "returned"
 
         with beside(manage):
-            WmpWorker(manager.url, {"f": work}, pace=PACE).run(drain_seconds=100 * DEADLINE_SECONDS)
+            WmpWorker(manager.url, {"f": work}, timing=PACE).run(drain_seconds=100 * DEADLINE_SECONDS)
 
 
 def test_a_manager_that_cannot_be_reached_is_logged_once_and_so_is_its_return(caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
-    with WmpWorker(f"wmp://{HOST}:{port}", {"f": lambda job: b""}, pace=PACE):
+    with WmpWorker(f"wmp://{HOST}:{port}", {"f": lambda job: b""}, timing=PACE):
         eventually(lambda: caplog.records, "it has complained")
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         manager = context.socket(zmq.ROUTER)
@@ -213,6 +213,6 @@ def test_a_manager_that_encrypts_is_logged_by_a_worker_without_keys(
 ) -> None:
     zmq.auth.create_certificates(tmp_path, "one")
     secret = zmq.auth.load_certificate(tmp_path / "one.key_secret")[1]
-    with RawManager(secret_key=secret or b"") as manager, WmpWorker(manager.url, {"f": lambda job: b""}, pace=PACE):
+    with RawManager(secret_key=secret or b"") as manager, WmpWorker(manager.url, {"f": lambda job: b""}, timing=PACE):
         eventually(lambda: caplog.records, "it has complained")
     assert HINT in caplog.records[0].getMessage()

@@ -11,7 +11,7 @@ import zmq
 import zmq.auth
 
 from switchgear.client import AsyncDworkClient, CurveKeys, DworkClient, PingPongClient, PingPongWorker, WmpWorker
-from switchgear.client.zeromq import LineSettings, check_identity, dealer
+from switchgear.client.zeromq_sockets import SocketSettings, check_identity, dealer
 from switchgear.errors import ConfigError
 
 # Written down, not drawn: they are in the names of tests, which have to be the same in every process.
@@ -106,7 +106,7 @@ def test_one_server_has_one_key(make: Callable[[CurveKeys], object]) -> None:
 
 
 def test_a_socket_has_the_limits_that_were_asked_for() -> None:
-    settings = LineSettings(
+    settings = SocketSettings(
         message_bytes=1000,
         messages_waiting=7,
         heartbeat_seconds=2,
@@ -130,7 +130,7 @@ def test_a_socket_has_the_limits_that_were_asked_for() -> None:
 
 
 def test_a_socket_without_limits() -> None:
-    settings = LineSettings(message_bytes=0, messages_waiting=0, heartbeat_seconds=0)
+    settings = SocketSettings(message_bytes=0, messages_waiting=0, heartbeat_seconds=0)
     wanted = {zmq.MAXMSGSIZE: -1, zmq.SNDHWM: 0, zmq.RCVHWM: 0, zmq.HEARTBEAT_IVL: 0, zmq.MECHANISM: zmq.NULL}
     with zmq.Context() as context, dealer(context, settings) as socket:
         assert {option: socket.get(option) for option in wanted} == wanted
@@ -138,7 +138,7 @@ def test_a_socket_without_limits() -> None:
 
 def test_limits_that_zeromq_does_not_take() -> None:
     with zmq.Context() as context, pytest.raises(ConfigError, match="cannot make such a connection: Invalid argument"):
-        dealer(context, LineSettings(messages_waiting=-2))
+        dealer(context, SocketSettings(messages_waiting=-2))
 
 
 @pytest.mark.parametrize("identity", [b"", b"\0abc", b"x" * 256], ids=["empty", "zero", "long"])

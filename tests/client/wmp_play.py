@@ -21,12 +21,12 @@ from typing import Any
 
 import msgspec
 
-from switchgear.client.wmp.working import Outcome, Send, WmpJob, WmpPace, Working
+from switchgear.client.wmp.worker_protocol import WmpJob, WmpResult, WmpSend, WmpTiming, WmpWorkerProtocol
 from switchgear.protocols.base import Message
 
 __all__ = ["PACE", "Play", "message", "play"]
 
-PACE = WmpPace(lease_seconds=12.0, lock_seconds=5.0, retry_first_seconds=100.0, retry_most_seconds=1000.0)
+PACE = WmpTiming(lease_seconds=12.0, lock_seconds=5.0, retry_first_seconds=100.0, retry_most_seconds=1000.0)
 
 
 def message(command: str, payload: bytes | None = None, **headers: Any) -> Message:
@@ -43,12 +43,12 @@ class Play:
         managers: int = 2,
         slots: int = 1,
         roles: dict[str, int] | None = None,
-        pace: WmpPace = PACE,
+        timing: WmpTiming = PACE,
         headers: dict[str, Any] | None = None,
     ) -> None:
         self.now = 1000.0
         self.units = {role.encode(): needed for role, needed in (roles or {"f": 1, "g": 1}).items()}
-        self.working = Working(self.units, slots, managers, pace, headers, self._on_news)
+        self.working = WmpWorkerProtocol(self.units, slots, managers, timing, headers, self._on_news)
         self.slots = slots
         self.jobs: dict[str, WmpJob] = {}  # the last that was started under a reference
         self.sent: list[tuple[int, str, dict[str, Any], bytes | None]] = []  # all of it, in full
@@ -96,16 +96,16 @@ class Play:
     def _job(self, job: WmpJob, what: str) -> None:
         verb, _, words = what.partition(" ")
         if verb == "returns":
-            self.working.finished(job, Outcome(result=words.encode()), self.now)
+            self.working.finished(job, WmpResult(result=words.encode()), self.now)
         elif verb == "fails":
-            self.working.finished(job, Outcome("failed", error=words.encode()), self.now)
+            self.working.finished(job, WmpResult("failed", error=words.encode()), self.now)
         elif what == "gives back":
-            self.working.finished(job, Outcome("returned"), self.now)
+            self.working.finished(job, WmpResult("returned"), self.now)
         elif what == "is told to stop":
             assert job.cancelled.is_set()
         elif what == "stops":
             assert job.cancelled.is_set()
-            self.working.finished(job, Outcome("cancelled"), self.now)
+            self.working.finished(job, WmpResult("cancelled"), self.now)
         else:
             assert verb == "progresses", what
             numerator, _, denominator = words.partition("/")
@@ -126,13 +126,13 @@ class Play:
     def did(self) -> list[str]:
         """What it has done since this was last asked."""
         out, self.working.out = self.working.out, []
-        return [self._told(deed) if isinstance(deed, Send) else self._started(deed.job) for deed in out]
+        return [self._told(deed) if isinstance(deed, WmpSend) else self._started(deed.job) for deed in out]
 
     def _started(self, job: WmpJob) -> str:
         self.jobs[name_of(job.reference)] = job
         return f"{name_of(job.reference)} starts"
 
-    def _told(self, deed: Send) -> str:
+    def _told(self, deed: WmpSend) -> str:
         frames = deed.message
         assert frames[:2] == [b"", b"WMP1"]
         command, headers = frames[2].decode(), msgspec.msgpack.decode(frames[3])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.app.running import error_text
+from switchgear.app.job_execution import error_text
 from switchgear.contrib.django.backend import failure
 
 

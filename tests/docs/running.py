@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Final
 
 from switchgear import App
-from switchgear.app.worker.background import start_background
+from switchgear.app.worker.background_worker import start_background
 from tests.docs.pages import Block, Command, blocks_of, commands_of, matches
 from tests.support.servers import free_port, running_switchgear
 from tests.support.waiting import eventually

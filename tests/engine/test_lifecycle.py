@@ -32,7 +32,7 @@ from switchgear.model import (
     UniquePolicy,
 )
 from switchgear.testing import RecordingPeer
-from switchgear.testing.diagram import drawn, main, redraw
+from switchgear.testing.lifecycle_diagram import drawn, main, redraw
 from tests.engine.house import House, causes
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-lifecycle.md"
@@ -336,7 +336,7 @@ def test_the_diagram_shows_every_move() -> None:
 
 
 def test_the_diagram_in_the_page_is_drawn_from_the_table() -> None:
-    assert drawn() in PAGE.read_text(), "redraw it with: python -m switchgear.testing.diagram"
+    assert drawn() in PAGE.read_text(), "redraw it with: python -m switchgear.testing.lifecycle_diagram"
 
 
 def test_the_page_explains_every_cause_with_its_states() -> None:

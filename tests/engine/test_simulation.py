@@ -12,7 +12,7 @@ import pytest
 
 from switchgear.engine.engine import Engine
 from switchgear.testing import BrokenInvariant
-from switchgear.testing.simulation import SimulationFailed, simulate, world
+from switchgear.testing.simulation import SimulationFailed, simulate, simulated_cluster
 from switchgear.testing.simulation.__main__ import main
 
 IS_BRIEF = os.environ.get("BRIEF_TESTS", "") not in ("", "0")
@@ -58,7 +58,7 @@ def test_a_failing_history_names_the_command_that_replays_it(
         if any(function.done for function in engine.functions.values()):
             raise BrokenInvariant("a job was done")
 
-    monkeypatch.setattr(world, "check_engine", complain)
+    monkeypatch.setattr(simulated_cluster, "check_engine", complain)
     command = "python -m switchgear.testing.simulation --seed 3 --steps 150 --verbose"
     with pytest.raises(SimulationFailed, match=r"seed 3, step \d+ \(\w+\): a job was done") as failed:
         simulate(3)

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from switchgear.errors import StorageError
-from switchgear.joblog import FunctionSummary, JobLog, Run, RunQuery
+from switchgear.joblog import FunctionSummary, JobLog, LoggedRun, RunQuery
 from tests.joblog.support import HERE, NOON, THERE, put, row
 
 
-def numbers(runs: list[Run]) -> list[int]:
+def numbers(runs: list[LoggedRun]) -> list[int]:
     return [int(run.handle.rpartition(":")[2]) for run in runs]
 
 
@@ -20,7 +20,7 @@ def test_what_a_server_tells_of_a_job(log: JobLog) -> None:
     fields = {"attempts": 2, "result_code": 1, "error": "no room", "origin": "dwork", "protocol": "gearman"}
     put(log, row(7, at=10, took=0.25, state="failed", unique_key="17-3", **fields))
     (run,) = log.ran()
-    assert run == Run(
+    assert run == LoggedRun(
         id=run.id,
         function="resize",
         key="17-3",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from switchgear.errors import SchemaTooNew, StorageError
-from switchgear.joblog import JobLog, Run
+from switchgear.joblog import JobLog, LoggedRun
 from switchgear.joblog import recorder as recorder_module
 from switchgear.joblog.database import Server
 from switchgear.joblog.recorder import Recorder
@@ -59,7 +59,7 @@ class Desk:
     def note(self, *lives: Life) -> None:
         self.recorder.note([life.job for life in lives])
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[LoggedRun]:
         """Everything, once all that was noted is written; the oldest first."""
         eventually(lambda: not self.recorder.waiting, "everything is written")
         return self.reader.ran(limit=10_000)[::-1]

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from switchgear import joblog
-from switchgear.joblog import JobLog, Run, Task
+from switchgear.joblog import JobLog, LoggedRun, RegisteredTask
 from tests.joblog.support import NOON, end_of, put, row, start_script
 
 
 def test_the_public_names_are_these() -> None:
-    assert joblog.__all__ == ["FunctionSummary", "JobLog", "Run", "RunQuery", "Task"]
+    assert joblog.__all__ == ["FunctionSummary", "JobLog", "LoggedRun", "RegisteredTask", "RunQuery"]
     assert all(getattr(joblog, name).__doc__ for name in joblog.__all__)
 
 
-def only(runs: list[Run]) -> Run:
+def only(runs: list[LoggedRun]) -> LoggedRun:
     assert len(runs) == 1, runs
     return runs[0]
 
@@ -144,9 +144,9 @@ def test_a_result_without_a_start_is_noted_too(log: JobLog) -> None:
 
 
 def test_a_task_may_end_elsewhere(url: str, log: JobLog) -> None:
-    task = log.register_start_task(Task("resize", key="17-3", handle="H:here:1", host="web1"), NOON)
+    task = log.register_start_task(RegisteredTask("resize", key="17-3", handle="H:here:1", host="web1"), NOON)
     for _ in range(3):
-        log.register_start_task(Task("resize", key="17-3", handle="H:here:1", host="web1"), NOON + 5)
+        log.register_start_task(RegisteredTask("resize", key="17-3", handle="H:here:1", host="web1"), NOON + 5)
     with JobLog.open(url) as elsewhere:
         elsewhere.register_task_result(task, NOON + 7, b"640x480")
     run = only([run for run in log.ran() if not run.is_unfinished])
@@ -154,7 +154,7 @@ def test_a_task_may_end_elsewhere(url: str, log: JobLog) -> None:
 
 
 def test_starting_a_task_again_is_another_attempt(log: JobLog) -> None:
-    task = Task("resize")
+    task = RegisteredTask("resize")
     log.register_start_task(task, NOON)
     log.register_task_result(task, NOON + 1, RuntimeError("lost"))
     log.register_start_task(task, NOON + 10)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.joblog import JobLog, Run
+from switchgear.joblog import JobLog, LoggedRun
 from tests.support.postgres import Cluster
 from tests.support.servers import Server, running_switchgear
 from tests.support.waiting import eventually
@@ -39,10 +39,10 @@ def start(client: Wire, worker: Wire, kind: Kind) -> bytes:
     return handle
 
 
-def logged(log: JobLog, condition: Callable[[Run], bool], handle: bytes) -> Run:
+def logged(log: JobLog, condition: Callable[[LoggedRun], bool], handle: bytes) -> LoggedRun:
     """The run of this job, once it is as it should be."""
 
-    def found() -> Run | None:
+    def found() -> LoggedRun | None:
         return next((run for run in log.ran(handle=handle.decode()) if condition(run)), None)
 
     run = eventually(found, f"{handle!r} is in the job log")
@@ -50,7 +50,7 @@ def logged(log: JobLog, condition: Callable[[Run], bool], handle: bytes) -> Run:
     return run
 
 
-def has_ended(run: Run) -> bool:
+def has_ended(run: LoggedRun) -> bool:
     return run.ended_at is not None
 
 

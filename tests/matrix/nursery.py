@@ -24,12 +24,12 @@ from typing import Final
 import msgspec
 
 from switchgear import App, current_job
-from switchgear.app.worker.background import start_background
+from switchgear.app.worker.background_worker import start_background
 from switchgear.client import DraftWorker, DworkClient, GearMonkeyWorker, PingPongWorker, WmpWorker, Worker
-from switchgear.client.draft import DraftTask, Pace
-from switchgear.client.gearmonkey import Pace as GearMonkeyPace
-from switchgear.client.link import WorkerJob
-from switchgear.client.wmp import WmpJob, WmpPace
+from switchgear.client.draft import DraftTask, DraftTiming
+from switchgear.client.gearmonkey import WorkerTiming
+from switchgear.client.wmp import WmpJob, WmpTiming
+from switchgear.client.worker_connection import WorkerJob
 from switchgear.errors import JobFailed
 from tests.matrix.addresses import Addresses
 
@@ -144,7 +144,9 @@ def draft(strings: Strings) -> None:
     def work(task: DraftTask) -> bytes | tuple[int, bytes]:
         return strings.do(task.args, task.progress)
 
-    worker = DraftWorker(strings.addresses.gearman, {strings.function: work}, pace=Pace(sleep_threshold_seconds=0))
+    worker = DraftWorker(
+        strings.addresses.gearman, {strings.function: work}, timing=DraftTiming(sleep_threshold_seconds=0)
+    )
     strings.stop = worker.stop
     worker.run()
 
@@ -160,8 +162,8 @@ def wmp(strings: Strings) -> None:
         with strings.watching(job.cancelled.wait):
             return strings.do(job.payload, job.progress)
 
-    pace = WmpPace(lease_seconds=strings.order.lease_seconds or 10.0)
-    worker = WmpWorker(strings.addresses.wmp, {strings.function: work}, pace=pace)
+    timing = WmpTiming(lease_seconds=strings.order.lease_seconds or 10.0)
+    worker = WmpWorker(strings.addresses.wmp, {strings.function: work}, timing=timing)
     strings.stop = worker.stop
     worker.run()
 
@@ -193,7 +195,7 @@ def _gearmonkey(strings: Strings, url: str) -> None:
     def work(data: bytes) -> bytes:
         return strings.do(data, worker.update)
 
-    worker = GearMonkeyWorker(url, work, pace=GearMonkeyPace(block_seconds=0.05))  # soon to be stopped
+    worker = GearMonkeyWorker(url, work, timing=WorkerTiming(block_seconds=0.05))  # soon to be stopped
     worker.accept(strings.function)
     strings.stop = worker.stop
     worker.run()

@@ -9,8 +9,8 @@ import os
 import sys
 import time
 
-from switchgear.client.gearmonkey import GearMonkeyWorker, Pace
-from switchgear.client.link import Backoff
+from switchgear.client.gearmonkey import GearMonkeyWorker, WorkerTiming
+from switchgear.client.worker_connection import ReconnectBackoff
 
 SLOW = b"slow"  # a payload that takes longer than a test
 
@@ -25,8 +25,8 @@ def main() -> None:
             time.sleep(60)
         return data.upper()
 
-    pace = Pace(backoff=Backoff(first_seconds=0.05, most_seconds=0.2))
-    worker = GearMonkeyWorker(url, work, pace=pace)
+    timing = WorkerTiming(backoff=ReconnectBackoff(first_seconds=0.05, most_seconds=0.2))
+    worker = GearMonkeyWorker(url, work, timing=timing)
     worker.accept(function)
     worker.run()
 

@@ -324,10 +324,10 @@ def test_workers_that_are_stopped_under_load_lose_no_job() -> None:
 
 def test_workers_find_a_broker_that_was_killed_and_restarted(caplog: pytest.LogCaptureFixture) -> None:
     ports = (free_port(), free_port())
-    pace: dict[str, Any] = {"broker_timeout_seconds": 0.2, "n_timeouts": 3, "ping_seconds": 0.1}
+    timing: dict[str, Any] = {"broker_timeout_seconds": 0.2, "n_timeouts": 3, "ping_seconds": 0.1}
     with (
         running_broker(ports=ports) as broker,
-        working(broker, **pace),
+        working(broker, **timing),
         PingPongClient(broker.clients) as client,
     ):
         assert client.call(b"before", DEADLINE_SECONDS) == b"BEFORE"

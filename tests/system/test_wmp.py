@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from switchgear.client import Client, UpdateKind
-from switchgear.client.wmp import WmpJob, WmpPace, WmpWorker
+from switchgear.client.wmp import WmpJob, WmpTiming, WmpWorker
 from switchgear.errors import JobFailed
 from tests.cli.commands import call
 from tests.client.background import url_of
@@ -27,8 +27,8 @@ from tests.system.talk import events
 pytestmark = pytest.mark.system
 
 # Where a worker is lost, that is to be noticed soon; where none is, a slow machine must not look like it.
-CALM = WmpPace(retry_first_seconds=0.1, retry_most_seconds=0.4)
-PACE = WmpPace(lease_seconds=1.0, lock_seconds=1.0, retry_first_seconds=0.1, retry_most_seconds=0.4)
+CALM = WmpTiming(retry_first_seconds=0.1, retry_most_seconds=0.4)
+PACE = WmpTiming(lease_seconds=1.0, lock_seconds=1.0, retry_first_seconds=0.1, retry_most_seconds=0.4)
 
 
 class Shop:
@@ -57,7 +57,7 @@ class Shop:
 
 @contextmanager
 def working(managers: str | list[str], function: Callable[[WmpJob], Any], **options: Any) -> Iterator[WmpWorker]:
-    with WmpWorker(managers, {"f": function}, **{"pace": PACE, **options}) as worker:
+    with WmpWorker(managers, {"f": function}, **{"timing": PACE, **options}) as worker:
         yield worker
         worker.stop(0.0)
 
@@ -88,7 +88,7 @@ def test_three_managers_and_five_workers_do_every_job_once() -> None:
         managers = [stack.enter_context(running_manager(f"m{n}")) for n in range(3)]
         urls = [wmp_url(manager) for manager in managers]
         for name in ("a", "b", "c", "d", "e"):
-            stack.enter_context(working(urls, shop.function(name), slots=3, pace=CALM))
+            stack.enter_context(working(urls, shop.function(name), slots=3, timing=CALM))
         submit_and_wait(managers, 100)
         assert len(shop.runs) == 300
         assert set(shop.runs.values()) == {1}
@@ -118,7 +118,7 @@ def test_devices_that_know_several_managers() -> None:
         managers = [stack.enter_context(running_manager(f"m{n}")) for n in range(2)]
         device = stack.enter_context(running_device(*map(wmp_url, managers)))
         for name in ("a", "b"):
-            stack.enter_context(working(wmp_url(device), shop.function(name), slots=2, pace=CALM))
+            stack.enter_context(working(wmp_url(device), shop.function(name), slots=2, timing=CALM))
         submit_and_wait(managers, 50)
         assert set(shop.runs.values()) == {1}
         assert shop.most_at_once == 2
@@ -169,13 +169,13 @@ def test_a_manager_that_is_started_again_is_found_by_workers_behind_a_device(tmp
 
 WORKER_PROGRAM = """
 import sys, time
-from switchgear.client.wmp import WmpPace, WmpWorker
+from switchgear.client.wmp import WmpTiming, WmpWorker
 
 def hang(job):
     print("started", flush=True)
     time.sleep(1000)
 
-WmpWorker(sys.argv[1], {"f": hang}, pace=WmpPace(lease_seconds=1.0)).run()
+WmpWorker(sys.argv[1], {"f": hang}, timing=WmpTiming(lease_seconds=1.0)).run()
 """
 
 
@@ -210,7 +210,7 @@ def test_progress_reaches_the_submitter_and_cancelling_the_worker(devices: int) 
         url = wmp_url(manager)
         for _ in range(devices):
             url = wmp_url(stack.enter_context(running_device(url)))
-        stack.enter_context(WmpWorker(url, {"slow": slow, "f": echo}, pace=PACE))
+        stack.enter_context(WmpWorker(url, {"slow": slow, "f": echo}, timing=PACE))
         submission = client.submit("slow")
         progress = next(submission.updates(DEADLINE_SECONDS))
         assert (progress.kind, progress.numerator, progress.denominator) == (UpdateKind.STATUS, 1, 4)
@@ -254,7 +254,7 @@ def test_a_large_job_waits_for_its_slots_while_small_ones_go_on() -> None:
     with (
         running_manager("m") as manager,
         Client(url_of(manager)) as client,
-        WmpWorker(wmp_url(manager), {"small": small, "large": large}, 2, needs={"large": 2}, pace=PACE),
+        WmpWorker(wmp_url(manager), {"small": small, "large": large}, 2, needs={"large": 2}, timing=PACE),
     ):
         first = client.submit("small", b"wait")
         assert small_runs.wait(DEADLINE_SECONDS)

@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from switchgear.client import Client, UpdateKind
-from switchgear.client.wmp import WmpJob, WmpPace, WmpWorker
+from switchgear.client.wmp import WmpJob, WmpTiming, WmpWorker
 from tests.client.background import url_of
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from tests.support.wmp_processes import running_device, running_manager, wmp_url
@@ -108,7 +108,7 @@ def test_a_manager_in_the_middle_passes_on_a_job_of_another() -> None:
         Client(url_of(far)) as client,
         RawManager(b"middle") as below,
         RawWorker(wmp_url(far), b"middle") as above,
-        WmpWorker(below.url, {"f": work}, pace=WmpPace(lease_seconds=5.0)),
+        WmpWorker(below.url, {"f": work}, timing=WmpTiming(lease_seconds=5.0)),
     ):
         above.say(b"READY", {"roles": ["f"], "lease": 5})
         submission = client.submit("f", b"abc")
@@ -138,7 +138,7 @@ def test_strangers_at_a_device_disturb_nobody() -> None:
         running_manager("m") as manager,
         running_device(wmp_url(manager)) as device,
         Client(url_of(manager)) as client,
-        WmpWorker(wmp_url(device), {"f": lambda job: job.payload}, pace=WmpPace(retry_first_seconds=0.1)) as worker,
+        WmpWorker(wmp_url(device), {"f": lambda job: job.payload}, timing=WmpTiming(retry_first_seconds=0.1)) as worker,
         RawWorker(wmp_url(device), b"stranger") as stranger,
     ):
         assert client.submit("f", b"x").wait(DEADLINE_SECONDS) == b"x"

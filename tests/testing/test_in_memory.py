@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.context import current_job
+from switchgear.app.current_job import current_job
 from switchgear.errors import (
     ArgumentError,
     ClientError,

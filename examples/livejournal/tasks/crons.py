@@ -9,7 +9,7 @@ from datetime import date, timedelta
 
 from examples.livejournal.tasks.base import Handler, Task, TaskValue
 from examples.livejournal.world import World
-from switchgear.joblog import Task as LoggedTask
+from switchgear.joblog import RegisteredTask
 
 __all__ = ["CRONS"]
 
@@ -48,7 +48,7 @@ def genstats(world: World, argv: list[str]) -> str:
     options = parser.parse_args(argv)
     with world.site() as site, world.job_log() as log:
         for table in options.table:
-            started = log.register_start_task(LoggedTask("genstats-count", key=table))
+            started = log.register_start_task(RegisteredTask("genstats-count", key=table))
             ((count,),) = site.ask(f"SELECT count(*) FROM {table}")
             site.change("INSERT OR REPLACE INTO statistics VALUES (?, ?)", table, count)
             log.register_task_result(started, result=f"{count} {table}")

@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
-from switchgear.app.options import TaskKeywords, TaskOptions
-from switchgear.app.places import Place, place_at
 from switchgear.app.schedules import Schedule, Schedules
+from switchgear.app.server_locations import ServerLocation, place_at
 from switchgear.app.task import AsyncTask, Task, task_name
+from switchgear.app.task_options import TaskKeywords, TaskOptions
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
+    from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
-    from switchgear.app.line import Line
-    from switchgear.app.requests import SubmitRequest
-    from switchgear.app.resident import Resident
+    from switchgear.app.submit_request import SubmitRequest
+    from switchgear.app.transport import AppTransport
     from switchgear.app.views import FunctionInfo, JobInfo, ServerInfo, WorkerInfo
 
 __all__ = ["DEFAULT_URL", "URL_VARIABLE", "App"]
@@ -54,7 +54,7 @@ class App:
         *,
         connect_seconds: float = DEFAULT_CONNECT_SECONDS,
         run_here: bool = True,
-        line: Line | None = None,
+        line: AppTransport | None = None,
     ) -> None:
         """`connect_seconds` is how long a request waits for a server that is away; `line` is for tests.
 
@@ -62,7 +62,7 @@ class App:
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
-        self.places: list[Place] = [place_at(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        self.places: list[ServerLocation] = [place_at(url) for url in ([urls] if isinstance(urls, str) else urls)]
         if not self.places:
             raise ConfigError("an app needs the URL of a server")
         self.tasks: dict[str, Task[Any, Any]] = {}
@@ -71,10 +71,10 @@ class App:
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self._schedules: dict[str, Schedule] = {}
         self._given_line = line
-        self._line: Line | None = None
+        self._line: AppTransport | None = None
         self._lock = threading.Lock()
         self._used = False
-        self._resident: Resident | None = None
+        self._resident: EmbeddedWorker | None = None
 
     def __repr__(self) -> str:
         return f"<App {', '.join(place.url for place in self.places)}>"
@@ -302,7 +302,7 @@ class App:
 
         Arguments of None are left out.  Raises ServerRefused, ServerUnreachable or ExtensionRequired.
         """
-        from switchgear.app.line import refuse_to_block
+        from switchgear.app.transport import refuse_to_block
 
         refuse_to_block()
         return self.line.wait(self.line.control(verb, arguments))
@@ -314,7 +314,7 @@ class App:
     # --- the line ---
 
     @property
-    def line(self) -> Line:
+    def line(self) -> AppTransport:
         """The connection of this process to the server, made when it is first needed."""
         if self._line is not None:
             return self._line
@@ -326,17 +326,19 @@ class App:
             self._on_first_use()
         return line
 
-    def _new_line(self) -> Line:
-        from switchgear.app.threadline import ThreadLine
+    def _new_line(self) -> AppTransport:
+        from switchgear.app.thread_transport import ThreadTransport
 
-        return ThreadLine(self.places, self.connect_seconds)
+        return ThreadTransport(self.places, self.connect_seconds)
 
-    def use_places(self, places: Sequence[Place]) -> None:
+    def use_places(self, places: Sequence[ServerLocation]) -> None:
         """For workers: use other servers than those that the app was made for."""
         self.close()
         self.places = list(places)
 
-    def use_line(self, line: Line | None, now: Callable[[], float]) -> tuple[Line | None, Callable[[], float]]:
+    def use_line(
+        self, line: AppTransport | None, now: Callable[[], float]
+    ) -> tuple[AppTransport | None, Callable[[], float]]:
         """For tests: use another line, and another clock with it; what was used before, to be given back here."""
         with self._lock:
             before = self._line, self.now
@@ -346,9 +348,9 @@ class App:
     def _on_first_use(self) -> None:
         """Called once, when this process first asks its server for something."""
         if self.run_here and self._given_line is None and any(place.directory is not None for place in self.places):
-            from switchgear.app.resident import Resident
+            from switchgear.app.embedded_worker import EmbeddedWorker
 
-            self._resident = Resident(self)
+            self._resident = EmbeddedWorker(self)
             self._resident.serve_all()
 
     def close(self) -> None:
@@ -370,24 +372,24 @@ class App:
 
     def submit_request(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
         """Submit, and wait until the server has taken the job."""
-        from switchgear.app.following import JobFollower
         from switchgear.app.job import Job
-        from switchgear.app.line import only, refuse_to_block
+        from switchgear.app.job_updates import JobSubscriber
+        from switchgear.app.transport import only, refuse_to_block
 
         refuse_to_block()  # before the job is there
         line = self.line
-        follower = JobFollower()
+        follower = JobSubscriber()
         handle = only(line.wait(line.submit(request, follower)))
         return Job(self, task, handle, follower)
 
     async def submit_request_async(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
         """The same with asyncio."""
-        from switchgear.app.following import JobFollower
         from switchgear.app.job import Job
-        from switchgear.app.line import only
+        from switchgear.app.job_updates import JobSubscriber
+        from switchgear.app.transport import only
 
         line = self.line
-        follower = JobFollower()
+        follower = JobSubscriber()
         handle = only(await line.wait_async(line.submit(request, follower)))
         return Job(self, task, handle, follower)
 

@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from switchgear.app.embedded_prefix import handle_prefix
-from switchgear.app.embedded_status import Status
+from switchgear.app.embedded_address_file import EmbeddedAddress
+from switchgear.app.embedded_handle_prefix import handle_prefix
 from switchgear.client.address import ServerAddress
 from switchgear.config import Config, GearmanConfig, JobLogConfig, ListenUrl
 from switchgear.errors import StorageError
@@ -140,13 +140,13 @@ class EmbeddedServer:
                 self._loop.close()
             with suppress(OSError):
                 if self._lock.is_in_place():
-                    Status.remove(self._directory)
+                    EmbeddedAddress.remove(self._directory)
             self._lock.release()
             if not self._listening.done():
                 self._listening.set_exception(StorageError("the embedded server was stopped before it had started"))
 
     async def _serve(self) -> None:
-        Status.remove(self._directory)  # of one that was killed
+        EmbeddedAddress.remove(self._directory)  # of one that was killed
         _wait_for_store(self._directory / _STORE_NAME)
         watching = asyncio.create_task(self._watch())
         try:
@@ -157,7 +157,7 @@ class EmbeddedServer:
 
     def _on_listening(self) -> None:
         address = ServerAddress.parse(self._service.listeners.addresses[0])
-        Status(str(address), os.getpid(), time.time(), self._service.store.url).write(self._directory)
+        EmbeddedAddress(str(address), os.getpid(), time.time(), self._service.store.url).write(self._directory)
         self._listening.set_result(address)
 
     async def _watch(self) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 
 from switchgear.app.group import JobGroup
 from switchgear.app.job import Job
-from switchgear.app.options import SubmitKeywords
-from switchgear.app.requests import SubmitRequest
+from switchgear.app.submit_request import SubmitRequest
+from switchgear.app.task_options import SubmitKeywords
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task

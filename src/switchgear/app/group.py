@@ -12,11 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
 from switchgear.app.arguments import Reference
-from switchgear.app.following import UNKNOWN, End, JobFollower
+from switchgear.app.awaited_jobs import AwaitedJobs
 from switchgear.app.job import Job
-from switchgear.app.line import refuse_to_block
-from switchgear.app.requests import SubmitRequest
-from switchgear.app.window import Window
+from switchgear.app.job_updates import UNKNOWN, End, JobSubscriber
+from switchgear.app.submit_request import SubmitRequest
+from switchgear.app.transport import refuse_to_block
 from switchgear.errors import JobFailed, JobUnknown, ServerUnreachable
 from switchgear.text import counted
 
@@ -187,7 +187,7 @@ class JobGroup(Reference, Generic[R]):
         raises TimeoutError when it is over.
         """
         countdown = _Countdown(timeout)
-        window: Window[R] = Window(self.app.line, in_order)
+        window: AwaitedJobs[R] = AwaitedJobs(self.app.line, in_order)
         following = self._following()
         while window.fill(_WINDOW, following):
             with countdown:
@@ -203,7 +203,7 @@ class JobGroup(Reference, Generic[R]):
     ) -> AsyncIterator[R]:
         """The same with asyncio."""
         countdown = _Countdown(timeout)
-        window: Window[R] = Window(self.app.line, in_order)
+        window: AwaitedJobs[R] = AwaitedJobs(self.app.line, in_order)
         following = self._following()
         while window.fill(_WINDOW, following):
             with countdown:
@@ -217,7 +217,7 @@ class JobGroup(Reference, Generic[R]):
         """
         countdown = _Countdown(timeout)
         counts: Counter[str] = Counter()
-        window: Window[R] = Window(self.app.line, True)
+        window: AwaitedJobs[R] = AwaitedJobs(self.app.line, True)
         following = self._following()
         while window.fill(_WINDOW, following):
             with countdown:
@@ -225,11 +225,11 @@ class JobGroup(Reference, Generic[R]):
             counts[end.state] += 1
         return dict(counts)
 
-    def _following(self) -> Iterator[tuple[Job[R], JobFollower]]:
+    def _following(self) -> Iterator[tuple[Job[R], JobSubscriber]]:
         """Each job, and somebody who begins to follow it."""
         line = self.app.line
         for number in range(len(self)):
-            follower = JobFollower()
+            follower = JobSubscriber()
             job = Job(self.app, self._task(number), self.handles[number], follower)
             line.watch(job.handle, follower).add_done_callback(_ending(follower))
             yield job, follower
@@ -362,7 +362,7 @@ def _result_of(job: Job[R], return_exceptions: bool) -> R:
         return cast(R, error)
 
 
-def _ending(follower: JobFollower) -> Any:
+def _ending(follower: JobSubscriber) -> Any:
     """Ends a wait for a job that the server does not know, or could not be asked about."""
 
     def look(answer: Future[str]) -> None:

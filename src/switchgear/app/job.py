@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result
-from switchgear.app.following import UNKNOWN, End, JobFollower, Progress
-from switchgear.app.line import refuse_to_block
+from switchgear.app.job_updates import UNKNOWN, End, JobSubscriber, Progress
+from switchgear.app.transport import refuse_to_block
 from switchgear.app.views import Explanation, JobInfo
 from switchgear.errors import ClientError, JobUnknown
 
@@ -30,7 +30,7 @@ class Job(Reference, Generic[R]):
     by the server; nothing is asked again and again.
     """
 
-    def __init__(self, app: App, task: Task[Any, R] | None, handle: str, follower: JobFollower | None = None) -> None:
+    def __init__(self, app: App, task: Task[Any, R] | None, handle: str, follower: JobSubscriber | None = None) -> None:
         self.app = app
         self.task = task
         self.handle = handle
@@ -123,25 +123,25 @@ class Job(Reference, Generic[R]):
     def _place(self) -> int | None:
         return self._follower.place if self._follower is not None else None
 
-    def _follow(self, timeout: float | None) -> JobFollower:
+    def _follow(self, timeout: float | None) -> JobSubscriber:
         """Somebody who hears of this job."""
         follower = self._follower
         if follower is not None and follower.is_usable:
             return follower
-        follower = JobFollower()
+        follower = JobSubscriber()
         self._begin(follower, self.app.line.wait(self.app.line.watch(self.handle, follower, self._place), timeout))
         return follower
 
-    async def _follow_async(self) -> JobFollower:
+    async def _follow_async(self) -> JobSubscriber:
         follower = self._follower
         if follower is not None and follower.is_usable:
             return follower
-        follower = JobFollower()
+        follower = JobSubscriber()
         line = self.app.line
         self._begin(follower, await line.wait_async(line.watch(self.handle, follower, self._place)))
         return follower
 
-    def _begin(self, follower: JobFollower, state: str) -> None:
+    def _begin(self, follower: JobSubscriber, state: str) -> None:
         if state == UNKNOWN:
             self._known(End(UNKNOWN))
         self._follower = follower

@@ -6,10 +6,10 @@ import base64
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.options import seconds_of
 from switchgear.app.task import Task, schedule_options, short_key
+from switchgear.app.task_options import seconds_of
 from switchgear.app.views import ScheduleInfo
-from switchgear.client.when import parse_duration
+from switchgear.client.durations import parse_duration
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from switchgear.app.arguments import Arguments, to_json
-from switchgear.app.options import SubmitKeywords, TaskOptions
-from switchgear.app.requests import SubmitRequest
+from switchgear.app.submit_request import SubmitRequest
+from switchgear.app.task_options import SubmitKeywords, TaskOptions
 from switchgear.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ class Task(Generic[P, R]):
         end.  The first job that does not succeed raises what its `result` raises, and those not yet started are
         cancelled.
         """
-        from switchgear.app.mapping import map_jobs
+        from switchgear.app.task_map import map_jobs
 
         return map_jobs(self, self._requests(iterables, watch=True), window, in_order)
 
     def amap(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> AsyncIterator[R]:
         """The same with asyncio."""
-        from switchgear.app.mapping import map_jobs_async
+        from switchgear.app.task_map import map_jobs_async
 
         return map_jobs_async(self, self._requests(iterables, watch=True), window, in_order)
 

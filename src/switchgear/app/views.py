@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from switchgear.app.following import Progress
+from switchgear.app.job_updates import Progress
 
 __all__ = ["Explanation", "FunctionInfo", "JobInfo", "ScheduleInfo", "ServerInfo", "WorkerInfo"]
 

@@ -21,7 +21,7 @@ from switchgear.bench.server import HOST
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = ["Fault", "Load", "Outcome", "drain", "round_trips", "submit"]
+__all__ = ["Fault", "Load", "LoadResult", "drain", "round_trips", "submit"]
 
 FUNCTION = b"bench"
 NUMBER_BYTES = 12
@@ -50,7 +50,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoadResult:
     """What the load saw."""
 
     seconds: float
@@ -97,7 +97,7 @@ class Book:
         return text
 
 
-class Line(ABC):
+class LoadConnection(ABC):
     """One connection to the server."""
 
     def __init__(self, port: int) -> None:
@@ -136,7 +136,7 @@ class Line(ABC):
         self.send(request(Packet.ECHO_REQ, CLOSING))
 
 
-class Submitter(Line):
+class Submitter(LoadConnection):
     """A client."""
 
     def __init__(self, port: int, book: Book, numbers: Sequence[int], outstanding: int, is_waiting: bool) -> None:
@@ -190,7 +190,7 @@ class Submitter(Line):
         self._book.latencies_seconds.append(time.perf_counter() - sent)
 
 
-class Grabber(Line):
+class Grabber(LoadConnection):
     """A worker of the plain protocol; in the foreground it sleeps, is woken, and grabs."""
 
     def __init__(self, port: int, book: Book, outstanding: int, is_sleeping: bool) -> None:
@@ -222,7 +222,7 @@ class Grabber(Line):
             self.send(b"".join(answers))
 
 
-class Pushed(Line):
+class PushedWorker(LoadConnection):
     """A worker that lets itself be sent jobs, by the server's own extension."""
 
     def __init__(self, port: int, book: Book, credit: int) -> None:
@@ -247,7 +247,7 @@ class Pushed(Line):
             self.send(b"".join(answers) + request(Packet.CREDIT, b"%d" % len(answers), b"0"))
 
 
-def submit(port: int, load: Load, cpu_seconds: Callable[[], float | None], already: int = 0) -> Outcome:
+def submit(port: int, load: Load, cpu_seconds: Callable[[], float | None], already: int = 0) -> LoadResult:
     """Background jobs, until each is acknowledged; nobody takes them.  `already` is how many wait there before."""
     book = Book(load, Packet.SUBMIT_JOB_BG, first=already)
     lines = _submitters(port, book, load, is_waiting=False)
@@ -256,29 +256,31 @@ def submit(port: int, load: Load, cpu_seconds: Callable[[], float | None], alrea
     return outcome
 
 
-def drain(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> Outcome:
+def drain(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> LoadResult:
     """Jobs that wait, until the last result is with the server."""
     book = Book(load, Packet.SUBMIT_JOB_BG)
-    lines: list[Line] = []
+    lines: list[LoadConnection] = []
     for _ in range(load.workers):
-        lines.append(Pushed(port, book, load.credit) if load.credit else Grabber(port, book, load.outstanding, False))
+        lines.append(
+            PushedWorker(port, book, load.credit) if load.credit else Grabber(port, book, load.outstanding, False)
+        )
     outcome = _run(lines, book, lambda: book.taken == load.jobs, cpu_seconds)
     _check_queue(port, 0)
     return outcome
 
 
-def round_trips(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> Outcome:
+def round_trips(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> LoadResult:
     """Foreground jobs, from the submission to the result."""
     book = Book(load, Packet.SUBMIT_JOB)
     lines = _submitters(port, book, load, is_waiting=True)
     for _ in range(load.workers):
-        lines.insert(0, Pushed(port, book, load.credit) if load.credit else Grabber(port, book, 1, True))
+        lines.insert(0, PushedWorker(port, book, load.credit) if load.credit else Grabber(port, book, 1, True))
     outcome = _run(lines, book, lambda: book.answered == load.jobs, cpu_seconds)
     _check_queue(port, 0)
     return outcome
 
 
-def _submitters(port: int, book: Book, load: Load, is_waiting: bool) -> list[Line]:
+def _submitters(port: int, book: Book, load: Load, is_waiting: bool) -> list[LoadConnection]:
     return [
         Submitter(port, book, range(number, load.jobs, load.clients), load.outstanding, is_waiting)
         for number in range(load.clients)
@@ -286,8 +288,8 @@ def _submitters(port: int, book: Book, load: Load, is_waiting: bool) -> list[Lin
 
 
 def _run(
-    lines: list[Line], book: Book, is_done: Callable[[], bool], cpu_seconds: Callable[[], float | None]
-) -> Outcome:
+    lines: list[LoadConnection], book: Book, is_done: Callable[[], bool], cpu_seconds: Callable[[], float | None]
+) -> LoadResult:
     with selectors.DefaultSelector() as selector:
         try:
             for line in lines:
@@ -306,7 +308,7 @@ def _run(
             for line in lines:
                 line.socket.close()
     used = None if before is None or after is None else after - before
-    return Outcome(seconds, used, book.latencies_seconds)
+    return LoadResult(seconds, used, book.latencies_seconds)
 
 
 def _hear(selector: selectors.BaseSelector, book: Book) -> None:
@@ -318,7 +320,7 @@ def _hear(selector: selectors.BaseSelector, book: Book) -> None:
         key.data.hear()
 
 
-def _close_out(selector: selectors.BaseSelector, lines: Sequence[Line], book: Book) -> None:
+def _close_out(selector: selectors.BaseSelector, lines: Sequence[LoadConnection], book: Book) -> None:
     for line in lines:
         line.is_closed_out = False
         line.close_out()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from switchgear.bench import load, tasks
-from switchgear.bench.load import Load, Outcome
+from switchgear.bench.load import Load, LoadResult
 from switchgear.bench.results import Cell, Reading
 from switchgear.bench.server import STORES, BenchServer, running_server
 
@@ -31,7 +31,7 @@ class Workload:
     stores: tuple[str, ...] = ("memory",)
 
 
-def _reading(jobs: int, outcome: Outcome) -> Reading:
+def _reading(jobs: int, outcome: LoadResult) -> Reading:
     times = sorted(outcome.latencies_seconds)
     p50, p99 = (times[len(times) * part // 100] * 1e6 for part in (50, 99)) if times else (None, None)
     cpu_us = None if outcome.cpu_seconds is None else outcome.cpu_seconds / jobs * 1e6

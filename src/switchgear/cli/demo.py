@@ -50,7 +50,7 @@ class Demo:
         if self._zeromq.curve_clients_dir:
             click.echo("demo: without PING/PONG, WMP and dwork, whose listeners take only those whose keys they know")
             return Places.of(addresses).without_zeromq()
-        from switchgear.client.zeromq import CurveKeys
+        from switchgear.client.zeromq_sockets import CurveKeys
 
         return Places.of(addresses, CurveKeys.load(self._zeromq.curve_key_file))
 

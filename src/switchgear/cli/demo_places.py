@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from switchgear.config import Config, ListenUrl
 
 if TYPE_CHECKING:
-    from switchgear.client.zeromq import CurveKeys
+    from switchgear.client.zeromq_sockets import CurveKeys
 
 __all__ = ["FUNCTION", "Places", "with_demo_listeners"]
 

@@ -59,12 +59,12 @@ def by_gearman(places: Places, do: Do) -> Iterator[None]:
 
 @contextmanager
 def by_draft(places: Places, do: Do) -> Iterator[None]:
-    from switchgear.client.draft import DraftWorker, Pace
+    from switchgear.client.draft import DraftTiming, DraftWorker
 
     def handle(task: DraftTask) -> bytes:
         return do(task.args)
 
-    worker = DraftWorker(places.gearman, {FUNCTION: handle}, pace=Pace(sleep_threshold_seconds=0))
+    worker = DraftWorker(places.gearman, {FUNCTION: handle}, timing=DraftTiming(sleep_threshold_seconds=0))
     with _beside(worker.run, worker.stop):
         yield
 
@@ -125,15 +125,15 @@ def by_gearmonkey(places: Places, do: Do) -> Iterator[None]:
 @contextmanager
 def by_python(places: Places, do: Do) -> Iterator[None]:
     from switchgear.app.app import App
-    from switchgear.app.worker.background import start_background
-    from switchgear.app.worker.observer import WorkerObserver
+    from switchgear.app.worker.background_worker import start_background
+    from switchgear.app.worker.observer import AppWorkerObserver
 
     def work(payload: bytes) -> bytes:
         return do(payload)
 
     app = App(places.gearman)
     app.task(name=FUNCTION)(work)
-    worker = start_background(app, observer=WorkerObserver())
+    worker = start_background(app, observer=AppWorkerObserver())
     try:
         yield
     finally:

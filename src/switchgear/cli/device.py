@@ -17,7 +17,7 @@ from switchgear.config.values import Choice
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
-    from switchgear.client.zeromq import CurveKeys
+    from switchgear.client.zeromq_sockets import CurveKeys
 
 __all__ = ["device"]
 
@@ -149,7 +149,7 @@ def device(
     keys = _keys(server_keys, key)
     raise_file_descriptors(config.limits.connections)
     # After the checks, so that a mistake is told without delay.
-    from switchgear.client.wmp.device import WmpDevice
+    from switchgear.client.wmp.device_process import WmpDevice
     from switchgear.net.service import configure_log
 
     running = WmpDevice(listen, managers, identity=identity, keys=keys, zeromq=config.zeromq, limits=config.limits)
@@ -163,7 +163,7 @@ def device(
 
 def _keys(server_keys: tuple[str, ...], key: str) -> CurveKeys | None:
     """The keys for managers; workers may be encrypted to without any."""
-    from switchgear.client.zeromq import CurveKeys, load_key_pair
+    from switchgear.client.zeromq_sockets import CurveKeys, load_key_pair
 
     if server_keys:
         return CurveKeys.load(server_keys, key)

@@ -8,12 +8,12 @@ from typing import Final
 
 import click
 
-from switchgear.cli.dwork_options import Link, link_options
+from switchgear.cli.dwork_options import DworkServer, link_options
 from switchgear.cli.dwork_show import path_in_words, shown
 from switchgear.cli.dwork_tasks import ordered, read_file
 from switchgear.cli.output import complain, json_option, lasting, plain, print_json, printable
 from switchgear.client.dwork.drawing import MOST_DRAWN, dot_of, svg_of
-from switchgear.client.dwork.graph import GraphTask, TaskGraph
+from switchgear.client.dwork.graph_analysis import GraphTask, TaskGraph
 from switchgear.client.dwork.records import bytes_of
 
 __all__ = ["graph"]
@@ -44,7 +44,9 @@ MOST_NAMED: Final = 20
 @json_option("Write one JSON object: counts, critical_path, critical_seconds, unsuccessful.")
 @link_options
 @click.pass_context
-def graph(ctx: click.Context, file: str | None, dot: str | None, svg: str | None, as_json: bool, link: Link) -> None:
+def graph(
+    ctx: click.Context, file: str | None, dot: str | None, svg: str | None, as_json: bool, link: DworkServer
+) -> None:
     """Show the graph of a server's tasks: how many are in which state, the critical path, and what is stuck.
 
     The critical path is the chain of tasks that took longest until now. Stuck is what waits, directly or not, for a
@@ -74,7 +76,7 @@ def _graph_of_file(name: str) -> TaskGraph:
     return TaskGraph.of_file(file)
 
 
-def _graph_of_server(link: Link) -> TaskGraph:
+def _graph_of_server(link: DworkServer) -> TaskGraph:
     with link.client() as client:
         records = list(client.tasks())
     return TaskGraph.of_records(records, time.time_ns() // 1000)

@@ -18,9 +18,9 @@ from switchgear.errors import ConfigError
 if TYPE_CHECKING:
     from switchgear.client.dwork.aio import AsyncDworkClient
     from switchgear.client.dwork.blocking import DworkClient
-    from switchgear.client.zeromq import CurveKeys
+    from switchgear.client.zeromq_sockets import CurveKeys
 
-__all__ = ["Link", "host_name", "link_options", "read_server", "server_option"]
+__all__ = ["DworkServer", "host_name", "link_options", "read_server", "server_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ DEFAULT_TIMEOUT: Final = "10"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class DworkServer:
     """The server to talk to, and how."""
 
     url: str
@@ -106,7 +106,7 @@ def link_options(command: F) -> F:
         **rest: Any,
     ) -> Any:
         named = read_server(server) or ctx.obj or read_server(os.environ.get(SERVER_VARIABLE) or None)
-        link = Link(named or DEFAULT_URL, timeout, _keys(server_key, key))
+        link = DworkServer(named or DEFAULT_URL, timeout, _keys(server_key, key))
         return command(*args, link=link, **rest)
 
     return with_link  # type: ignore[return-value]
@@ -115,7 +115,7 @@ def link_options(command: F) -> F:
 def _keys(server_key: str | None, key: str | None) -> CurveKeys | None:
     if not server_key and not key:
         return None
-    from switchgear.client.zeromq import CurveKeys
+    from switchgear.client.zeromq_sockets import CurveKeys
 
     return CurveKeys.load(server_key or (), key or "")
 

@@ -16,9 +16,9 @@ from switchgear.cli.dwork_tasks import COMMA_HINT, ordered, read_file, source_of
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, json_option, plain, print_json
 from switchgear.cli.signals import on_signals
-from switchgear.client.dwork.commands import Commands
+from switchgear.client.dwork.local_run import LocalRun, RunReport, run_tasks
 from switchgear.client.dwork.records import bytes_of
-from switchgear.client.dwork.running import LocalRun, RunReport, run_tasks
+from switchgear.client.dwork.shell_commands import ShellCommands
 from switchgear.client.dwork.taskfile import TaskFile, line_of
 from switchgear.errors import ConfigError
 
@@ -152,7 +152,7 @@ def _write_left(path: Path, tasks: TaskFile, report: RunReport) -> None:
 
 async def _run(local_run: LocalRun, jobs: int, display: RunDisplay) -> list[signal.Signals]:
     """Run everything; returns the signals that cut it short."""
-    commands = Commands(one_stream=display.one_stream)
+    commands = ShellCommands(one_stream=display.one_stream)
     running = asyncio.ensure_future(run_tasks(local_run, commands.run, jobs, _now_us, display))
     received: list[signal.Signals] = []
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import click
 
 from switchgear.cli.output import lasting, plain, printable
-from switchgear.client.dwork.commands import Ended
+from switchgear.client.dwork.local_run import RunObserver, RunReport
 from switchgear.client.dwork.records import bytes_of
-from switchgear.client.dwork.running import RunObserver, RunReport
+from switchgear.client.dwork.shell_commands import CommandResult
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -42,7 +42,7 @@ class Output:
         self._streams = (stderr, stderr) if as_json else (stdout, stderr)
         self.one_stream = as_json or _same_place(sys.stdout, sys.stderr)
 
-    def pass_on(self, ended: Ended) -> None:
+    def pass_on(self, ended: CommandResult) -> None:
         ended.pass_on(*self._streams)
 
 
@@ -54,7 +54,7 @@ def _same_place(one: Any, other: Any) -> bool:
         return False
 
 
-class RunDisplay(RunObserver[Ended]):
+class RunDisplay(RunObserver[CommandResult]):
     """On a terminal a bar, otherwise a line for each task, and for programs JSON.  All of it goes to standard error, so
     that what the tasks write is all there is on standard output, but for JSON."""
 
@@ -96,7 +96,7 @@ class RunDisplay(RunObserver[Ended]):
         if self._as_json:
             self._tell("started", name)
 
-    def ended(self, name: str, outcome: Ended, seconds: float) -> None:
+    def ended(self, name: str, outcome: CommandResult, seconds: float) -> None:
         self._running -= 1
         self._ended += 1
         failure = outcome.failure
@@ -107,7 +107,7 @@ class RunDisplay(RunObserver[Ended]):
             outcome.close()
         self._update()
 
-    def _show(self, name: str, outcome: Ended, failure: str | None, seconds: float) -> None:
+    def _show(self, name: str, outcome: CommandResult, failure: str | None, seconds: float) -> None:
         has_lines = self._progress is None or outcome.has_output or failure is not None
         if self._progress is not None and has_lines:
             self._progress.stop()  # make room

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from switchgear.cli.dwork_options import Link, host_name, link_options
+from switchgear.cli.dwork_options import DworkServer, host_name, link_options
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     Column,
@@ -60,7 +60,7 @@ Exit codes:
 @link_options
 @click.pass_context
 def steal(
-    ctx: click.Context, number: int, quiet: bool, wait: float, host: str | None, as_json: bool, link: Link
+    ctx: click.Context, number: int, quiet: bool, wait: float, host: str | None, as_json: bool, link: DworkServer
 ) -> None:
     """Take tasks that are ready, for the worker HOST.
 
@@ -122,7 +122,7 @@ Exit codes:
 @link_options
 @click.pass_context
 def complete(
-    ctx: click.Context, tasks: tuple[str, ...], host: str | None, error: str | None, as_json: bool, link: Link
+    ctx: click.Context, tasks: tuple[str, ...], host: str | None, error: str | None, as_json: bool, link: DworkServer
 ) -> None:
     """Report TASKs as done, so that those that wait for them can go on."""
     reason = None if error is None else os.fsencode(error)
@@ -151,7 +151,7 @@ Exit codes:
 @link_options
 @click.pass_context
 def transfer(
-    ctx: click.Context, task: str, predecessors: tuple[str, ...], host: str | None, as_json: bool, link: Link
+    ctx: click.Context, task: str, predecessors: tuple[str, ...], host: str | None, as_json: bool, link: DworkServer
 ) -> None:
     """Give back a TASK that was stolen, to be done by anybody, after others, the DEPs."""
     with link.client(host or host_name()) as client:
@@ -186,7 +186,7 @@ Exit codes:
 @json_option("Write one JSON object: known.")
 @link_options
 @click.pass_context
-def exit_(ctx: click.Context, host: str | None, as_json: bool, link: Link) -> None:
+def exit_(ctx: click.Context, host: str | None, as_json: bool, link: DworkServer) -> None:
     """Tell the server that the worker HOST is gone: all its tasks become ready again."""
     name = host or host_name()
     with link.client(name) as client:

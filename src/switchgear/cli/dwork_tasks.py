@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from switchgear.cli.dwork_options import Link, link_options
+from switchgear.cli.dwork_options import DworkServer, link_options
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, json_option, moment, plain, print_json, printable
 from switchgear.client.dwork.records import TaskRecord
@@ -68,7 +68,7 @@ Exit codes:
 @click.argument("predecessors", metavar="[DEP...]", nargs=-1)
 @json_option("Write one JSON object.")
 @link_options
-def create(task: str, predecessors: tuple[str, ...], as_json: bool, link: Link) -> None:
+def create(task: str, predecessors: tuple[str, ...], as_json: bool, link: DworkServer) -> None:
     """Create a TASK that waits for others, the DEPs.
 
     A DEP that the server does not know counts as done, so create it first. Of a task that is there already, only
@@ -100,7 +100,7 @@ Exit codes:
 @click.argument("file", metavar="FILE")
 @json_option("Write one JSON object.")
 @link_options
-def addfile(file: str, as_json: bool, link: Link) -> None:
+def addfile(file: str, as_json: bool, link: DworkServer) -> None:
     """Create all tasks of a FILE, which has one line for each: task,dep,dep...
 
     Each is created after those that it waits for, wherever they are in the file. A dependency that is not in the file
@@ -145,7 +145,7 @@ Exit codes:
 )
 @json_option("Write one JSON object: active, ready, text.")
 @link_options
-def status(as_json: bool, link: Link) -> None:
+def status(as_json: bool, link: DworkServer) -> None:
     """Show how many tasks are not done, and how many of them could be stolen now."""
     with link.client() as client:
         answer = client.status()
@@ -172,7 +172,7 @@ Exit codes:
 @json_option("Write one JSON object, or null.")
 @link_options
 @click.pass_context
-def lookup(ctx: click.Context, task: str, as_json: bool, link: Link) -> None:
+def lookup(ctx: click.Context, task: str, as_json: bool, link: DworkServer) -> None:
     """Show what the server knows of a TASK: its state, who has it, why it failed.
 
     A dhub server does not know this question.

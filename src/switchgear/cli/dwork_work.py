@@ -12,13 +12,13 @@ from typing import Final
 
 import click
 
-from switchgear.cli.dwork_options import Link, host_name, link_options
+from switchgear.cli.dwork_options import DworkServer, host_name, link_options
 from switchgear.cli.dwork_show import Output, shown
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import duration_option, json_option, lasting, plain, printable
 from switchgear.cli.signals import on_signals
-from switchgear.client.dwork.commands import Commands, Ended
 from switchgear.client.dwork.records import bytes_of
+from switchgear.client.dwork.shell_commands import CommandResult, ShellCommands
 from switchgear.client.dwork.worker import DworkWorker, DworkWorkerObserver
 
 __all__ = ["work"]
@@ -65,7 +65,7 @@ def work(
     give_up: float,
     quiet: bool,
     as_json: bool,
-    link: Link,
+    link: DworkServer,
 ) -> None:
     """Steal tasks and run their names as commands, until nothing is left to do.
 
@@ -75,8 +75,8 @@ def work(
     A dhub server cannot be told of failures: a task that failed then stays with this worker, until `switchgear dwork
     exit` gives it back.
     """
-    reporter = _Reporter(quiet=quiet, as_json=as_json)
-    commands = Commands(one_stream=reporter.output.one_stream)
+    reporter = _TaskReporter(quiet=quiet, as_json=as_json)
+    commands = ShellCommands(one_stream=reporter.output.one_stream)
     location = host or f"{host_name()}:{os.getpid()}"
 
     async def run() -> ExitCode:
@@ -95,7 +95,7 @@ def work(
     ctx.exit(asyncio.run(run()))
 
 
-async def _run(worker: DworkWorker[Ended], commands: Commands, reporter: _Reporter) -> ExitCode:
+async def _run(worker: DworkWorker[CommandResult], commands: ShellCommands, reporter: _TaskReporter) -> ExitCode:
     received: list[signal.Signals] = []
 
     def on_signal(number: signal.Signals) -> None:
@@ -115,7 +115,7 @@ async def _run(worker: DworkWorker[Ended], commands: Commands, reporter: _Report
     return ExitCode.FAILED if reporter.any_given_back else ExitCode.SUCCESS
 
 
-class _Reporter(DworkWorkerObserver[Ended]):
+class _TaskReporter(DworkWorkerObserver[CommandResult]):
     """Tells people on standard error, or programs on standard output, what the worker does."""
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
@@ -127,7 +127,7 @@ class _Reporter(DworkWorkerObserver[Ended]):
     def started(self, name: str) -> None:
         self._say("started", "", name)
 
-    def ended(self, name: str, outcome: Ended, seconds: float) -> None:
+    def ended(self, name: str, outcome: CommandResult, seconds: float) -> None:
         failure = outcome.failure
         try:
             with suppress(BrokenPipeError):  # nobody reads it; the tasks matter more

@@ -18,7 +18,7 @@ _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"), (0.001
 
 def _rate(text: str) -> list[float]:
     """A rate as the server is told it."""
-    from switchgear.app.options import Rate  # those who only list functions do without it
+    from switchgear.app.task_options import Rate  # those who only list functions do without it
 
     if text.strip().lower() in _NONE:
         return [0, 0]

@@ -20,11 +20,11 @@ from switchgear.cli.output import (
     print_table,
     reading,
 )
-from switchgear.client.when import parse_duration, parse_when
+from switchgear.client.durations import parse_duration, parse_when
 from switchgear.config import load_config
 from switchgear.errors import ConfigError, StorageError
-from switchgear.joblog.log import JobLog
-from switchgear.joblog.runs import FunctionSummary, Outcome, Run, RunQuery
+from switchgear.joblog.job_log import JobLog
+from switchgear.joblog.runs import FunctionSummary, LoggedRun, Outcome, RunQuery
 
 __all__ = ["log"]
 
@@ -146,7 +146,7 @@ def _refuse_with_summary(ctx: click.Context) -> None:
             raise click.UsageError(f"--summary counts all of them: --{name} does not go with it.")
 
 
-def _show_runs(runs: list[Run], limit: int, as_json: bool) -> None:
+def _show_runs(runs: list[LoggedRun], limit: int, as_json: bool) -> None:
     next_before_id = runs[-1].id if len(runs) == limit else None
     if as_json:
         print_json({"runs": [_run_object(run) for run in runs], "next_before_id": next_before_id})
@@ -168,11 +168,11 @@ def _show_runs(runs: list[Run], limit: int, as_json: bool) -> None:
         click.echo(f"There may be more: --before {next_before_id}", err=True)
 
 
-def _run_object(run: Run) -> dict[str, Any]:
+def _run_object(run: LoggedRun) -> dict[str, Any]:
     return {**asdict(run), "seconds": run.seconds}
 
 
-def _run_row(run: Run) -> list[str]:
+def _run_row(run: LoggedRun) -> list[str]:
     error = run.error.strip().partition("\n")[0] or (f"result code {run.result_code}" if run.result_code else "")
     return [
         str(run.id),

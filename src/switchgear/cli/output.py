@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from switchgear.app.places import Place, place_at
+from switchgear.app.server_locations import ServerLocation, place_at
 from switchgear.cli.main import UNREACHABLE_HINT
 from switchgear.client.address import DEFAULT_URL, Locator
-from switchgear.client.when import parse_duration, parse_when
+from switchgear.client.durations import parse_duration, parse_when
 from switchgear.errors import ConfigError
 
 __all__ = [
@@ -88,7 +88,7 @@ def duration_option(name: str, help_text: str, default: str | None = None) -> Ca
     return click.option(name, metavar="SECONDS", default=default, callback=reading(parse_duration), help=help_text)
 
 
-def server_place(url: str) -> Place:
+def server_place(url: str) -> ServerLocation:
     """Where the server of a URL is; raises ConfigError.
 
     With `embedded:PATH`, this process runs the server itself while it needs one, if no other does.  The directory must

@@ -22,8 +22,8 @@ from switchgear.cli.output import (
     when_option,
 )
 from switchgear.client.client import Client
-from switchgear.client.requests import Wishes
-from switchgear.client.submission import Submission, Update, UpdateKind
+from switchgear.client.request_builders import ExtendedOptions
+from switchgear.client.submitted_job import Submission, Update, UpdateKind
 from switchgear.errors import JobFailed, SwitchgearError
 from switchgear.model import PRIORITY_NAMES, EdgePolicy, UniquePolicy, UniqueScope
 
@@ -169,7 +169,7 @@ def submit(
             ctx.exit(_wait(client, submission, timeout))
 
 
-def _wishes(options: dict[str, Any], *, unique: str, after: tuple[str, ...]) -> Wishes:
+def _wishes(options: dict[str, Any], *, unique: str, after: tuple[str, ...]) -> ExtendedOptions:
     """The options without a parameter of their own, as far as they were given."""
     given = {name: value for name, value in options.items() if value is not None}
     if not unique and given.keys() & {"unique_scope", "unique_policy", "unique_for"}:
@@ -178,7 +178,7 @@ def _wishes(options: dict[str, Any], *, unique: str, after: tuple[str, ...]) -> 
         raise click.UsageError("--on-failure is about the jobs named by --after.")
     if "unique_for" in given:
         given["unique_seconds"] = given.pop("unique_for")
-    return cast(Wishes, given)
+    return cast(ExtendedOptions, given)
 
 
 def _read_payload(payload: str | None) -> bytes:

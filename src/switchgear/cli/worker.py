@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from switchgear.app.worker.logs import LEVELS
+from switchgear.app.worker.logging_setup import LEVELS
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import duration_option, json_option, servers_option
-from switchgear.client.worker import DEFAULT_DRAIN_SECONDS
+from switchgear.client.aio_worker import DEFAULT_DRAIN_SECONDS
 
 __all__ = ["worker"]
 

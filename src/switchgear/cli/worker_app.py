@@ -16,12 +16,12 @@ from typing import Any, Final, NoReturn, TextIO
 import click
 
 from switchgear.app.app import App
-from switchgear.app.running import Assignment, Complete, Outcome, RetryLater, Stopped
-from switchgear.app.worker.loading import AppNotFound, load_app
-from switchgear.app.worker.logs import set_up_logging
-from switchgear.app.worker.observer import WorkerObserver
-from switchgear.app.worker.placement import Placement, place_tasks
-from switchgear.app.worker.reload import SourceWatch
+from switchgear.app.job_execution import AssignedJob, Complete, Outcome, RetryLater, Stopped
+from switchgear.app.worker.app_loader import AppNotFound, load_app
+from switchgear.app.worker.executor_choice import ExecutorChoice, place_tasks
+from switchgear.app.worker.logging_setup import set_up_logging
+from switchgear.app.worker.observer import AppWorkerObserver
+from switchgear.app.worker.source_watch import SourceWatch
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, lasting, report_line, server_place
@@ -37,7 +37,7 @@ _STDOUT, _STDERR = 1, 2
 def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | None) -> ExitCode:
     """Work until stopped; raises ConfigError if there is no such app, or nothing for it to do."""
     with _output_apart(options["as_json"]) as output:
-        reporter = _Reporter(output, quiet=options["quiet"], as_json=options["as_json"])
+        reporter = _AppReporter(output, quiet=options["quiet"], as_json=options["as_json"])
         code = _work_for_app(target, options, servers, reporter)
     if code is None:
         _start_afresh()
@@ -65,7 +65,7 @@ def _output_apart(is_apart: bool) -> Iterator[TextIO | None]:
 
 
 def _work_for_app(
-    target: str, options: dict[str, Any], servers: Sequence[str] | None, reporter: _Reporter
+    target: str, options: dict[str, Any], servers: Sequence[str] | None, reporter: _AppReporter
 ) -> ExitCode | None:
     """None: it is to be started afresh."""
     if options["reload"]:
@@ -107,7 +107,7 @@ def _work_for_app(
 
 
 def _work(
-    app: App, worker: AppWorker, reporter: _Reporter, drain_seconds: float, watch: SourceWatch | None
+    app: App, worker: AppWorker, reporter: _AppReporter, drain_seconds: float, watch: SourceWatch | None
 ) -> ExitCode | None:
     received: list[int] = []
 
@@ -171,7 +171,7 @@ def _flush() -> None:
             stream.flush()
 
 
-class _Reporter(WorkerObserver):
+class _AppReporter(AppWorkerObserver):
     """Tells people on standard error, or programs on standard output, what the worker does."""
 
     def __init__(self, output: TextIO | None, *, quiet: bool, as_json: bool) -> None:
@@ -180,7 +180,7 @@ class _Reporter(WorkerObserver):
         self._quiet = quiet
         self._as_json = as_json
 
-    def serving(self, target: str, placement: Placement) -> None:
+    def serving(self, target: str, placement: ExecutorChoice) -> None:
         """Before the work begins: what is served, and where it runs."""
         kinds = {
             "threads": (placement.slots, sorted(placement.in_threads)),
@@ -210,13 +210,13 @@ class _Reporter(WorkerObserver):
         text = f"{server} answered with an error: {problem}"
         self._say(text, is_problem=True, event="refused", server=server, error=problem)
 
-    def job_started(self, assignment: Assignment) -> None:
+    def job_started(self, assignment: AssignedJob) -> None:
         if self._quiet:
             return
         text = f"{_about(assignment)} started"
         self._say(text, event="started", attempt=assignment.attempt, **_fields(assignment))
 
-    def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+    def job_ended(self, assignment: AssignedJob, outcome: Outcome, seconds: float) -> None:
         if self._quiet and isinstance(outcome, Complete):
             return
         fields: dict[str, Any] = {"seconds": round(seconds, 6), **_fields(assignment)}
@@ -233,12 +233,12 @@ class _Reporter(WorkerObserver):
             text = f"{about.format('failed')}: {outcome.error}"
             self._say(text, is_problem=True, event="failed", error=outcome.error, **fields)
 
-    def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
+    def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
         text = f"{_about(assignment)} stopped before its end after {lasting(seconds)}: {reason}"
         fields: dict[str, Any] = {"reason": reason, "seconds": round(seconds, 6), **_fields(assignment)}
         self._say(text, is_problem=True, event="dropped", **fields)
 
-    def job_returned(self, assignment: Assignment) -> None:
+    def job_returned(self, assignment: AssignedJob) -> None:
         if not self._quiet:
             self._say(f"{_about(assignment)} handed back, not started", event="returned", **_fields(assignment))
 
@@ -261,9 +261,9 @@ class _Reporter(WorkerObserver):
                 click.echo(report_line("switchgear worker", text), err=True)
 
 
-def _about(assignment: Assignment) -> str:
+def _about(assignment: AssignedJob) -> str:
     return f"{assignment.handle} ({assignment.function})"
 
 
-def _fields(assignment: Assignment) -> dict[str, Any]:
+def _fields(assignment: AssignedJob) -> dict[str, Any]:
     return {"handle": assignment.handle, "function": assignment.function}

@@ -16,9 +16,9 @@ from switchgear.cli.main import ExitCode
 from switchgear.cli.output import lasting, locators, report_line
 from switchgear.cli.signals import on_signals
 from switchgear.client.address import ServerAddress
-from switchgear.client.link import WorkerJob, WorkerObserver
-from switchgear.client.shell import ShellCommand
-from switchgear.client.worker import Worker
+from switchgear.client.aio_worker import Worker
+from switchgear.client.shell_handler import ShellCommand
+from switchgear.client.worker_connection import WorkerJob, WorkerObserver
 from switchgear.errors import ServerRefused
 
 __all__ = ["work_by_command"]
@@ -41,7 +41,7 @@ def work_by_command(
 ) -> ExitCode:
     """Run the command for each job of the functions until stopped."""
     shell = ShellCommand(command, timeout_seconds=timeout_seconds or 0.0)
-    reporter = _Reporter(quiet=quiet, as_json=as_json)
+    reporter = _CommandReporter(quiet=quiet, as_json=as_json)
     found = locators(servers)
 
     async def work() -> ExitCode:
@@ -52,7 +52,7 @@ def work_by_command(
     return asyncio.run(work())
 
 
-async def _work(worker: Worker, shell: ShellCommand, reporter: _Reporter, drain_seconds: float) -> ExitCode:
+async def _work(worker: Worker, shell: ShellCommand, reporter: _CommandReporter, drain_seconds: float) -> ExitCode:
     received: list[signal.Signals] = []
 
     def on_signal(number: signal.Signals) -> None:
@@ -71,7 +71,7 @@ async def _work(worker: Worker, shell: ShellCommand, reporter: _Reporter, drain_
     return ExitCode.FAILED if received and reporter.dropped_at_stop else ExitCode.SUCCESS
 
 
-class _Reporter(WorkerObserver):
+class _CommandReporter(WorkerObserver):
     """Tells people on standard error, or programs on standard output, what the worker does."""
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:

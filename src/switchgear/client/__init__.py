@@ -11,20 +11,20 @@ from switchgear.lazily import lazy_names
 if TYPE_CHECKING:
     from switchgear.client.address import DEFAULT_URL, ServerAddress
     from switchgear.client.aio import AsyncClient, AsyncSubmission
+    from switchgear.client.aio_worker import Worker
     from switchgear.client.client import Client, JobStatus
-    from switchgear.client.connection import Connection
+    from switchgear.client.connection import GearmanConnection
     from switchgear.client.draft import AsyncDraftClient, AsyncDraftWorker, DraftClient, DraftWorker
     from switchgear.client.dwork import AsyncDworkClient, DworkClient
     from switchgear.client.gearmonkey import AsyncGearMonkeyClient as AsyncGearMonkeyClient
     from switchgear.client.gearmonkey import GearMonkeyClient as GearMonkeyClient
     from switchgear.client.gearmonkey import GearMonkeyWorker as GearMonkeyWorker
-    from switchgear.client.link import Backoff, Handler, WorkerJob, WorkerObserver
     from switchgear.client.pingpong import PingPongClient, PingPongWorker
-    from switchgear.client.shell import ShellCommand
-    from switchgear.client.submission import Submission, Update, UpdateKind
+    from switchgear.client.shell_handler import ShellCommand
+    from switchgear.client.submitted_job import Submission, Update, UpdateKind
     from switchgear.client.wmp import WmpWorker
-    from switchgear.client.worker import Worker
-    from switchgear.client.zeromq import CurveKeys
+    from switchgear.client.worker_connection import Handler, ReconnectBackoff, WorkerJob, WorkerObserver
+    from switchgear.client.zeromq_sockets import CurveKeys
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -32,17 +32,17 @@ else:
             "switchgear.client.address": ("DEFAULT_URL", "ServerAddress"),
             "switchgear.client.aio": ("AsyncClient", "AsyncSubmission"),
             "switchgear.client.client": ("Client", "JobStatus"),
-            "switchgear.client.connection": ("Connection",),
+            "switchgear.client.connection": ("GearmanConnection",),
             "switchgear.client.draft": ("AsyncDraftClient", "AsyncDraftWorker", "DraftClient", "DraftWorker"),
             "switchgear.client.dwork": ("AsyncDworkClient", "DworkClient"),
             "switchgear.client.gearmonkey": ("AsyncGearMonkeyClient", "GearMonkeyClient", "GearMonkeyWorker"),
-            "switchgear.client.link": ("Backoff", "Handler", "WorkerJob", "WorkerObserver"),
+            "switchgear.client.worker_connection": ("ReconnectBackoff", "Handler", "WorkerJob", "WorkerObserver"),
             "switchgear.client.pingpong": ("PingPongClient", "PingPongWorker"),
-            "switchgear.client.shell": ("ShellCommand",),
-            "switchgear.client.submission": ("Submission", "Update", "UpdateKind"),
+            "switchgear.client.shell_handler": ("ShellCommand",),
+            "switchgear.client.submitted_job": ("Submission", "Update", "UpdateKind"),
             "switchgear.client.wmp": ("WmpWorker",),
-            "switchgear.client.worker": ("Worker",),
-            "switchgear.client.zeromq": ("CurveKeys",),
+            "switchgear.client.aio_worker": ("Worker",),
+            "switchgear.client.zeromq_sockets": ("CurveKeys",),
         },
     )
 
@@ -54,17 +54,17 @@ __all__ = [
     "AsyncDraftWorker",
     "AsyncDworkClient",
     "AsyncSubmission",
-    "Backoff",
     "Client",
-    "Connection",
     "CurveKeys",
     "DraftClient",
     "DraftWorker",
     "DworkClient",
+    "GearmanConnection",
     "Handler",
     "JobStatus",
     "PingPongClient",
     "PingPongWorker",
+    "ReconnectBackoff",
     "ServerAddress",
     "ShellCommand",
     "Submission",

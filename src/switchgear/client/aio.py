@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any, Self, Unpack, cast
 
 from switchgear.client.address import DEFAULT_URL, ServerAddress
+from switchgear.client.client_protocol import ClientProtocol, EventHandler, PendingRequest
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, keep_alive, words_of
-from switchgear.client.dialogue import Dialogue, Follower, Question
-from switchgear.client.requests import (
+from switchgear.client.request_builders import (
+    ExtendedOptions,
     JobStatus,
-    Wishes,
     admin_request,
     control_answer,
     control_request,
@@ -25,7 +25,7 @@ from switchgear.client.requests import (
     submission_request,
     text_of,
 )
-from switchgear.client.submission import WORK_PACKETS, Update, UpdateKind, failure_of, update_of
+from switchgear.client.submitted_job import WORK_PACKETS, Update, UpdateKind, failure_of, update_of
 from switchgear.errors import ClientError, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman.codec import TEXT, request
 from switchgear.protocols.gearman.messages import Packet
@@ -33,7 +33,7 @@ from switchgear.protocols.gearman.messages import Packet
 __all__ = ["AsyncClient", "AsyncSubmission"]
 
 
-class AsyncSubmission(Follower):
+class AsyncSubmission(EventHandler):
     """A job that was submitted.  For a background job there is the handle, and nothing to wait for."""
 
     def __init__(self, handle: str, *, background: bool) -> None:
@@ -106,7 +106,7 @@ class AsyncClient:
         """`timeout_seconds` is for connecting and for answers that need no job to run."""
         self.address = ServerAddress.parse(url)
         self.timeout_seconds = timeout_seconds
-        self._wire: Wire | None = None
+        self._wire: AsyncClientStream | None = None
         self._connecting = asyncio.Lock()
         self._has_extensions = False
 
@@ -138,7 +138,7 @@ class AsyncClient:
         attempts: int | None = None,
         after: Iterable[str] = (),
         name: str = "",
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[ExtendedOptions],
     ) -> AsyncSubmission:
         """Submit a job, and return when the server has taken it; see `Client.submit`."""
         packet, is_extension = submission_request(
@@ -158,7 +158,7 @@ class AsyncClient:
         if is_extension:
             await self._require_extensions()
         wire = await self._connected()
-        question = Taking(wire.dialogue, background)
+        question = ResultRequest(wire.dialogue, background)
         return cast(AsyncSubmission, await self._ask(wire, packet, question))
 
     # --- asking ---
@@ -175,7 +175,7 @@ class AsyncClient:
     async def admin(self, line: str) -> list[str]:
         """The lines of the answer to a command of the text protocol; raises ServerRefused if it is an error."""
         packet, has_many_lines = admin_request(line)
-        return cast(list[str], await self._ask(await self._connected(), packet, Lines(has_many_lines)))
+        return cast(list[str], await self._ask(await self._connected(), packet, TextRequest(has_many_lines)))
 
     async def control(self, verb: str, **arguments: Any) -> Any:
         """What only our own server can be asked; arguments of None are left out.  See docs/protocols/gearman.md."""
@@ -191,8 +191,8 @@ class AsyncClient:
             return
         probe = await self._connect()
         try:
-            await self._ask(probe, b"version\r\n", Lines(False))  # it is there, and takes connections
-            question = Packets()
+            await self._ask(probe, b"version\r\n", TextRequest(False))  # it is there, and takes connections
+            question = PacketRequest()
             try:
                 kind, body = await self._ask(probe, control_request("server", {}), question)
             except ServerUnreachable:
@@ -208,7 +208,7 @@ class AsyncClient:
 
     async def _answer(self, packet: bytes, expected: int) -> bytes:
         """The body of the answer to a question."""
-        kind, body = await self._ask(await self._connected(), packet, Packets())
+        kind, body = await self._ask(await self._connected(), packet, PacketRequest())
         if kind == Packet.ERROR:
             code, _, text = text_of(body).partition("\0")
             raise ServerRefused(code, text)
@@ -216,7 +216,7 @@ class AsyncClient:
             raise ClientError(f"{self.address} answered with a packet of type {kind}")
         return cast(bytes, body)
 
-    async def _ask(self, wire: Wire, packet: bytes, question: LoopQuestion) -> Any:
+    async def _ask(self, wire: AsyncClientStream, packet: bytes, question: LoopRequest) -> Any:
         """Have a question answered.  Whoever stops waiting leaves it in its place, so that the next get theirs."""
         wire.ask(packet, question)
         try:
@@ -228,16 +228,16 @@ class AsyncClient:
             await wire.close(error)
             raise error from None
 
-    async def _connected(self) -> Wire:
+    async def _connected(self) -> AsyncClientStream:
         async with self._connecting:
             if self._wire is None or self._wire.is_over:
                 self._wire = await self._connect()
                 # Have failures come with their reasons; a server that cannot refuses, and then they come without.
-                self._wire.ask(request(Packet.OPTION_REQ, b"exceptions"), Packets())
+                self._wire.ask(request(Packet.OPTION_REQ, b"exceptions"), PacketRequest())
             return self._wire
 
-    async def _connect(self) -> Wire:
-        wire = Wire(self.address)
+    async def _connect(self) -> AsyncClientStream:
+        wire = AsyncClientStream(self.address)
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 loop = asyncio.get_running_loop()
@@ -247,7 +247,7 @@ class AsyncClient:
         return wire
 
 
-class LoopQuestion(Question):
+class LoopRequest(PendingRequest):
     """A question that a task of the event loop waits for."""
 
     def __init__(self) -> None:
@@ -264,7 +264,7 @@ class LoopQuestion(Question):
             self.future.exception()  # whoever asked may have left
 
 
-class Packets(LoopQuestion):
+class PacketRequest(LoopRequest):
     """One packet of any type, or an error."""
 
     takes_errors = True
@@ -274,7 +274,7 @@ class Packets(LoopQuestion):
         return False
 
 
-class Lines(LoopQuestion):
+class TextRequest(LoopRequest):
     """A line of text, or several up to a dot."""
 
     def __init__(self, has_many_lines: bool) -> None:
@@ -298,10 +298,10 @@ class Lines(LoopQuestion):
         return False
 
 
-class Taking(LoopQuestion):
+class ResultRequest(LoopRequest):
     """A submission; its answer is the handle."""
 
-    def __init__(self, dialogue: Dialogue, background: bool) -> None:
+    def __init__(self, dialogue: ClientProtocol, background: bool) -> None:
         super().__init__()
         self._dialogue = dialogue
         self._background = background
@@ -317,12 +317,12 @@ class Taking(LoopQuestion):
         return False
 
 
-class Wire(asyncio.Protocol):
+class AsyncClientStream(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
-        self.dialogue = Dialogue()
+        self.dialogue = ClientProtocol()
         self.is_over = False
         self._transport: asyncio.Transport | None = None
         self._problem: ServerUnreachable | None = None
@@ -335,7 +335,7 @@ class Wire(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock)
 
-    def ask(self, packet: bytes, question: LoopQuestion) -> None:
+    def ask(self, packet: bytes, question: LoopRequest) -> None:
         """Send this, and have the question answered."""
         if self.is_over or self._transport is None:
             question.lose(self._problem or ServerUnreachable(f"{self.address} closed the connection"))

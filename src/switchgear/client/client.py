@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Any, Final, Self, Unpack
 
 from switchgear.client.address import DEFAULT_URL, ServerAddress
-from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, Connection, refusal
-from switchgear.client.requests import (
+from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, GearmanConnection, refusal
+from switchgear.client.request_builders import (
     UNKNOWN_EXTENSION,
+    ExtendedOptions,
     JobStatus,
-    Wishes,
     admin_request,
     control_answer,
     control_request,
@@ -28,7 +28,7 @@ from switchgear.client.requests import (
     submission_request,
     text_of,
 )
-from switchgear.client.submission import WORK_PACKETS, Submission, update_of
+from switchgear.client.submitted_job import WORK_PACKETS, Submission, update_of
 from switchgear.errors import ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman.codec import TEXT, request
 from switchgear.protocols.gearman.messages import Packet
@@ -48,7 +48,7 @@ class Client:
         """`timeout_seconds` is for connecting and for answers that need no job to run."""
         self.address = ServerAddress.parse(url)
         self.timeout_seconds = timeout_seconds
-        self._connection: Connection | None = None
+        self._connection: GearmanConnection | None = None
         self._hears_exceptions = False  # on this connection
         self._has_extensions = False
         # A client that submits one unique key twice hears everything twice: so the first hears the first copy.
@@ -80,15 +80,15 @@ class Client:
         attempts: int | None = None,
         after: Iterable[str] = (),
         name: str = "",
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[ExtendedOptions],
     ) -> Submission:
         """Submit a job, and return when the server has taken it; raises ServerRefused or ServerUnreachable.
 
         Unfinished jobs of a function with equal `unique` are one job.  `at` is when it may start, `expires` when it is
         too late to start, in seconds since the epoch.  `attempts` is how often it may be started, 0 for any number.
-        `after` are handles of jobs that have to be done first.  For the others see `Wishes`.  Of all these only
-        `unique`, `priority`, `background`, and `at` for a background job of normal priority work with every Gearman
-        server.
+        `after` are handles of jobs that have to be done first.  For the others see `ExtendedOptions`.  Of all these
+        only `unique`, `priority`, `background`, and `at` for a background job of normal priority work with every
+        Gearman server.
         """
         packet, is_extension = submission_request(
             function,
@@ -160,7 +160,7 @@ class Client:
         """Find out, once, whether the server knows our packets; raises ServerRefused if not."""
         if self._has_extensions:
             return
-        with Connection(self.address.host, self.address.port, self.timeout_seconds) as probe:
+        with GearmanConnection(self.address.host, self.address.port, self.timeout_seconds) as probe:
             probe.send(b"version\r\n")
             probe.receive_answer()  # a server that takes no connection now is not to be mistaken for an ignorant one
             probe.send(control_request("server", {}))
@@ -178,7 +178,7 @@ class Client:
     def _ask(self, packet: bytes, expected: int) -> bytes:
         """Send a request and return the body of its answer."""
         if self._connection is None:
-            self._connection = Connection(self.address.host, self.address.port, self.timeout_seconds)
+            self._connection = GearmanConnection(self.address.host, self.address.port, self.timeout_seconds)
             self._hears_exceptions = False
         try:
             self._connection.send(packet)

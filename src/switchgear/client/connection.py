@@ -17,7 +17,7 @@ __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
     "LARGEST_PACKET_BYTES",
     "LONGEST_LINE_BYTES",
-    "Connection",
+    "GearmanConnection",
     "keep_alive",
     "refusal",
     "words_of",
@@ -39,7 +39,7 @@ _REFUSALS: Final[dict[bytes, type[ServerRefused]]] = {
 }
 
 
-class Connection:
+class GearmanConnection:
     """One socket.  Not for use by several threads at once."""
 
     def __init__(self, host: str, port: int, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:

@@ -11,7 +11,7 @@ anybody may ask, whether the server runs or not.  It is a log, not the store: no
 few rows may be missing after a crash.
 """
 
-from switchgear.joblog.log import JobLog
-from switchgear.joblog.runs import FunctionSummary, Run, RunQuery, Task
+from switchgear.joblog.job_log import JobLog
+from switchgear.joblog.runs import FunctionSummary, LoggedRun, RegisteredTask, RunQuery
 
-__all__ = ["FunctionSummary", "JobLog", "Run", "RunQuery", "Task"]
+__all__ = ["FunctionSummary", "JobLog", "LoggedRun", "RegisteredTask", "RunQuery"]

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from switchgear.errors import StorageError
 from switchgear.joblog.database import ConnectionLost, Server
-from switchgear.joblog.log import JobLog
+from switchgear.joblog.job_log import JobLog
 from switchgear.joblog.runs import LONGEST_NAME, RunRow, readable
 from switchgear.model import DONE, FINAL_STATES, RUNNING, SECOND_US, Cause, Job
 

@@ -15,11 +15,11 @@ from typing import Any, Final, Literal, TypeAlias
 __all__ = [
     "COLUMNS",
     "FunctionSummary",
+    "LoggedRun",
     "Outcome",
-    "Run",
+    "RegisteredTask",
     "RunQuery",
     "RunRow",
-    "Task",
     "TaskResult",
     "microseconds",
     "readable",
@@ -71,7 +71,7 @@ _HANDLE: Final = re.compile(r".+:[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RegisteredTask:
     """Something a worker does.  A start and a result belong together if their tasks have the same `id`.
 
     A task may be passed on: to the process, perhaps on another host, that will know the result.
@@ -84,13 +84,13 @@ class Task:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
-    def named(cls, text: str) -> Task:
+    def named(cls, text: str) -> RegisteredTask:
         """A new run of what the text names: by a handle, which ends in a colon and a number, or by a function."""
         return cls("", handle=text) if _HANDLE.fullmatch(text) else cls(text)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LoggedRun:
     """One row of the log.  Times are seconds since the epoch, or None."""
 
     id: int
@@ -190,10 +190,10 @@ class FunctionSummary:
         return self.runs - self.ok - self.failed - self.unfinished
 
 
-def run_from_row(row: Sequence[Any]) -> Run:
+def run_from_row(row: Sequence[Any]) -> LoggedRun:
     """A run, of its id and `COLUMNS`."""
     fields = dict(zip(COLUMNS, row[1:], strict=True))
-    return Run(
+    return LoggedRun(
         id=row[0],
         function=fields["function"],
         key=fields["unique_key"],

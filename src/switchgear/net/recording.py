@@ -11,7 +11,7 @@ from functools import partial
 
 from switchgear.config import Config
 from switchgear.joblog.database import Server
-from switchgear.joblog.log import JobLog
+from switchgear.joblog.job_log import JobLog
 from switchgear.joblog.recorder import Recorder
 from switchgear.net.hub import Hub
 

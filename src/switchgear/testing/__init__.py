@@ -7,7 +7,7 @@
                      for what cannot come raises WouldWaitForever
 
 `python -m switchgear.testing.simulation --seed N` plays one history of the deterministic simulation, and
-`python -m switchgear.testing.diagram` redraws the diagram of a job's life in the documentation.
+`python -m switchgear.testing.lifecycle_diagram` redraws the diagram of a job's life in the documentation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from switchgear.testing.clock import FakeClock
     from switchgear.testing.in_memory_server import InMemoryServer, WouldWaitForever, in_memory
     from switchgear.testing.invariants import BrokenInvariant, check_engine
-    from switchgear.testing.peers import RecordingPeer
+    from switchgear.testing.recording_peer import RecordingPeer
 
 __all__ = [
     "BrokenInvariant",
@@ -39,6 +39,6 @@ __getattr__, __dir__ = lazy_names(
         "switchgear.testing.clock": ("FakeClock",),
         "switchgear.testing.in_memory_server": ("InMemoryServer", "WouldWaitForever", "in_memory"),
         "switchgear.testing.invariants": ("BrokenInvariant", "check_engine"),
-        "switchgear.testing.peers": ("RecordingPeer",),
+        "switchgear.testing.recording_peer": ("RecordingPeer",),
     },
 )

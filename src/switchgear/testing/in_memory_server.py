@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 from switchgear.engine.deadlines import Deadline, Kind
 from switchgear.model import SCHEDULED, SECOND_US, Gate, Job, Lane
 from switchgear.testing.clock import FakeClock
-from switchgear.testing.in_memory_house import House
-from switchgear.testing.in_memory_line import InMemoryLine, WouldWaitForever
+from switchgear.testing.in_memory_hub import InMemoryHub
+from switchgear.testing.in_memory_transport import InMemoryTransport, WouldWaitForever
 from switchgear.testing.in_memory_worker import InMemoryWorker
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.running import Assignment
+    from switchgear.app.job_execution import AssignedJob
     from switchgear.app.task import Task
     from switchgear.app.views import JobInfo
 
@@ -77,8 +77,8 @@ class InMemoryServer:
         self.mode: Mode = mode
         self.clock = FakeClock(round((time.time() if start is None else start) * SECOND_US))
         self._raise_errors = raise_errors
-        self._house = House(self.clock)
-        self._line: InMemoryLine
+        self._house = InMemoryHub(self.clock)
+        self._line: InMemoryTransport
         self._worker: InMemoryWorker
         self._running: set[str] = set()  # handles
         self._too_deep: RecursionError | None = None
@@ -91,7 +91,7 @@ class InMemoryServer:
         if self._restore is not None:
             raise RuntimeError("this server is in use already")
         self._worker = InMemoryWorker(self.app, self._house)
-        self._line = InMemoryLine(self._house, self._work, self._work_async, self._wait_for_others)
+        self._line = InMemoryTransport(self._house, self._work, self._work_async, self._wait_for_others)
         self._line.before_submit = self._check_depth
         if self._raise_errors:
             self._line.original_error = self._worker.errors.get
@@ -257,15 +257,15 @@ class InMemoryServer:
             raise RuntimeError(f"after {count} runs there is still more to run: do tasks submit themselves again?")
         return count + 1
 
-    def _take(self) -> Assignment | None:
+    def _take(self) -> AssignedJob | None:
         assignment = self._worker.take()
         self._line.pump()
         return assignment
 
-    def _begin(self, assignment: Assignment) -> None:
+    def _begin(self, assignment: AssignedJob) -> None:
         self._running.add(assignment.handle)
 
-    def _end(self, assignment: Assignment) -> None:
+    def _end(self, assignment: AssignedJob) -> None:
         self._running.discard(assignment.handle)
         self._line.pump()
         if self._progress is not None:

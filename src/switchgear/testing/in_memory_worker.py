@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from switchgear.app.running import Assignment, Outcome, references_of, run, run_async
-from switchgear.app.worker.conversation import Conversation, Introduction
-from switchgear.app.worker.events import Arrived, RefusedByServer, Revoked, Unrunnable
-from switchgear.testing.in_memory_house import House
+from switchgear.app.job_execution import AssignedJob, Outcome, references_of, run, run_async
+from switchgear.app.worker.server_events import Arrived, RefusedByServer, Revoked, Unrunnable
+from switchgear.app.worker.worker_protocol import AppWorkerProtocol, WorkerIntroduction
+from switchgear.testing.in_memory_hub import InMemoryHub
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.context import CurrentJob
+    from switchgear.app.current_job import CurrentJob
     from switchgear.app.task import Task
 
 __all__ = ["InMemoryWorker"]
@@ -28,19 +28,19 @@ T = TypeVar("T")
 class InMemoryWorker:
     """Speaks to the server like any worker, but asks for each job."""
 
-    def __init__(self, app: App, house: House) -> None:
+    def __init__(self, app: App, house: InMemoryHub) -> None:
         self._app = app
         self._house = house
         self._door = house.connect()
         self._running: dict[str, CurrentJob] = {}  # by handle, the innermost last
-        self._arrived: list[Assignment] = []
+        self._arrived: list[AssignedJob] = []
         self._unrunnable = 0  # jobs that came and were refused
         self.errors: dict[str, BaseException] = {}  # by handle, what the last attempt of a job has raised
         self._talk = self._introduce()
 
-    def _introduce(self) -> Conversation:
+    def _introduce(self) -> AppWorkerProtocol:
         tasks = self._app.tasks
-        introduction = Introduction(
+        introduction = WorkerIntroduction(
             "in-memory",
             {name: task.options.timeout or 0.0 for name, task in tasks.items()},
             self._app.declarations(),
@@ -49,7 +49,7 @@ class InMemoryWorker:
         )
         self._known = list(tasks)
         self._declared = self._app.declarations()
-        self._talk = Conversation(introduction)
+        self._talk = AppWorkerProtocol(introduction)
         self._pump()
         return self._talk
 
@@ -60,7 +60,7 @@ class InMemoryWorker:
             self._door = self._house.connect()
             self._introduce()
 
-    def take(self) -> Assignment | None:
+    def take(self) -> AssignedJob | None:
         """The next job that is ready for us; it is ours from now on."""
         self.meet_new_tasks()
         while True:
@@ -74,7 +74,7 @@ class InMemoryWorker:
             if self._unrunnable == before:
                 return None
 
-    def work(self, assignment: Assignment) -> None:
+    def work(self, assignment: AssignedJob) -> None:
         """Run it, and report."""
         task = self._app.tasks[assignment.function]
         job = assignment.context(lambda *figures: self._progress(assignment.handle, *figures))
@@ -85,7 +85,7 @@ class InMemoryWorker:
             del self._running[assignment.handle]
         self._report(assignment, outcome)
 
-    async def work_async(self, assignment: Assignment) -> None:
+    async def work_async(self, assignment: AssignedJob) -> None:
         """The same in the running event loop, for a task that is a coroutine function."""
         task = self._app.tasks[assignment.function]
         job = assignment.context(lambda *figures: self._progress(assignment.handle, *figures))
@@ -102,7 +102,7 @@ class InMemoryWorker:
 
     # --- inside ---
 
-    def _run(self, task: Task[Any, Any], assignment: Assignment, job: CurrentJob) -> Outcome:
+    def _run(self, task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
         if task.is_async:
             return run_in_a_loop(run_async(task, assignment, job))
         return run(task, assignment, job)
@@ -133,7 +133,7 @@ class InMemoryWorker:
         self._talk.progress(handle, done, total, message)
         self._pump()
 
-    def _report(self, assignment: Assignment, outcome: Outcome) -> None:
+    def _report(self, assignment: AssignedJob, outcome: Outcome) -> None:
         self._talk.report(assignment.handle, outcome)
         self._pump()
 

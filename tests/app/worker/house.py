@@ -13,22 +13,22 @@ from typing import Any
 
 from switchgear.app.app import App
 from switchgear.app.job import Job
-from switchgear.app.places import FixedPlace
-from switchgear.app.running import Assignment, Outcome
-from switchgear.app.worker.observer import WorkerObserver
-from switchgear.app.worker.placement import place_tasks
+from switchgear.app.job_execution import AssignedJob, Outcome
+from switchgear.app.server_locations import FixedLocation
+from switchgear.app.worker.executor_choice import place_tasks
+from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
-from switchgear.client.link import Backoff
+from switchgear.client.worker_connection import ReconnectBackoff
 from tests.app.worker.tasks import make_app
 from tests.client.background import url_of
 from tests.support.servers import Server
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 TARGET = "tests.app.worker.tasks:app"
-QUICK = Backoff(first_seconds=0.02, most_seconds=0.1)
+QUICK = ReconnectBackoff(first_seconds=0.02, most_seconds=0.1)
 
 
-class Recorder(WorkerObserver):
+class Recorder(AppWorkerObserver):
     """Keeps what it hears until somebody waits for it."""
 
     def __init__(self) -> None:
@@ -43,13 +43,13 @@ class Recorder(WorkerObserver):
     def refused(self, server: str, problem: str) -> None:
         self.heard.put(("refused", problem))
 
-    def job_started(self, assignment: Assignment) -> None:
+    def job_started(self, assignment: AssignedJob) -> None:
         self.heard.put(("started", assignment.handle))
 
-    def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+    def job_ended(self, assignment: AssignedJob, outcome: Outcome, seconds: float) -> None:
         self.heard.put(("ended", type(outcome).__name__))
 
-    def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
+    def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
         self.heard.put(("dropped", reason))
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
@@ -111,7 +111,7 @@ def working(
         placement,
         replace(WorkerSettings(backoff=QUICK, kill_after_seconds=0.05), **settings),
         recorder,
-        places=[FixedPlace(url) for url in urls],
+        places=[FixedLocation(url) for url in urls],
         target=TARGET,
     )
     worker.start()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from switchgear.app.app import App
-from switchgear.app.context import Retry, current_job
+from switchgear.app.current_job import Retry, current_job
 
 PAUSE_SECONDS = 0.005
 NOWHERE = "gearman://127.0.0.1:1"

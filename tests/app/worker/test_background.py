@@ -11,7 +11,7 @@ import pytest
 
 from switchgear import Job, JobGroup
 from switchgear.app.app import App
-from switchgear.app.worker.background import start_background
+from switchgear.app.worker.background_worker import start_background
 from switchgear.client import Client
 from switchgear.errors import ConfigError, JobFailed
 from tests.app.worker.house import wait_for, working

@@ -11,13 +11,13 @@ from typing import Any, ParamSpec, cast
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.places import place_at
-from switchgear.app.running import Complete
-from switchgear.app.worker.conversation import Introduction
+from switchgear.app.job_execution import Complete
+from switchgear.app.server_locations import place_at
 from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.mailbox import Mailbox
-from switchgear.app.worker.observer import WorkerObserver
-from switchgear.app.worker.post import Post
+from switchgear.app.worker.observer import AppWorkerObserver
+from switchgear.app.worker.slot_pool import SlotPool
+from switchgear.app.worker.worker_protocol import WorkerIntroduction
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
 from switchgear.protocols.gearman.messages import Packet
 
@@ -133,8 +133,8 @@ async def test_jobs_that_end_together_are_reported_in_one_write_with_one_credit(
     def f() -> None: ...
 
     executor = Held(3)
-    introduction = Introduction("me", {"f": 0.0})
-    post = Post("x", executor, app.tasks, [place_at(URL)], introduction, WorkerObserver(), lambda finished: None)
+    introduction = WorkerIntroduction("me", {"f": 0.0})
+    post = SlotPool("x", executor, app.tasks, [place_at(URL)], introduction, AppWorkerObserver(), lambda finished: None)
     post.open(asyncio.get_running_loop())
     (link,) = post.links
     with socket.socket() as sock:

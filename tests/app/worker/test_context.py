@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.context import CurrentJob, NotInAJob, Retry, current_job, running
+from switchgear.app.current_job import CurrentJob, NotInAJob, Retry, current_job, running
 from switchgear.errors import JobCancelled
 
 

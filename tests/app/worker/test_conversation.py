@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.running import Assignment, Complete, Fail, RetryLater, Stopped
-from switchgear.app.worker.conversation import ENVELOPE_BYTES, Conversation, Introduction
-from switchgear.app.worker.events import (
+from switchgear.app.job_execution import AssignedJob, Complete, Fail, RetryLater, Stopped
+from switchgear.app.worker.server_events import (
     Arrived,
     Event,
     QueuesSeen,
     RefusedByServer,
+    ReportAccepted,
     Revoked,
-    Settled,
     Subscribed,
     Unrunnable,
 )
+from switchgear.app.worker.worker_protocol import ENVELOPE_BYTES, AppWorkerProtocol, WorkerIntroduction
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, request, response
 from switchgear.protocols.gearman.messages import Packet
@@ -35,8 +35,8 @@ class Talk:
     """A conversation, and somebody who plays the server."""
 
     def __init__(self, *declarations: Any, functions: dict[str, float] | None = None) -> None:
-        self.worker = Conversation(
-            Introduction("me", functions or {"f": 0.0, "slow": 1.5}, declarations, 15.0, references=names)
+        self.worker = AppWorkerProtocol(
+            WorkerIntroduction("me", functions or {"f": 0.0, "slow": 1.5}, declarations, 15.0, references=names)
         )
         self.worker.set_room(2)
 
@@ -129,14 +129,14 @@ def test_a_server_that_passes_over_the_question_is_a_plain_one() -> None:
 def test_a_pushed_job() -> None:
     talk = extended()
     assert talk.hear(push("H:a:1", "{}", "slow", "3\0001\0004\000250")) == [
-        Arrived(Assignment("H:a:1", "slow", b"{}", "", 3, 1, 4, 0.25))
+        Arrived(AssignedJob("H:a:1", "slow", b"{}", "", 3, 1, 4, 0.25))
     ]
     assert talk.worker.granted == 1
 
 
 def test_the_limit_of_the_task_counts_if_the_job_has_none() -> None:
     arrived = extended().hear(push(function="slow"))
-    assert arrived == [Arrived(Assignment("H:a:1", "slow", b"{}", timeout_seconds=1.5))]
+    assert arrived == [Arrived(AssignedJob("H:a:1", "slow", b"{}", timeout_seconds=1.5))]
 
 
 def test_report_and_new_credit_are_sent_together() -> None:
@@ -372,7 +372,7 @@ def test_beats_and_settling() -> None:
     talk.worker.beat()
     talk.worker.settle()
     assert talk.said() == [("ECHO_REQ", "alive"), ("ECHO_REQ", "done")]
-    assert talk.hear((Packet.ECHO_RES, "alive"), (Packet.ECHO_RES, "done")) == [Settled()]
+    assert talk.hear((Packet.ECHO_RES, "alive"), (Packet.ECHO_RES, "done")) == [ReportAccepted()]
 
 
 def test_looking_at_queues() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.worker.placement import place_tasks
+from switchgear.app.worker.executor_choice import place_tasks
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.errors import JobCancelled, JobLost, TaskFailed
 from tests.app.worker.house import Recorder, lines, wait_for, working

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchgear.app.running import Assignment, Complete, Fail, RetryLater, Stopped
-from switchgear.app.worker.frames import (
-    Cancel,
-    Ended,
+from switchgear.app.job_execution import AssignedJob, Complete, Fail, RetryLater, Stopped
+from switchgear.app.worker.child_messages import (
+    CancelJob,
+    ChildProgress,
+    ChildReady,
     Frame,
     FrameReader,
-    Progress,
-    Ready,
-    Start,
+    JobEnded,
+    StartJob,
     encode,
     ended,
     outcome_of,
 )
 
 FRAMES: list[Frame] = [
-    Ready(),
-    Start(1, Assignment("H:a:1", "f", b"\x00\xff" * 1000, "key", 2, 1, 3, 0.5, {"H:a:7": b"x", "H:a:8": None})),
-    Cancel(1, "cancelled"),
-    Progress(1, 3, 10, "resizing"),
-    Ended(1, "complete", b"result"),
+    ChildReady(),
+    StartJob(1, AssignedJob("H:a:1", "f", b"\x00\xff" * 1000, "key", 2, 1, 3, 0.5, {"H:a:7": b"x", "H:a:8": None})),
+    CancelJob(1, "cancelled"),
+    ChildProgress(1, 3, 10, "resizing"),
+    JobEnded(1, "complete", b"result"),
 ]
 
 
@@ -48,6 +48,6 @@ def test_slicing_never_matters(cuts: list[int]) -> None:
 )
 def test_each_outcome_comes_back(outcome: Any) -> None:
     (frame,) = FrameReader().feed(encode(ended(7, outcome)))
-    assert isinstance(frame, Ended)
+    assert isinstance(frame, JobEnded)
     assert frame.attempt == 7
     assert outcome_of(frame) == outcome

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from switchgear.app.places import FixedPlace
-from switchgear.app.running import Assignment, Complete, Outcome, Stopped
-from switchgear.app.worker import threads
+from switchgear.app.job_execution import AssignedJob, Complete, Outcome, Stopped
+from switchgear.app.server_locations import FixedLocation
+from switchgear.app.worker import thread_executor
 from switchgear.app.worker.child import Child
+from switchgear.app.worker.child_messages import CancelJob, ChildProgress, Frame
 from switchgear.app.worker.executor import Attempt
-from switchgear.app.worker.frames import Cancel, Frame, Progress
-from switchgear.app.worker.pacing import Pacer
-from switchgear.app.worker.placement import place_tasks
+from switchgear.app.worker.executor_choice import place_tasks
+from switchgear.app.worker.progress_throttle import ProgressThrottle
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.client.address import ServerAddress
 from switchgear.errors import JobLost, TaskFailed
@@ -76,7 +76,7 @@ def test_a_system_without_threads_costs_no_slot(
         usual(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    monkeypatch.setattr(threads, "NO_THREAD_SECONDS", 0.01)
+    monkeypatch.setattr(thread_executor, "NO_THREAD_SECONDS", 0.01)
     with working(server, "add hold", slots=3, prefetch=0) as crew:
         for number in range(threads_there_are):
             assert crew.run("add", number) == number + 1
@@ -97,7 +97,7 @@ def test_a_system_without_threads_costs_no_slot(
 def test_an_observer_with_a_defect_costs_no_slot(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def job_ended(recorder: Recorder, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+    def job_ended(recorder: Recorder, assignment: AssignedJob, outcome: Outcome, seconds: float) -> None:
         raise ValueError("an oversight")
 
     monkeypatch.setattr(Recorder, "job_ended", job_ended)
@@ -111,7 +111,7 @@ def test_an_observer_with_a_defect_costs_no_slot(
 
 def test_progress_of_a_job_whose_worker_has_stopped_goes_nowhere() -> None:
     loop = asyncio.new_event_loop()
-    attempt = Attempt(Assignment("H:a:1", "add", b"{}"), make_app().tasks["add"], loop)
+    attempt = Attempt(AssignedJob("H:a:1", "add", b"{}"), make_app().tasks["add"], loop)
     loop.close()
     attempt.job.progress(1, 2)
     attempt.job.progress(2, 2)
@@ -136,7 +136,7 @@ def test_in_a_process_such_a_job_is_lost_with_its_process(server: Server) -> Non
 
 
 def test_a_place_with_a_defect_is_tried_again(server: Server) -> None:
-    class Fickle(FixedPlace):
+    class Fickle(FixedLocation):
         problems: ClassVar = [KeyError("an oversight")]
 
         def address(self) -> ServerAddress:
@@ -171,27 +171,27 @@ def child() -> Iterator[Child]:
 @pytest.mark.parametrize("task", ["hold", "hold_async"])
 def test_a_cancellation_may_come_before_its_job_has_begun(child: Child, task: str, tmp_path: Path) -> None:
     payload = f'["{tmp_path}"]'.encode()
-    child._cancel(Cancel(2, "cancelled"))
-    assert child._work(2, Assignment("H:a:2", task, payload)) == Stopped("cancelled")
+    child._cancel(CancelJob(2, "cancelled"))
+    assert child._work(2, AssignedJob("H:a:2", task, payload)) == Stopped("cancelled")
     (tmp_path / "go").touch()
-    assert child._work(3, Assignment("H:a:3", task, payload)) == Complete(b'"finished"')
+    assert child._work(3, AssignedJob("H:a:3", task, payload)) == Complete(b'"finished"')
 
 
 def test_a_job_that_tells_much_does_not_flood_its_worker(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Frame] = []
     monkeypatch.setattr(child, "_send", sent.append)
-    assert child._work(1, Assignment("H:a:1", "chatter", b"[5000]")) == Complete(b"5000")
+    assert child._work(1, AssignedJob("H:a:1", "chatter", b"[5000]")) == Complete(b"5000")
     assert len(sent) < 500
-    assert sent[-1] == Progress(1, 5000, 5000, "")
+    assert sent[-1] == ChildProgress(1, 5000, 5000, "")
 
 
 def test_the_latest_figures_travel_although_the_job_says_no_more() -> None:
     sent: list[Frame] = []
-    pacer = Pacer(sent.append)
+    pacer = ProgressThrottle(sent.append)
     for done in (1, 2, 3):
-        pacer.put(Progress(1, done, 3, ""))
+        pacer.put(ChildProgress(1, done, 3, ""))
     eventually(lambda: len(sent) == 2, "the rest is sent by itself")
-    assert sent == [Progress(1, 1, 3, ""), Progress(1, 3, 3, "")]
+    assert sent == [ChildProgress(1, 1, 3, ""), ChildProgress(1, 3, 3, "")]
     pacer.flush()
     assert len(sent) == 2
 

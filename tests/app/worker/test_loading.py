@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.app.worker.loading import AppNotFound, load_app
+from switchgear.app.worker.app_loader import AppNotFound, load_app
 
 FILES = {
     "one.py": "from switchgear.app.app import App\napp = App('gearman://a')\nsame = app\nnumber = 7\n",

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from switchgear.app.running import Assignment, Complete, Fail, Outcome, RetryLater, Stopped
+from switchgear.app.job_execution import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 from switchgear.app.worker.observer import LoggingObserver
 
 ERROR = 'ValueError: no\n\nTraceback (most recent call last):\n  File "tasks.py", line 3, in f\nValueError: no'
@@ -27,7 +27,7 @@ ERROR = 'ValueError: no\n\nTraceback (most recent call last):\n  File "tasks.py"
 def test_a_failed_attempt_is_one_line(caplog: pytest.LogCaptureFixture, outcome: Outcome, line: str | None) -> None:
     """Whoever waits for the job is told the traceback; it need not be told twice."""
     caplog.set_level(logging.INFO, "switchgear.worker")
-    LoggingObserver().job_ended(Assignment("H:a:1", "tasks.f", b"", attempt=2), outcome, 0.5)
+    LoggingObserver().job_ended(AssignedJob("H:a:1", "tasks.f", b"", attempt=2), outcome, 0.5)
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == (
         [] if line is None else [(logging.WARNING, line)]
     )
@@ -35,6 +35,6 @@ def test_a_failed_attempt_is_one_line(caplog: pytest.LogCaptureFixture, outcome:
 
 def test_who_wants_to_know_more_is_told_the_traceback(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "switchgear.worker")
-    LoggingObserver().job_ended(Assignment("H:a:1", "tasks.f", b""), Fail(ERROR), 0.5)
+    LoggingObserver().job_ended(AssignedJob("H:a:1", "tasks.f", b""), Fail(ERROR), 0.5)
     assert 'File "tasks.py", line 3' in caplog.records[-1].getMessage()
     assert caplog.records[-1].levelno == logging.DEBUG

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.worker.placement import DEFAULT_ASYNC_SLOTS, DEFAULT_SLOTS, place_tasks
+from switchgear.app.worker.executor_choice import DEFAULT_ASYNC_SLOTS, DEFAULT_SLOTS, place_tasks
 from switchgear.errors import ConfigError
 
 app = App("gearman://127.0.0.1:1")

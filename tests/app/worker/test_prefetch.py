@@ -12,15 +12,15 @@ from typing import Any, cast
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.places import place_at
-from switchgear.app.running import Assignment, Complete
-from switchgear.app.worker.conversation import Introduction
+from switchgear.app.job_execution import AssignedJob, Complete
+from switchgear.app.server_locations import place_at
 from switchgear.app.worker.executor import Attempt, Executor
-from switchgear.app.worker.link import Link
-from switchgear.app.worker.observer import WorkerObserver
-from switchgear.app.worker.post import Post
+from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_AHEAD, PAUSE_SECONDS, Prefetch
+from switchgear.app.worker.slot_pool import SlotPool
 from switchgear.app.worker.worker import WorkerSettings
+from switchgear.app.worker.worker_connection import AppWorkerConnection
+from switchgear.app.worker.worker_protocol import WorkerIntroduction
 from switchgear.errors import ConfigError, JobCancelled
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
@@ -59,7 +59,7 @@ def prefetch_of(wanted: int | None = None, most: int = MOST_AHEAD) -> Prefetch:
 
 def learn(prefetch: Prefetch, function: str, seconds: float, times: int = LEARNING) -> None:
     for number in range(times):
-        prefetch.arrived(Assignment(f"H:{number}", function, b""))
+        prefetch.arrived(AssignedJob(f"H:{number}", function, b""))
         prefetch.left(function, seconds)
 
 
@@ -71,7 +71,7 @@ def test_none_is_held_of_a_task_of_which_nothing_is_known() -> None:
     assert prefetch.ahead(0.0) == 0
     learn(prefetch, "quick", 0.0)
     assert prefetch.ahead(0.0) == MOST_AHEAD
-    assert not prefetch.arrived(Assignment("H:1", "other", b""))
+    assert not prefetch.arrived(AssignedJob("H:1", "other", b""))
     assert prefetch.ahead(0.0) == 0
     prefetch.left("other", None)
     assert prefetch.ahead(0.0) == MOST_AHEAD
@@ -101,9 +101,9 @@ def test_the_slowest_task_that_is_here_decides() -> None:
     prefetch = prefetch_of()
     learn(prefetch, "other", 1.0)
     learn(prefetch, "quick", 0.00001)
-    assert prefetch.arrived(Assignment("H:1", "quick", b""))
+    assert prefetch.arrived(AssignedJob("H:1", "quick", b""))
     assert prefetch.ahead(0.0) == MOST_AHEAD
-    assert not prefetch.arrived(Assignment("H:2", "other", b""))
+    assert not prefetch.arrived(AssignedJob("H:2", "other", b""))
     assert prefetch.ahead(0.0) == 0
 
 
@@ -117,7 +117,7 @@ def test_none_is_held_of_tasks_with_limits_or_little_time(function: str, expecte
 def test_a_job_may_have_less_time_than_its_task() -> None:
     prefetch = prefetch_of()
     learn(prefetch, "quick", 0.00001)
-    prefetch.arrived(Assignment("H:1", "quick", b"", timeout_seconds=1.0))
+    prefetch.arrived(AssignedJob("H:1", "quick", b"", timeout_seconds=1.0))
     assert prefetch.ahead(0.0) == 0
 
 
@@ -187,15 +187,15 @@ class Held(Executor):
         return True
 
 
-class Returned(WorkerObserver):
+class Returned(AppWorkerObserver):
     def __init__(self) -> None:
         self.started: list[str] = []
         self.handles: list[str] = []
 
-    def job_started(self, assignment: Assignment) -> None:
+    def job_started(self, assignment: AssignedJob) -> None:
         self.started.append(assignment.handle)
 
-    def job_returned(self, assignment: Assignment) -> None:
+    def job_returned(self, assignment: AssignedJob) -> None:
         self.handles.append(assignment.handle)
 
 
@@ -206,8 +206,8 @@ class Stage:
         app = make_app()
         self.executor = Held(2)
         self.observer = Returned()
-        introduction = Introduction("me", {"quick": 0.0})
-        self.post = Post(
+        introduction = WorkerIntroduction("me", {"quick": 0.0})
+        self.post = SlotPool(
             "x",
             self.executor,
             app.tasks,
@@ -218,7 +218,7 @@ class Stage:
             prefetch=Prefetch(prefetch, app.tasks.values()),
         )
         self.post.open(asyncio.get_running_loop())
-        self.link: Link = self.post.links[0]
+        self.link: AppWorkerConnection = self.post.links[0]
         with socket.socket() as sock:
             self.wire = Wire(sock)
             self.link.connection_made(cast(asyncio.Transport, self.wire))
@@ -304,7 +304,7 @@ async def test_what_is_too_much_by_now_is_handed_back_when_it_has_waited_for_lon
     assert await stage.written() == []  # so many may wait
     stage.executor.end(stage.executor.begun.pop(), took_seconds=0.004)
     for _ in range(20):
-        stage.post._prefetch.arrived(Assignment("H:0", "quick", b""))
+        stage.post._prefetch.arrived(AssignedJob("H:0", "quick", b""))
         stage.post._prefetch.left("quick", 0.004)
     allowed = stage.post._prefetch.ahead(asyncio.get_running_loop().time())
     assert allowed in (1, 2)

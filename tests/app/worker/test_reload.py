@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from switchgear.app.worker.reload import SourceWatch
+from switchgear.app.worker.source_watch import SourceWatch
 
 
 def module(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.context import Retry, current_job
-from switchgear.app.running import (
+from switchgear.app.current_job import Retry, current_job
+from switchgear.app.job_execution import (
     LONGEST_ERROR_CHARACTERS,
-    Assignment,
+    AssignedJob,
     Complete,
     Fail,
     Outcome,
@@ -36,7 +36,7 @@ def task_of(function: Callable[..., Any], **options: Any) -> Task[Any, Any]:
 
 
 def outcome_of(task: Task[Any, Any], payload: bytes = b"{}", **more: Any) -> Outcome:
-    assignment = Assignment("H:a:1", "t", payload, **more)
+    assignment = AssignedJob("H:a:1", "t", payload, **more)
     if task.is_async:
         return asyncio.run(run_async(task, assignment, assignment.context()))
     return run(task, assignment, assignment.context())
@@ -161,7 +161,7 @@ WITH_RETRIES: dict[str, Any] = {"retries": 2, "backoff": [1, 5], "jitter": False
 )
 def test_retries(options: dict[str, Any], error: BaseException, more: dict[str, Any], follows: Any) -> None:
     task = task_of(raise_it(error), **options)
-    assignment = Assignment("H:a:1", "t", b"{}", **more)
+    assignment = AssignedJob("H:a:1", "t", b"{}", **more)
     outcome = classify(task, assignment, assignment.context(), error, rng=lambda: 1.0)
     if follows == "fail":
         assert isinstance(outcome, Fail)
@@ -192,7 +192,7 @@ def test_asking_for_a_retry_that_there_is_not_says_so(
 
 @pytest.mark.parametrize("error", [JobCancelled("x"), ValueError("x"), asyncio.CancelledError()], ids=repr)
 def test_whatever_a_cancelled_job_raises_is_its_end(error: BaseException) -> None:
-    assignment = Assignment("H:a:1", "t", b"{}")
+    assignment = AssignedJob("H:a:1", "t", b"{}")
     job = assignment.context()
     job.cancel("cancelled")
     assert run(task_of(raise_it(error)), assignment, job) == Stopped("cancelled")

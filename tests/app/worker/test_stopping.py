@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from switchgear.app.job import Job
-from switchgear.app.worker.placement import place_tasks
+from switchgear.app.worker.executor_choice import place_tasks
 from switchgear.app.worker.worker import AppWorker
 from tests.app.worker.house import TARGET, lines, wait_for, working
 from tests.app.worker.tasks import make_app

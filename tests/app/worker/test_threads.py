@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from switchgear.app.app import App
-from switchgear.app.running import Assignment, Complete, Outcome, Stopped
-from switchgear.app.worker.coroutines import AsyncExecutor
-from switchgear.app.worker.executor import Attempt, Superior
-from switchgear.app.worker.threads import ThreadExecutor
+from switchgear.app.job_execution import AssignedJob, Complete, Outcome, Stopped
+from switchgear.app.worker.async_executor import AsyncExecutor
+from switchgear.app.worker.executor import Attempt, ExecutorOwner
+from switchgear.app.worker.thread_executor import ThreadExecutor
 from tests.app.worker.test_batches import URL, in_a_loop
 from tests.support.waiting import DEADLINE_SECONDS
 
 # --- in threads ---
 
 
-class Listener(Superior):
+class Listener(ExecutorOwner):
     """Hears of ends, in the loop."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Threads:
         self._count += 1
         task = self._app.task(name=f"task-{self._count}")(function)
         handle = f"H:{self._count}"
-        attempt = Attempt(Assignment(handle, task.name, b"{}"), cast(Any, task), asyncio.get_running_loop())
+        attempt = Attempt(AssignedJob(handle, task.name, b"{}"), cast(Any, task), asyncio.get_running_loop())
         attempt.is_quick = is_quick
         self.executor.start(attempt)
         return attempt
@@ -266,7 +266,7 @@ async def test_the_end_of_a_coroutine_is_told_although_the_next_one_blocks_the_l
 
     loop = asyncio.get_running_loop()
     attempts = [
-        Attempt(Assignment(f"H:{number}", task.name, b"{}"), cast(Any, task), loop)
+        Attempt(AssignedJob(f"H:{number}", task.name, b"{}"), cast(Any, task), loop)
         for number, task in enumerate((first, second), start=1)
     ]
     for attempt in attempts:

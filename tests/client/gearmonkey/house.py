@@ -9,8 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from switchgear.client import Backoff
-from switchgear.client.gearmonkey import AsyncGearMonkeyClient, GearMonkeyClient, GearMonkeyJob, GearMonkeyWorker, Pace
+from switchgear.client import ReconnectBackoff
+from switchgear.client.gearmonkey import (
+    AsyncGearMonkeyClient,
+    GearMonkeyClient,
+    GearMonkeyJob,
+    GearMonkeyWorker,
+    WorkerTiming,
+)
 from switchgear.client.gearmonkey.commands import SCRIPT
 from tests.support.redis_server import Overheard
 
@@ -19,7 +25,7 @@ T = TypeVar("T")
 NOW = 1_700_000_000
 SHA = "5231827cd49b540660ef44969b38cc858f157824"
 LOAD = f"SCRIPT LOAD {SCRIPT.decode()}"
-QUICK = Pace(block_seconds=0.05, backoff=Backoff(first_seconds=0.02, most_seconds=0.05))
+QUICK = WorkerTiming(block_seconds=0.05, backoff=ReconnectBackoff(first_seconds=0.02, most_seconds=0.05))
 
 
 class Client(Protocol):
@@ -97,7 +103,7 @@ def beside(doing: Callable[[], T]) -> Iterator[Future[T]]:
 
 
 def worker_for(
-    url: str, work: Callable[[bytes], bytes | str | None], jobs_total: int = 1, pace: Pace | None = None
+    url: str, work: Callable[[bytes], bytes | str | None], jobs_total: int = 1, timing: WorkerTiming | None = None
 ) -> GearMonkeyWorker:
     """A worker that stops after so many jobs, so that all it says is known beforehand; its clock stands at NOW."""
     left = [jobs_total]
@@ -108,5 +114,5 @@ def worker_for(
             worker.stop()
         return work(data)
 
-    worker = GearMonkeyWorker(url, counted, pace=pace, now=lambda: NOW)
+    worker = GearMonkeyWorker(url, counted, timing=timing, now=lambda: NOW)
     return worker

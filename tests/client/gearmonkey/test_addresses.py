@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.client.gearmonkey.connecting import connect, connect_async
+from switchgear.client.gearmonkey.redis_adapter import connect, connect_async
 
 ADDRESSES = [
     ("redis://here:1234/5", ("here", 1234, 5)),

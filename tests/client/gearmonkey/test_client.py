@@ -167,7 +167,7 @@ def test_a_job_that_vanishes_is_not_waited_for_for_ever(server: RedisServer, sto
 
 def test_waiting_for_a_job_that_was_created_earlier(client: Client, server: RedisServer) -> None:
     job_id = client.run("upper", b"text")
-    worker = GearMonkeyWorker(server.url, lambda data: data.upper(), pace=QUICK)
+    worker = GearMonkeyWorker(server.url, lambda data: data.upper(), timing=QUICK)
     worker.accept("upper")
     with working_beside(worker):
         client.wait("upper", job_id, timeout=DEADLINE_SECONDS)
@@ -185,7 +185,7 @@ def test_a_redis_that_goes_away_during_the_wait_leaves_the_id_in_hand(kind: str)
             with pytest.raises(LostWhileWaiting, match="job 1 of 'upper' was created, then") as lost:
                 running.result(DEADLINE_SECONDS)
         server.start()
-        worker = GearMonkeyWorker(server.url, lambda data: data.upper(), pace=QUICK)
+        worker = GearMonkeyWorker(server.url, lambda data: data.upper(), timing=QUICK)
         worker.accept("upper")
         with working_beside(worker):
             client.wait("upper", lost.value.job_id, timeout=DEADLINE_SECONDS)
@@ -260,7 +260,7 @@ def test_a_connection_of_the_users_own_is_used_and_left_open(server: RedisServer
     own = redis.Redis.from_url(server.url, **options)
     with GearMonkeyClient(own) as client:
         job_id = client.run("größe", b"\xff\xfe")
-        worker = GearMonkeyWorker(own, lambda data: data[::-1], pace=QUICK)
+        worker = GearMonkeyWorker(own, lambda data: data[::-1], timing=QUICK)
         worker.accept("größe")
         with working_beside(worker):
             client.wait("größe", job_id, timeout=DEADLINE_SECONDS)

@@ -47,7 +47,7 @@ def test_the_names_are_in_different_places(cluster: Any) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_function_with_a_hash_tag_works(cluster: RedisCluster, name: str) -> None:
     client = GearMonkeyClient(cluster)
-    worker = GearMonkeyWorker(cluster, bytes.upper, pace=QUICK)
+    worker = GearMonkeyWorker(cluster, bytes.upper, timing=QUICK)
     worker.accept(name)
     client.run(name, b"due", "scheduled", scheduled=1)
     with working_beside(worker):
@@ -66,7 +66,7 @@ def test_the_asyncio_client_works_too(nodes: list[RedisServer], cluster: RedisCl
                 await client.run("upper", b"text")
             return (await client.get("{d}upper", job_id)).output
 
-    worker = GearMonkeyWorker(cluster, bytes.upper, pace=QUICK)
+    worker = GearMonkeyWorker(cluster, bytes.upper, timing=QUICK)
     worker.accept("{d}upper")
     with working_beside(worker):
         assert asyncio.run(ask()) == b"TEXT"
@@ -74,7 +74,7 @@ def test_the_asyncio_client_works_too(nodes: list[RedisServer], cluster: RedisCl
 
 def test_functions_that_share_a_tag_can_share_a_worker(cluster: RedisCluster) -> None:
     client = GearMonkeyClient(cluster)
-    worker = GearMonkeyWorker(cluster, bytes.upper, pace=QUICK)
+    worker = GearMonkeyWorker(cluster, bytes.upper, timing=QUICK)
     for name in ("{media}resize", "{media}crop"):
         worker.accept(name)
     with working_beside(worker):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from switchgear.client.gearmonkey import OPT_BLOCKING, OPT_ROLLCALL, GearMonkeyJob, JobNotFinished, asking
-from switchgear.client.gearmonkey.commands import SCRIPT, SCRIPT_SHA1, Command, Function
+from switchgear.client.gearmonkey import OPT_BLOCKING, OPT_ROLLCALL, GearMonkeyJob, JobNotFinished, client_commands
+from switchgear.client.gearmonkey.commands import SCRIPT, SCRIPT_SHA1, Command, GearMonkeyFunction
 
-RESIZE = Function("resize")
+RESIZE = GearMonkeyFunction("resize")
 
 
 def test_the_script_has_the_digest_that_the_document_gives() -> None:
@@ -18,19 +18,19 @@ def test_the_script_has_the_digest_that_the_document_gives() -> None:
 
 
 def test_a_name_may_have_any_letters() -> None:
-    assert Function("größe:é").roll_call() == ("GET", "count:größe:é".encode())
+    assert GearMonkeyFunction("größe:é").roll_call() == ("GET", "count:größe:é".encode())
 
 
 @pytest.mark.parametrize("name", ["", b"resize", None])
 def test_a_name_is_a_text_that_is_not_empty(name: Any) -> None:
     with pytest.raises(ValueError, match="a function has a name"):
-        Function(name)
+        GearMonkeyFunction(name)
 
 
 class NothingHappens:
     """Plays a Redis in which no worker ever takes a job."""
 
-    def __init__(self, flow: asking.Flow[Any], most_commands: int = 100) -> None:
+    def __init__(self, flow: client_commands.Flow[Any], most_commands: int = 100) -> None:
         self.heard: list[Command] = []
         self.raised: BaseException | None = None
         answers = {"INCR": 7, "HGET": b"idle"}
@@ -51,7 +51,7 @@ class NothingHappens:
     [(3, [3]), (5, [5]), (12, [5, 5, 2]), (0.25, [0.25]), (0.001, [0.01]), (5.0001, [5])],
 )
 def test_a_long_wait_is_cut_into_slices_and_the_status_is_read_after_each(timeout: float, slices: list[float]) -> None:
-    story = NothingHappens(asking.run(RESIZE, b"", "normal", OPT_BLOCKING, timeout, slice_seconds=5))
+    story = NothingHappens(client_commands.run(RESIZE, b"", "normal", OPT_BLOCKING, timeout, slice_seconds=5))
     assert story.waits() == slices
     assert [command[0] for command in story.heard[4:]] == ["BRPOP", "HGET"] * len(slices)
     assert isinstance(story.raised, JobNotFinished)
@@ -60,7 +60,7 @@ def test_a_long_wait_is_cut_into_slices_and_the_status_is_read_after_each(timeou
 
 
 def test_a_wait_of_0_seconds_has_no_end() -> None:
-    story = NothingHappens(asking.run(RESIZE, b"", "normal", OPT_BLOCKING, 0, slice_seconds=5))
+    story = NothingHappens(client_commands.run(RESIZE, b"", "normal", OPT_BLOCKING, 0, slice_seconds=5))
     assert story.raised is None
     assert story.waits() == [5] * 48
 
@@ -82,20 +82,20 @@ def test_a_wait_of_0_seconds_has_no_end() -> None:
     ids=str,
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_sent(arguments: dict[str, Any], complaint: str) -> None:
-    story = NothingHappens(asking.run(RESIZE, b"", **arguments, slice_seconds=5))
+    story = NothingHappens(client_commands.run(RESIZE, b"", **arguments, slice_seconds=5))
     assert story.heard == []
     assert isinstance(story.raised, ValueError)
     assert complaint in str(story.raised)
 
 
 def test_an_input_is_bytes_or_text() -> None:
-    story = NothingHappens(asking.run(RESIZE, 5, slice_seconds=5))  # type: ignore[arg-type]
+    story = NothingHappens(client_commands.run(RESIZE, 5, slice_seconds=5))  # type: ignore[arg-type]
     assert story.heard == []
     assert repr(story.raised) == "TypeError('input is bytes or str, not int')"
 
 
 def test_a_fraction_of_a_second_is_scheduled_for_the_next_whole_one() -> None:
-    story = NothingHappens(asking.run(RESIZE, b"", "scheduled", scheduled=10.2, slice_seconds=5))
+    story = NothingHappens(client_commands.run(RESIZE, b"", "scheduled", scheduled=10.2, slice_seconds=5))
     assert story.heard[-1] == ("ZADD", b"queue:resize:scheduled", 11, 7)
 
 

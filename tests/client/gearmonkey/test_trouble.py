@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import redis
 
-from switchgear.client import Backoff
-from switchgear.client.gearmonkey import OPT_ROLLCALL, GearMonkeyClient, GearMonkeyWorker, Pace
+from switchgear.client import ReconnectBackoff
+from switchgear.client.gearmonkey import OPT_ROLLCALL, GearMonkeyClient, GearMonkeyWorker, WorkerTiming
 from switchgear.client.gearmonkey.commands import SCRIPT
 from switchgear.errors import ServerRefused
 from tests.client.gearmonkey.house import QUICK, lines
@@ -40,8 +40,8 @@ class Held:
         return data.upper()
 
 
-def worker_on(server: RedisServer, work: Any, pace: Pace = QUICK) -> GearMonkeyWorker:
-    worker = GearMonkeyWorker(server.url, work, pace=pace)
+def worker_on(server: RedisServer, work: Any, timing: WorkerTiming = QUICK) -> GearMonkeyWorker:
+    worker = GearMonkeyWorker(server.url, work, timing=timing)
     worker.accept("upper")
     return worker
 
@@ -98,10 +98,10 @@ def test_a_worker_that_is_stopped_while_redis_is_away_gives_up_after_its_farewel
     logged: pytest.LogCaptureFixture,
 ) -> None:
     work = Held()
-    pace = Pace(block_seconds=0.05, farewell_seconds=0.05, backoff=Backoff(first_seconds=0.01))
+    timing = WorkerTiming(block_seconds=0.05, farewell_seconds=0.05, backoff=ReconnectBackoff(first_seconds=0.01))
     with running_redis() as server, GearMonkeyClient(server.url) as client:
         client.run("upper", b"text")
-        worker = worker_on(server, work, pace)
+        worker = worker_on(server, work, timing)
         with working_beside(worker):
             assert work.begun.wait(DEADLINE_SECONDS)
             server.kill()
@@ -114,7 +114,9 @@ def test_a_worker_that_is_stopped_while_redis_is_away_gives_up_after_its_farewel
 def test_a_worker_without_redis_can_be_stopped() -> None:
     with running_redis() as server:
         server.kill()
-        worker = worker_on(server, bytes.upper, Pace(backoff=Backoff(first_seconds=3600.0, most_seconds=3600.0)))
+        worker = worker_on(
+            server, bytes.upper, WorkerTiming(backoff=ReconnectBackoff(first_seconds=3600.0, most_seconds=3600.0))
+        )
         with working_beside(worker):
             pass
 
@@ -149,7 +151,7 @@ def _until_counted(server: RedisServer) -> None:
 PROGRAM = """
     import sys
     import redis
-    from switchgear.client.gearmonkey import GearMonkeyWorker, Pace
+    from switchgear.client.gearmonkey import GearMonkeyWorker, WorkerTiming
 
     url = sys.argv[1]
     gate = redis.Redis.from_url(url, socket_timeout=None)
@@ -158,7 +160,7 @@ PROGRAM = """
         gate.blpop("gate", 30)
         return data.upper()
 
-    worker = GearMonkeyWorker(url, work, pace=Pace(block_seconds=0.1), now=lambda: 0)
+    worker = GearMonkeyWorker(url, work, timing=WorkerTiming(block_seconds=0.1), now=lambda: 0)
     worker.accept("upper")
     worker.run()
     print("returned")

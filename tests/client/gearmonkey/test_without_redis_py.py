@@ -27,5 +27,12 @@ def test_gearmonkey_names_the_extra() -> None:
 def test_the_public_names_are_there_and_explained() -> None:
     for name in gearmonkey.__all__:
         assert getattr(gearmonkey, name) is not None
-    for name in ("AsyncGearMonkeyClient", "GearMonkeyClient", "GearMonkeyJob", "GearMonkeyWorker", "Pace", "Options"):
+    for name in (
+        "AsyncGearMonkeyClient",
+        "GearMonkeyClient",
+        "GearMonkeyJob",
+        "GearMonkeyWorker",
+        "WorkerTiming",
+        "CreateOptions",
+    ):
         assert getattr(gearmonkey, name).__doc__

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import redis
 
-from switchgear.client.gearmonkey import OPT_BLOCKING, CurrentJob, GearMonkeyClient, GearMonkeyWorker, Pace
+from switchgear.client.gearmonkey import (
+    OPT_BLOCKING,
+    GearMonkeyClient,
+    GearMonkeyCurrentJob,
+    GearMonkeyWorker,
+    WorkerTiming,
+)
 from switchgear.errors import JobFailed, ServerRefused
 from tests.client.gearmonkey.house import NOW, QUICK, SHA, beside, lines, said_by_worker, worker_for
 from tests.support.redis_server import Overheard, RedisServer
@@ -90,7 +96,7 @@ def test_updates(server: RedisServer, client: GearMonkeyClient, overheard: Overh
         HMSET job:slow:1 status success output done
         """
     )
-    assert seen == [("busy", 2, 3, CurrentJob("slow", 1))]
+    assert seen == [("busy", 2, 3, GearMonkeyCurrentJob("slow", 1))]
     assert worker.current is None
 
 
@@ -231,7 +237,9 @@ def test_updates_are_for_jobs_and_are_numbers(server: RedisServer, client: GearM
 @pytest.mark.parametrize(("timeout", "block"), [("0.5", 1), ("1", 1), ("15", 0)])
 def test_a_connection_has_to_be_more_patient_than_a_pop(server: RedisServer, timeout: str, block: float) -> None:
     with pytest.raises(ValueError, match="below the connection's socket_timeout"):
-        GearMonkeyWorker(f"{server.url}?socket_timeout={timeout}", bytes.upper, pace=Pace(block_seconds=block))
+        GearMonkeyWorker(
+            f"{server.url}?socket_timeout={timeout}", bytes.upper, timing=WorkerTiming(block_seconds=block)
+        )
 
 
 def test_jobs_that_are_none_are_skipped(
@@ -281,7 +289,7 @@ def test_clients_and_workers_side_by_side(server: RedisServer, store: redis.Redi
             ran.append(data)
         return data[::-1]
 
-    workers = [GearMonkeyWorker(server.url, work, pace=QUICK) for _ in range(3)]
+    workers = [GearMonkeyWorker(server.url, work, timing=QUICK) for _ in range(3)]
     for worker in workers:
         worker.accept("reverse")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from switchgear.client.gearmonkey import OPT_BLOCKING, GearMonkeyClient, GearMonkeyWorker, Pace
+from switchgear.client.gearmonkey import OPT_BLOCKING, GearMonkeyClient, GearMonkeyWorker, WorkerTiming
 from switchgear.errors import ServerRefused
 from tests.client.gearmonkey.house import LOAD, NOW, QUICK, SHA, lines, said_by_worker, worker_for
 from tests.support.redis_server import Overheard, RedisServer
@@ -79,7 +79,7 @@ def test_due_jobs_go_first_then_by_priority_and_age(server: RedisServer, client:
 def test_a_scheduled_job_runs_when_its_time_comes(server: RedisServer, client: GearMonkeyClient) -> None:
     now = [NOW]
     done: list[bytes] = []
-    worker = GearMonkeyWorker(server.url, done.append, pace=QUICK, now=lambda: now[0])
+    worker = GearMonkeyWorker(server.url, done.append, timing=QUICK, now=lambda: now[0])
     worker.accept("upper")
     client.run("upper", b"later", "scheduled", scheduled=NOW + 60)
     with working_beside(worker):
@@ -132,7 +132,7 @@ def test_a_function_with_much_to_do_does_not_starve_another(
 
 
 def test_each_function_may_have_work_of_its_own(server: RedisServer, client: GearMonkeyClient) -> None:
-    worker = GearMonkeyWorker(server.url, bytes.upper, pace=QUICK)
+    worker = GearMonkeyWorker(server.url, bytes.upper, timing=QUICK)
     worker.accept("upper")
     worker.accept("lower", bytes.lower)
     with working_beside(worker):
@@ -147,7 +147,7 @@ def test_a_function_may_be_accepted_by_a_job(server: RedisServer, client: GearMo
         if data:
             worker.accept(data.decode())
 
-    worker = GearMonkeyWorker(server.url, work, pace=QUICK)
+    worker = GearMonkeyWorker(server.url, work, timing=QUICK)
     worker.accept("learn")
     with working_beside(worker):
         client.run("learn", b"new", options=OPT_BLOCKING)
@@ -162,7 +162,7 @@ def test_work_may_be_a_method(server: RedisServer, client: GearMonkeyClient) -> 
             self.update(1, 2)
             return input.upper()
 
-    worker = Upper(server.url, pace=QUICK)
+    worker = Upper(server.url, timing=QUICK)
     worker.accept("upper")
     with working_beside(worker):
         job = client.get("upper", client.run("upper", b"text", options=OPT_BLOCKING))
@@ -173,8 +173,8 @@ def test_work_may_be_a_method(server: RedisServer, client: GearMonkeyClient) -> 
 
 
 def test_a_lost_count_is_put_right(server: RedisServer, store: redis.Redis) -> None:
-    pace = Pace(block_seconds=0.02, count_check_seconds=0.0)
-    workers = [GearMonkeyWorker(server.url, bytes.upper, pace=pace) for _ in range(2)]
+    timing = WorkerTiming(block_seconds=0.02, count_check_seconds=0.0)
+    workers = [GearMonkeyWorker(server.url, bytes.upper, timing=timing) for _ in range(2)]
     for worker in workers:
         worker.accept("upper")
     with working_beside(*workers):
@@ -192,7 +192,7 @@ def test_a_count_that_is_no_number_is_left_alone(
     def work(data: bytes) -> None:
         store.set("count:upper", "many")
 
-    worker = worker_for(server.url, work, jobs_total=2, pace=Pace(count_check_seconds=0.0))
+    worker = worker_for(server.url, work, jobs_total=2, timing=WorkerTiming(count_check_seconds=0.0))
     worker.accept("upper")
     client.run("upper")
     client.run("upper")

@@ -16,7 +16,14 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from switchgear.client.pingpong.dialogue import Action, Connect, Disconnect, Send, Work, WorkerDialogue
+from switchgear.client.pingpong.worker_protocol import (
+    Action,
+    ConnectStep,
+    DisconnectStep,
+    PingPongWorkerProtocol,
+    SendMessage,
+    StartWork,
+)
 from tests.protocols.pingpong.house import Broker
 
 EXPIRE_SECONDS = 3
@@ -147,7 +154,7 @@ class SimulatedWorker:
     def __init__(self, world: World, identity: bytes) -> None:
         self.world = world
         self.identity = identity
-        self.dialogue = WorkerDialogue()
+        self.dialogue = PingPongWorkerProtocol()
         self.is_busy = False
         self.inbox: list[list[bytes]] = []
         self.connection = 0  # its number; 0: none
@@ -158,15 +165,15 @@ class SimulatedWorker:
         world = self.world
         for action in actions:
             match action:
-                case Connect():
+                case ConnectStep():
                     self.inbox.clear()
                     self.connection = next(self._connections)
-                case Disconnect():
+                case DisconnectStep():
                     self.inbox.clear()
                     self.connection = 0
-                case Send(frames):
+                case SendMessage(frames):
                     self._send(frames)
-                case Work(job):
+                case StartWork(job):
                     self.is_busy = True
                     seconds = world.random.choice([0.0, 0.01, 0.3, 0.9, 1.5, 5.0, 8.0, 20.0])
                     world.after(seconds, lambda job=job: self._end_work(job))  # type: ignore[misc]

@@ -20,13 +20,22 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.context import CurrentJob
-from switchgear.app.places import place_at
-from switchgear.app.running import Assignment, Fail, Outcome, Stopped, error_text, run, run_async
-from switchgear.app.worker.frames import Cancel, Frame, FrameReader, Progress, Ready, Start, encode, ended
-from switchgear.app.worker.loading import load_app
-from switchgear.app.worker.logs import set_up_logging
-from switchgear.app.worker.pacing import Pacer
+from switchgear.app.current_job import CurrentJob
+from switchgear.app.job_execution import AssignedJob, Fail, Outcome, Stopped, error_text, run, run_async
+from switchgear.app.server_locations import place_at
+from switchgear.app.worker.app_loader import load_app
+from switchgear.app.worker.child_messages import (
+    CancelJob,
+    ChildProgress,
+    ChildReady,
+    Frame,
+    FrameReader,
+    StartJob,
+    encode,
+    ended,
+)
+from switchgear.app.worker.logging_setup import set_up_logging
+from switchgear.app.worker.progress_throttle import ProgressThrottle
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -49,12 +58,12 @@ class Child:
     def __init__(self, app: App, line: socket.socket) -> None:
         self._app = app
         self._line = line
-        self._starts: SimpleQueue[Start] = SimpleQueue()
+        self._starts: SimpleQueue[StartJob] = SimpleQueue()
         self._sending = threading.Lock()
-        self._pacer = Pacer(lambda figures: self._send(figures))
+        self._pacer = ProgressThrottle(lambda figures: self._send(figures))
         self._job: CurrentJob | None = None
         self._number = 0  # of the attempt
-        self._cancelled: Cancel | None = None  # the latest; it may come before its job has begun
+        self._cancelled: CancelJob | None = None  # the latest; it may come before its job has begun
         self._stop_task: Callable[[], object] | None = None  # how to cancel the coroutine that runs
         self._runner: asyncio.Runner | None = None
 
@@ -64,16 +73,16 @@ class Child:
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self._listen, name="switchgear-line", daemon=True).start()
-        self._send(Ready())
+        self._send(ChildReady())
         while True:
             start = self._starts.get()
             outcome = self._work(start.attempt, start.assignment)
             flush_output()  # what the job has printed; the end of this process may be sudden
             self._send(ended(start.attempt, outcome))
 
-    def _work(self, number: int, assignment: Assignment) -> Outcome:
+    def _work(self, number: int, assignment: AssignedJob) -> Outcome:
         def on_progress(done: int, total: int, message: str) -> None:
-            self._pacer.put(Progress(number, done, total, message))
+            self._pacer.put(ChildProgress(number, done, total, message))
 
         task = self._app.tasks.get(assignment.function)
         if task is None:
@@ -92,7 +101,7 @@ class Child:
             self._pacer.flush()
             self._job = None
 
-    def _run_async(self, task: Task[Any, Any], assignment: Assignment, job: CurrentJob) -> Outcome:
+    def _run_async(self, task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
         if self._runner is None:
             self._runner = asyncio.Runner()
 
@@ -129,9 +138,9 @@ class Child:
         reader = FrameReader()
         while data := self._receive():
             for frame in reader.feed(data):
-                if isinstance(frame, Start):
+                if isinstance(frame, StartJob):
                     self._starts.put(frame)
-                elif isinstance(frame, Cancel):
+                elif isinstance(frame, CancelJob):
                     self._cancel(frame)
         os._exit(_WORKER_GONE if self._job is not None else 0)
 
@@ -141,7 +150,7 @@ class Child:
         except OSError:
             return b""
 
-    def _cancel(self, frame: Cancel) -> None:
+    def _cancel(self, frame: CancelJob) -> None:
         self._cancelled = frame  # first, so that a job that begins now sees it
         job, stop_task = self._job, self._stop_task
         if job is not None and self._number == frame.attempt:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.running import Assignment, Outcome
+from switchgear.app.job_execution import AssignedJob, Outcome
 from switchgear.app.worker.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
 
-__all__ = ["Attempt", "Executor", "Superior"]
+__all__ = ["Attempt", "Executor", "ExecutorOwner"]
 
 PROGRESS_PAUSE_SECONDS: Final = 0.05  # between reports of one job's progress
 
@@ -23,7 +23,7 @@ PROGRESS_PAUSE_SECONDS: Final = 0.05  # between reports of one job's progress
 class Attempt:
     """One attempt of a job in this worker.  Belongs to the I/O thread, except where it says otherwise."""
 
-    def __init__(self, assignment: Assignment, task: Task[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, assignment: AssignedJob, task: Task[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         self.assignment = assignment
         self.task = task
         self.job = assignment.context(self.progress)
@@ -71,7 +71,7 @@ class Attempt:
             self.send_progress(self, *latest)
 
 
-class Superior(ABC):
+class ExecutorOwner(ABC):
     """Whom an executor tells what becomes of attempts.  All of it in the I/O thread."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Executor(ABC):
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self.superior: Superior
+        self.superior: ExecutorOwner
         self.loop: asyncio.AbstractEventLoop
         self._ends: Mailbox[tuple[Attempt, Outcome]]
 
@@ -119,7 +119,7 @@ class Executor(ABC):
         """Whether jobs can be started now."""
         return True
 
-    def open(self, superior: Superior, loop: asyncio.AbstractEventLoop) -> None:
+    def open(self, superior: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
         """Get ready."""
         self.superior = superior
         self.loop = loop

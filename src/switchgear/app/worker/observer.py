@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from switchgear.app.running import Assignment, Complete, Outcome, RetryLater, Stopped
+from switchgear.app.job_execution import AssignedJob, Complete, Outcome, RetryLater, Stopped
 
-__all__ = ["LoggingObserver", "WorkerObserver"]
+__all__ = ["AppWorkerObserver", "LoggingObserver"]
 
 _LOG: Final = logging.getLogger("switchgear.worker")
 
 
-class WorkerObserver:
+class AppWorkerObserver:
     """Does nothing unless overridden.  Called in the worker's I/O thread, so it must be quick and must not raise."""
 
     def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
@@ -24,23 +24,23 @@ class WorkerObserver:
     def refused(self, server: str, problem: str) -> None:
         """The server has answered with an error."""
 
-    def job_started(self, assignment: Assignment) -> None:
+    def job_started(self, assignment: AssignedJob) -> None:
         """A task has been called, or is about to be; a job that waits here for a slot has not started."""
 
-    def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+    def job_ended(self, assignment: AssignedJob, outcome: Outcome, seconds: float) -> None:
         """The end of an attempt was reported."""
 
-    def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
+    def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
         """An attempt has ended without anything to report: it was not wanted any more, was handed back, or was lost."""
 
-    def job_returned(self, assignment: Assignment) -> None:
+    def job_returned(self, assignment: AssignedJob) -> None:
         """A job that waited here for a slot was handed back, and its task was not called."""
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
         """Something else that a person may want to know."""
 
 
-class LoggingObserver(WorkerObserver):
+class LoggingObserver(AppWorkerObserver):
     """Tells the log, under `switchgear.worker`.
 
     A failed attempt is one line.  The traceback is told to whoever waits for the job, who is most often in this same
@@ -57,10 +57,10 @@ class LoggingObserver(WorkerObserver):
     def refused(self, server: str, problem: str) -> None:
         _LOG.warning("%s answered with an error: %s", server, problem)
 
-    def job_started(self, assignment: Assignment) -> None:
+    def job_started(self, assignment: AssignedJob) -> None:
         _LOG.debug("%s (%s) started", assignment.handle, assignment.function)
 
-    def job_ended(self, assignment: Assignment, outcome: Outcome, seconds: float) -> None:
+    def job_ended(self, assignment: AssignedJob, outcome: Outcome, seconds: float) -> None:
         if isinstance(outcome, Complete):
             _LOG.debug("%s (%s) done in %.3f s", assignment.handle, assignment.function, seconds)
         elif not isinstance(outcome, Stopped):
@@ -71,10 +71,10 @@ class LoggingObserver(WorkerObserver):
             if rest.strip():
                 _LOG.debug("%s (%s): %s", *about, rest.strip())
 
-    def job_returned(self, assignment: Assignment) -> None:
+    def job_returned(self, assignment: AssignedJob) -> None:
         _LOG.debug("%s (%s) handed back, not started", assignment.handle, assignment.function)
 
-    def job_dropped(self, assignment: Assignment, reason: str, seconds: float) -> None:
+    def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
         _LOG.warning("%s (%s) not finished: %s", assignment.handle, assignment.function, reason)
 
     def note(self, text: str, *, is_problem: bool = False) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.running import Assignment
+from switchgear.app.job_execution import AssignedJob
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -44,7 +44,7 @@ class Prefetch:
         self._latest = ""  # the function of the job that ended last
         self._paused_until = 0.0
 
-    def arrived(self, assignment: Assignment) -> bool:
+    def arrived(self, assignment: AssignedJob) -> bool:
         """A job has come; whether it will be over in no time."""
         function = assignment.function
         if assignment.timeout_seconds and _is_short(assignment.timeout_seconds):

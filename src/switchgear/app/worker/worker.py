@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.places import Place
-from switchgear.app.running import references_of
-from switchgear.app.worker.conversation import Introduction
-from switchgear.app.worker.coroutines import AsyncExecutor
+from switchgear.app.job_execution import references_of
+from switchgear.app.server_locations import ServerLocation
+from switchgear.app.worker.async_executor import AsyncExecutor
 from switchgear.app.worker.executor import Executor
-from switchgear.app.worker.link import Link
-from switchgear.app.worker.observer import WorkerObserver
-from switchgear.app.worker.placement import CurrentTasks, Placement
-from switchgear.app.worker.post import Post
+from switchgear.app.worker.executor_choice import CurrentTasks, ExecutorChoice
+from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_PREFETCH, Prefetch
-from switchgear.app.worker.processes import ProcessExecutor
-from switchgear.app.worker.threads import ThreadExecutor
-from switchgear.client.link import Backoff
+from switchgear.app.worker.process_executor import ProcessExecutor
+from switchgear.app.worker.slot_pool import SlotPool
+from switchgear.app.worker.thread_executor import ThreadExecutor
+from switchgear.app.worker.worker_connection import AppWorkerConnection
+from switchgear.app.worker.worker_protocol import WorkerIntroduction
+from switchgear.client.worker_connection import ReconnectBackoff
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class WorkerSettings:
     prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
     log_level: str = ""  # child processes log from this level on, unless the app says otherwise; empty: it decides
-    backoff: Backoff = field(default_factory=Backoff)  # between attempts to connect
+    backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)  # between attempts to connect
 
     def __post_init__(self) -> None:
         if self.prefetch is not None and not 0 <= self.prefetch <= MOST_PREFETCH:
@@ -65,11 +65,11 @@ class AppWorker:
     def __init__(
         self,
         app: App,
-        placement: Placement,
+        placement: ExecutorChoice,
         settings: WorkerSettings | None = None,
-        observer: WorkerObserver | None = None,
+        observer: AppWorkerObserver | None = None,
         *,
-        places: Sequence[Place] | None = None,
+        places: Sequence[ServerLocation] | None = None,
         target: str = "",
     ) -> None:
         """`places` are the servers, if not those of the app; `target` is the app as MODULE:APP, for processes."""
@@ -77,7 +77,7 @@ class AppWorker:
         self.end_reason = ""  # why it stopped: stop, restart, burst, or another word given to `stop`
         self.finished_jobs = 0
         self.left_behind = False  # something still runs that could not be stopped
-        self._observer = observer or WorkerObserver()
+        self._observer = observer or AppWorkerObserver()
         self.places = list(places if places is not None else app.places)
         self._child_urls = [place.url for place in places or ()]
         self._declarations = app.declarations()
@@ -85,7 +85,7 @@ class AppWorker:
         self._placement = placement
         self._target = target
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
-        self._posts: list[Post] = []
+        self._posts: list[SlotPool] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event
         self._deadline_over: asyncio.Event
@@ -234,9 +234,9 @@ class AppWorker:
 
     # --- posts ---
 
-    def _make_posts(self) -> list[Post]:
+    def _make_posts(self) -> list[SlotPool]:
         placement, settings = self._placement, self.settings
-        posts: list[Post] = []
+        posts: list[SlotPool] = []
         if placement.in_threads:
             posts.append(self._post("threads", ThreadExecutor(placement.slots), placement.in_threads))
         if placement.in_loop:
@@ -253,9 +253,9 @@ class AppWorker:
                 posts.append(self._post(f"process-{number}", executor, placement.in_processes))
         return posts
 
-    def _post(self, label: str, executor: Executor, placed: dict[str, Task[Any, Any]]) -> Post:
+    def _post(self, label: str, executor: Executor, placed: dict[str, Task[Any, Any]]) -> SlotPool:
         tasks = CurrentTasks(placed, self._declared_tasks)
-        introduction = Introduction(
+        introduction = WorkerIntroduction(
             name=f"{self._name}/{label}",
             functions={name: task.settings.timeout or 0.0 for name, task in tasks.items()},
             declarations=[
@@ -266,7 +266,7 @@ class AppWorker:
             lease_seconds=self.settings.lease_seconds,
             references=lambda function, payload: references_of(tasks[function], payload) if b"$job" in payload else [],
         )
-        return Post(
+        return SlotPool(
             label,
             executor,
             tasks,
@@ -301,7 +301,9 @@ class AppWorker:
 
     async def _all_empty(self) -> bool:
         """Ask all servers.  What they send because of the credit that they have comes ahead of their answer."""
-        pairs: list[tuple[Post, Link]] = [(post, link) for post in self._posts for link in post.links]
+        pairs: list[tuple[SlotPool, AppWorkerConnection]] = [
+            (post, link) for post in self._posts for link in post.links
+        ]
         for post, link in pairs:
             post.queues_seen.pop(link, None)
             if link.conversation.extended:

@@ -2,8 +2,8 @@
 
 from switchgear.client.draft.aio import AsyncDraftClient, AsyncDraftHandler, AsyncDraftWorker
 from switchgear.client.draft.blocking import DraftClient, DraftHandler, DraftWorker
-from switchgear.client.draft.records import JobRecord, Outcome, Status
-from switchgear.client.draft.working import DraftTask, DraftWorkerObserver, Pace
+from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord
+from switchgear.client.draft.worker_flow import DraftTask, DraftTiming, DraftWorkerObserver
 from switchgear.protocols.gearman_draft.messages import JobType
 
 __all__ = [
@@ -12,12 +12,12 @@ __all__ = [
     "AsyncDraftWorker",
     "DraftClient",
     "DraftHandler",
+    "DraftResult",
+    "DraftStatus",
     "DraftTask",
+    "DraftTiming",
     "DraftWorker",
     "DraftWorkerObserver",
     "JobRecord",
     "JobType",
-    "Outcome",
-    "Pace",
-    "Status",
 ]

@@ -13,14 +13,14 @@ from switchgear.client.address import DEFAULT_URL, ServerAddress
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.draft.aio_driver import AsyncDriver
 from switchgear.client.draft.application import POLL_SECONDS, Application
-from switchgear.client.draft.lines import Runnable
-from switchgear.client.draft.records import JobRecord, Outcome, Status
-from switchgear.client.draft.working import (
+from switchgear.client.draft.flow_steps import Runnable
+from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord
+from switchgear.client.draft.worker_flow import (
     DraftTask,
+    DraftTiming,
+    DraftWorkerFlow,
     DraftWorkerObserver,
-    Pace,
     TaskValue,
-    Working,
     failed,
     succeeded,
 )
@@ -79,7 +79,7 @@ class AsyncDraftClient:
         """
         return await self._driver.perform(self._application.submit(name, args, dupkey, job_type))
 
-    async def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> AsyncIterator[Status]:
+    async def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> AsyncIterator[DraftStatus]:
         """The news of a SYNC_WAIT job as it comes, until it ends: then `record.outcome` is there.
 
         Raises TimeoutError, or ServerUnreachable if the server is lost: then the job can be recreated.
@@ -90,7 +90,7 @@ class AsyncDraftClient:
 
     async def wait(
         self, record: JobRecord, timeout_seconds: float | None = None, *, poll_seconds: float = POLL_SECONDS
-    ) -> Outcome:
+    ) -> DraftResult:
         """The result code and data of a job.  Those of an ASYNC_HANDLE job are asked for every `poll_seconds`.
 
         Raises TimeoutError, ServerRefused or ServerUnreachable.
@@ -98,11 +98,11 @@ class AsyncDraftClient:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         return await self._driver.perform(self._application.wait(record, deadline, poll_seconds))
 
-    async def status(self, record: JobRecord) -> Status:
+    async def status(self, record: JobRecord) -> DraftStatus:
         """How far along an ASYNC_HANDLE job is; raises ServerRefused or ServerUnreachable."""
         return await self._driver.perform(self._application.status(record))
 
-    async def complete(self, record: JobRecord) -> Outcome | None:
+    async def complete(self, record: JobRecord) -> DraftResult | None:
         """How an ASYNC_HANDLE job ended, or None if it has not; raises ServerRefused or ServerUnreachable."""
         return await self._driver.perform(self._application.complete(record))
 
@@ -130,11 +130,11 @@ class AsyncDraftWorker:
         urls: str | Iterable[str] = DEFAULT_URL,
         functions: Mapping[str, AsyncDraftHandler] | None = None,
         *,
-        pace: Pace | None = None,
+        timing: DraftTiming | None = None,
         observer: DraftWorkerObserver | None = None,
     ) -> None:
         self._functions = dict(functions or {})
-        self._working = Working(urls, self._functions, pace or Pace(), observer, self._announce)
+        self._working = DraftWorkerFlow(urls, self._functions, timing or DraftTiming(), observer, self._announce)
         self._driver = AsyncDriver(self._run_task)
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -11,8 +11,18 @@ from typing import Any, TypeVar, cast
 
 from switchgear.client.address import ServerAddress
 from switchgear.client.connection import keep_alive, words_of
-from switchgear.client.draft.lines import Flow, Line, Open, Run, Runnable, Send, Shut, Step, Until
-from switchgear.client.flows import perform_async
+from switchgear.client.draft.flow_steps import (
+    CloseStep,
+    DraftConnection,
+    Flow,
+    OpenStep,
+    Runnable,
+    RunStep,
+    SendStep,
+    Step,
+    WaitStep,
+)
+from switchgear.client.flow_runner import perform_async
 from switchgear.protocols.gearman_draft.messages import Result
 
 __all__ = ["AsyncDriver"]
@@ -20,11 +30,11 @@ __all__ = ["AsyncDriver"]
 T = TypeVar("T")
 
 
-class LineWire(asyncio.Protocol):
+class DraftStream(asyncio.Protocol):
     """The connection of a line, until one of them lets go of the other."""
 
-    def __init__(self, line: Line, notify: Callable[[], None]) -> None:
-        self.line: Line | None = line
+    def __init__(self, line: DraftConnection, notify: Callable[[], None]) -> None:
+        self.line: DraftConnection | None = line
         self.transport: asyncio.Transport | None = None
         self.writable = asyncio.Event()
         self.writable.set()
@@ -72,7 +82,7 @@ class AsyncDriver:
 
     def __init__(self, run: Callable[[Runnable], Awaitable[Result]] | None = None) -> None:
         self._run = run
-        self._wires: dict[Line, LineWire] = {}
+        self._wires: dict[DraftConnection, DraftStream] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._news: asyncio.Future[None] | None = None  # somebody waits for something to happen
 
@@ -96,18 +106,18 @@ class AsyncDriver:
 
     async def _take(self, step: Step) -> Any:
         match step:
-            case Until(condition, deadline):
+            case WaitStep(condition, deadline):
                 return await self._until(condition, deadline)
-            case Send(line, data):
+            case SendStep(line, data):
                 self.send(line, data)
                 wire = self._wires.get(line)
                 if wire is not None:
                     await wire.writable.wait()
-            case Open(line):
+            case OpenStep(line):
                 self._open(line)
-            case Shut(line, problem):
+            case CloseStep(line, problem):
                 self._shut(line, problem)
-            case Run(task):
+            case RunStep(task):
                 return await self._run_while_open(task)
         return None
 
@@ -124,20 +134,20 @@ class AsyncDriver:
                     await asyncio.shield(self._news)  # others may wait for it too
         return True
 
-    def send(self, line: Line, data: bytes) -> None:
+    def send(self, line: DraftConnection, data: bytes) -> None:
         """Send it, if there is a connection."""
         wire = self._wires.get(line)
         if wire is not None and wire.transport is not None and line.is_open:
             wire.transport.write(data)
 
-    def _open(self, line: Line) -> None:
+    def _open(self, line: DraftConnection) -> None:
         line.opening()
-        wire = self._wires[line] = LineWire(line, self.notify)
+        wire = self._wires[line] = DraftStream(line, self.notify)
         call = asyncio.create_task(self._call(wire, line.address))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _call(self, wire: LineWire, address: ServerAddress) -> None:
+    async def _call(self, wire: DraftStream, address: ServerAddress) -> None:
         try:
             await asyncio.get_running_loop().create_connection(lambda: wire, address.host, address.port)
         except (OSError, UnicodeError) as error:
@@ -146,7 +156,7 @@ class AsyncDriver:
                 wire.line = None
                 self.notify()
 
-    def _shut(self, line: Line, problem: str) -> None:
+    def _shut(self, line: DraftConnection, problem: str) -> None:
         wire = self._wires.pop(line, None)
         if wire is not None:
             wire.hang_up()

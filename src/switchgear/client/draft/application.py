@@ -12,8 +12,17 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from switchgear.client.address import ServerAddress
-from switchgear.client.draft.lines import Flow, Line, LineState, Open, Send, Shut, Until, refusal
-from switchgear.client.draft.records import JobRecord, Outcome, Status, ascii_bytes
+from switchgear.client.draft.flow_steps import (
+    CloseStep,
+    ConnectionState,
+    DraftConnection,
+    Flow,
+    OpenStep,
+    SendStep,
+    WaitStep,
+    refusal,
+)
+from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord, ascii_bytes
 from switchgear.errors import ClientError, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman_draft.codec import packet
 from switchgear.protocols.gearman_draft.messages import (
@@ -51,11 +60,11 @@ ANSWERS: Final[dict[Packet, tuple[Packet, Callable[[bytes], Any]]]] = {
 }
 
 
-class Wait:
+class AwaitedJob:
     """A job whose end will come without being asked for."""
 
     def __init__(self) -> None:
-        self.news: deque[Status] = deque(maxlen=MOST_NEWS)
+        self.news: deque[DraftStatus] = deque(maxlen=MOST_NEWS)
         self.completion: Completion | None = None
         self.error: ServerUnreachable | None = None  # the server is gone, and the end will not come
 
@@ -63,10 +72,10 @@ class Wait:
         return bool(self.news) or self.completion is not None or self.error is not None
 
 
-class Question:
+class DraftRequest:
     """A request whose answer will come."""
 
-    def __init__(self, kind: Packet, wait: Wait | None = None) -> None:
+    def __init__(self, kind: Packet, wait: AwaitedJob | None = None) -> None:
         self.expected, self._read = ANSWERS[kind]
         self.wait = wait  # begins with the answer
         self._answer: Any = None
@@ -90,20 +99,20 @@ class Question:
         return self._answer
 
 
-class ApplicationLine(Line):
+class ApplicationConnection(DraftConnection):
     """A connection on which jobs are created and asked for."""
 
     def __init__(self, address: ServerAddress) -> None:
         super().__init__(address)
-        self.questions: deque[Question] = deque()  # in the order in which they will be answered
-        self.waits: deque[Wait] = deque()
+        self.questions: deque[DraftRequest] = deque()  # in the order in which they will be answered
+        self.waits: deque[AwaitedJob] = deque()
 
     def on_packet(self, kind: int, body: bytes) -> None:
         if kind == Packet.ERROR:
             if self.questions:
                 self.questions.popleft().fail(refusal(body))
         elif self.waits and kind == Packet.JOB_STATUS_RES:
-            self.waits[0].news.append(Status.of(Progress.unpack(body)))
+            self.waits[0].news.append(DraftStatus.of(Progress.unpack(body)))
         elif self.waits and kind == Packet.JOB_COMPLETE_RES:
             self.waits[0].completion = Completion.unpack(body)
             self.waits.popleft()
@@ -138,9 +147,11 @@ class Application:
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._rng = rng
-        self._lines: dict[tuple[ServerAddress, bool], ApplicationLine] = {}  # by server and whether it is for waiting
+        self._lines: dict[
+            tuple[ServerAddress, bool], ApplicationConnection
+        ] = {}  # by server and whether it is for waiting
         self._shunned_until: dict[ServerAddress, float] = {}
-        self._unfinished: dict[JobRecord, Wait | None] = {}
+        self._unfinished: dict[JobRecord, AwaitedJob | None] = {}
 
     @property
     def unfinished(self) -> list[JobRecord]:
@@ -148,7 +159,7 @@ class Application:
         return list(self._unfinished)
 
     @property
-    def lines(self) -> list[ApplicationLine]:
+    def lines(self) -> list[ApplicationConnection]:
         return list(self._lines.values())
 
     def forget(self, record: JobRecord) -> None:
@@ -171,7 +182,7 @@ class Application:
         waits = request.job_type is JobType.SYNC_WAIT
         problem: ClientError | None = None
         for server in self._in_random_order():
-            wait = Wait() if waits else None
+            wait = AwaitedJob() if waits else None
             line = self._line(server, waits)
             try:
                 handle = yield from self._ask(line, Packet.JOB_CREATE_REQ, request.pack(), wait)
@@ -197,14 +208,14 @@ class Application:
 
     # --- waiting ---
 
-    def next_status(self, record: JobRecord, deadline: float | None) -> Flow[Status | None]:
+    def next_status(self, record: JobRecord, deadline: float | None) -> Flow[DraftStatus | None]:
         """The next news of a job that is waited for, or None at its end; raises TimeoutError."""
         wait = self._unfinished.get(record)
         if record.outcome is not None:
             return None
         if wait is None:
             raise ClientError(f"{record.name} is not a job of this client that can be waited for without asking")
-        if not (yield Until(wait.has_news, deadline)):
+        if not (yield WaitStep(wait.has_news, deadline)):
             raise TimeoutError(f"{record.name} did not end in time")
         if wait.news:
             return wait.news.popleft()
@@ -213,7 +224,7 @@ class Application:
         self._note_end(record, wait.completion)
         return None
 
-    def wait(self, record: JobRecord, deadline: float | None, poll_seconds: float) -> Flow[Outcome]:
+    def wait(self, record: JobRecord, deadline: float | None, poll_seconds: float) -> Flow[DraftResult]:
         """The end of a job, waited for or asked for again and again; raises TimeoutError."""
         while record.outcome is None:
             if record.job_type is JobType.SYNC_WAIT:
@@ -223,16 +234,16 @@ class Application:
                 if deadline is not None and now >= deadline:
                     raise TimeoutError(f"{record.name} did not end in time")
                 until = now + poll_seconds
-                yield Until(lambda: False, until if deadline is None else min(until, deadline))
+                yield WaitStep(lambda: False, until if deadline is None else min(until, deadline))
         return record.outcome
 
     # --- asking ---
 
-    def status(self, record: JobRecord) -> Flow[Status]:
+    def status(self, record: JobRecord) -> Flow[DraftStatus]:
         """How far along the job is, asked of the server that has it."""
-        return Status.of((yield from self._ask_with_handle(record, Packet.JOB_STATUS_REQ)))
+        return DraftStatus.of((yield from self._ask_with_handle(record, Packet.JOB_STATUS_REQ)))
 
-    def complete(self, record: JobRecord) -> Flow[Outcome | None]:
+    def complete(self, record: JobRecord) -> Flow[DraftResult | None]:
         """How the job ended, asked of the server that has it; None: it has not."""
         if record.outcome is None:
             completion: Completion = yield from self._ask_with_handle(record, Packet.JOB_COMPLETE_REQ)
@@ -246,7 +257,7 @@ class Application:
         return (yield from self._ask(self._line(record.server, False), kind, ascii_bytes(record.handle)))
 
     def _note_end(self, record: JobRecord, completion: Completion) -> None:
-        record.outcome = Outcome(completion.code, completion.data)
+        record.outcome = DraftResult(completion.code, completion.data)
         record.elapsed_seconds = completion.elapsed_seconds
         self.forget(record)
 
@@ -264,8 +275,8 @@ class Application:
                 recreated.append((record, (yield from self.recreate(record))))
         return recreated
 
-    def _has_lost(self, wait: Wait) -> Flow[bool]:
-        yield Until(lambda: wait.error is not None, self._clock())
+    def _has_lost(self, wait: AwaitedJob) -> Flow[bool]:
+        yield WaitStep(lambda: wait.error is not None, self._clock())
         return wait.error is not None
 
     def _is_unknown(self, record: JobRecord) -> Flow[bool]:
@@ -282,28 +293,30 @@ class Application:
 
     # --- the conversation ---
 
-    def _line(self, server: ServerAddress, waits: bool) -> ApplicationLine:
+    def _line(self, server: ServerAddress, waits: bool) -> ApplicationConnection:
         line = self._lines.get((server, waits))
         if line is None:
-            line = self._lines[server, waits] = ApplicationLine(server)
+            line = self._lines[server, waits] = ApplicationConnection(server)
         return line
 
-    def _ask(self, line: ApplicationLine, kind: Packet, body: bytes, wait: Wait | None = None) -> Flow[Any]:
+    def _ask(self, line: ApplicationConnection, kind: Packet, body: bytes, wait: AwaitedJob | None = None) -> Flow[Any]:
         """Ask a question, and wait for the answer to it; raises ServerUnreachable or ServerRefused."""
-        yield Until(lambda: not line.is_open, self._clock())  # perhaps the server hung up long ago
+        yield WaitStep(lambda: not line.is_open, self._clock())  # perhaps the server hung up long ago
         yield from self._connect(line)
-        question = Question(kind, wait)
+        question = DraftRequest(kind, wait)
         line.questions.append(question)
-        yield Send(line, packet(kind, body))
-        if not (yield Until(question.is_answered, self._clock() + self._timeout_seconds)):
+        yield SendStep(line, packet(kind, body))
+        if not (yield WaitStep(question.is_answered, self._clock() + self._timeout_seconds)):
             # The answer may still come, and would be taken for that to the next question.
-            yield Shut(line, f"{line.address} did not answer within {self._timeout_seconds:g} s")
+            yield CloseStep(line, f"{line.address} did not answer within {self._timeout_seconds:g} s")
         return question.result()
 
-    def _connect(self, line: ApplicationLine) -> Flow[None]:
-        if line.state is LineState.SHUT:
-            yield Open(line)
-        if not (yield Until(lambda: line.state is not LineState.OPENING, self._clock() + self._timeout_seconds)):
-            yield Shut(line, f"cannot connect to {line.address}: no answer in time")
+    def _connect(self, line: ApplicationConnection) -> Flow[None]:
+        if line.state is ConnectionState.SHUT:
+            yield OpenStep(line)
+        if not (
+            yield WaitStep(lambda: line.state is not ConnectionState.OPENING, self._clock() + self._timeout_seconds)
+        ):
+            yield CloseStep(line, f"cannot connect to {line.address}: no answer in time")
         if not line.is_open:
             raise line.problem

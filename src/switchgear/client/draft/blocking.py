@@ -12,14 +12,14 @@ from switchgear.client.address import DEFAULT_URL, ServerAddress
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.draft.application import POLL_SECONDS, Application
 from switchgear.client.draft.blocking_driver import BlockingDriver
-from switchgear.client.draft.lines import Runnable
-from switchgear.client.draft.records import JobRecord, Outcome, Status
-from switchgear.client.draft.working import (
+from switchgear.client.draft.flow_steps import Runnable
+from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord
+from switchgear.client.draft.worker_flow import (
     DraftTask,
+    DraftTiming,
+    DraftWorkerFlow,
     DraftWorkerObserver,
-    Pace,
     TaskValue,
-    Working,
     failed,
     succeeded,
 )
@@ -78,7 +78,7 @@ class DraftClient:
         """
         return self._driver.perform(self._application.submit(name, args, dupkey, job_type))
 
-    def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> Iterator[Status]:
+    def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> Iterator[DraftStatus]:
         """The news of a SYNC_WAIT job as it comes, until it ends: then `record.outcome` is there.
 
         Raises TimeoutError, or ServerUnreachable if the server is lost: then the job can be recreated.
@@ -89,7 +89,7 @@ class DraftClient:
 
     def wait(
         self, record: JobRecord, timeout_seconds: float | None = None, *, poll_seconds: float = POLL_SECONDS
-    ) -> Outcome:
+    ) -> DraftResult:
         """The result code and data of a job.  Those of an ASYNC_HANDLE job are asked for every `poll_seconds`.
 
         Raises TimeoutError, ServerRefused or ServerUnreachable.
@@ -97,11 +97,11 @@ class DraftClient:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         return self._driver.perform(self._application.wait(record, deadline, poll_seconds))
 
-    def status(self, record: JobRecord) -> Status:
+    def status(self, record: JobRecord) -> DraftStatus:
         """How far along an ASYNC_HANDLE job is; raises ServerRefused or ServerUnreachable."""
         return self._driver.perform(self._application.status(record))
 
-    def complete(self, record: JobRecord) -> Outcome | None:
+    def complete(self, record: JobRecord) -> DraftResult | None:
         """How an ASYNC_HANDLE job ended, or None if it has not; raises ServerRefused or ServerUnreachable."""
         return self._driver.perform(self._application.complete(record))
 
@@ -129,11 +129,11 @@ class DraftWorker:
         urls: str | Iterable[str] = DEFAULT_URL,
         functions: Mapping[str, DraftHandler] | None = None,
         *,
-        pace: Pace | None = None,
+        timing: DraftTiming | None = None,
         observer: DraftWorkerObserver | None = None,
     ) -> None:
         self._functions = dict(functions or {})
-        self._working = Working(urls, self._functions, pace or Pace(), observer, self._announce)
+        self._working = DraftWorkerFlow(urls, self._functions, timing or DraftTiming(), observer, self._announce)
         self._driver = BlockingDriver(self._run_task)
 
     @property

@@ -10,9 +10,19 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from switchgear.client.connection import keep_alive, words_of
-from switchgear.client.draft.lines import Flow, Line, Open, Run, Runnable, Send, Shut, Step, Until
-from switchgear.client.flows import perform
-from switchgear.client.nudge import Nudge
+from switchgear.client.draft.flow_steps import (
+    CloseStep,
+    DraftConnection,
+    Flow,
+    OpenStep,
+    Runnable,
+    RunStep,
+    SendStep,
+    Step,
+    WaitStep,
+)
+from switchgear.client.flow_runner import perform
+from switchgear.client.waker import Waker
 from switchgear.protocols.gearman_draft.messages import Result
 
 __all__ = ["BlockingDriver"]
@@ -28,7 +38,7 @@ AddressInfo = tuple[int, int, int, str, Any]
 class Call(NamedTuple):
     """An attempt to connect: the line, and the addresses of the server that are still to be tried."""
 
-    line: Line
+    line: DraftConnection
     others: list[AddressInfo]
 
 
@@ -38,8 +48,8 @@ class BlockingDriver:
     def __init__(self, run: Callable[[Runnable], Result] | None = None) -> None:
         self._run = run
         self._selector = selectors.DefaultSelector()
-        self._sockets: dict[Line, socket.socket] = {}
-        self._nudge = Nudge()
+        self._sockets: dict[DraftConnection, socket.socket] = {}
+        self._nudge = Waker()
         self._selector.register(self._nudge, selectors.EVENT_READ)
 
     def perform(self, flow: Flow[T]) -> T:
@@ -59,15 +69,15 @@ class BlockingDriver:
 
     def _take(self, step: Step) -> Any:
         match step:
-            case Until(condition, deadline):
+            case WaitStep(condition, deadline):
                 return self._until(condition, deadline)
-            case Send(line, data):
+            case SendStep(line, data):
                 return self.send(line, data)
-            case Open(line):
+            case OpenStep(line):
                 return self._open(line)
-            case Shut(line, problem):
+            case CloseStep(line, problem):
                 return self._shut(line, problem)
-            case Run(task):
+            case RunStep(task):
                 assert self._run is not None
                 return self._run(task)
 
@@ -80,7 +90,7 @@ class BlockingDriver:
                 return condition()
         return True
 
-    def send(self, line: Line, data: bytes) -> None:
+    def send(self, line: DraftConnection, data: bytes) -> None:
         """Send all of it, if there is a connection."""
         sock = self._sockets.get(line)
         if sock is None or not line.is_open:
@@ -96,7 +106,7 @@ class BlockingDriver:
 
     # --- connecting ---
 
-    def _open(self, line: Line) -> None:
+    def _open(self, line: DraftConnection) -> None:
         line.opening()
         host, port = line.address.host, line.address.port
         try:
@@ -138,7 +148,7 @@ class BlockingDriver:
 
     def _on_ready(self, key: selectors.SelectorKey) -> None:
         sock = key.fileobj
-        if isinstance(sock, Nudge):
+        if isinstance(sock, Waker):
             sock.clear()
             return
         assert isinstance(sock, socket.socket)
@@ -148,7 +158,7 @@ class BlockingDriver:
         elif self._sockets.get(key.data) is sock:
             self._read(sock, key.data)
 
-    def _read(self, sock: socket.socket, line: Line) -> None:
+    def _read(self, sock: socket.socket, line: DraftConnection) -> None:
         try:
             data = sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -163,7 +173,7 @@ class BlockingDriver:
         if not line.is_open:
             self._shut(line, str(line.problem))
 
-    def _shut(self, line: Line, problem: str) -> None:
+    def _shut(self, line: DraftConnection, problem: str) -> None:
         sock = self._sockets.pop(line, None)
         if sock is not None:
             self._selector.unregister(sock)

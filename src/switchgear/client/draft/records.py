@@ -8,17 +8,17 @@ from typing import NamedTuple
 from switchgear.client.address import ServerAddress
 from switchgear.protocols.gearman_draft.messages import JobRequest, JobType, Progress
 
-__all__ = ["JobRecord", "Outcome", "Status", "ascii_bytes"]
+__all__ = ["DraftResult", "DraftStatus", "JobRecord", "ascii_bytes"]
 
 
-class Outcome(NamedTuple):
+class DraftResult(NamedTuple):
     """How a job ended: a result code, 0 for success and 1 to 255 for an error, and data."""
 
     code: int
     data: bytes
 
 
-class Status(NamedTuple):
+class DraftStatus(NamedTuple):
     """How far along a job is: so many parts of so many, 0 of 0 if nobody has said."""
 
     numerator: int
@@ -26,7 +26,7 @@ class Status(NamedTuple):
     seconds_left: int | None  # None: no estimate
 
     @classmethod
-    def of(cls, progress: Progress) -> Status:
+    def of(cls, progress: Progress) -> DraftStatus:
         return cls(progress.numerator, progress.denominator, progress.seconds_left or None)
 
 
@@ -43,7 +43,7 @@ class JobRecord:
     job_type: JobType
     server: ServerAddress
     handle: str = ""  # of ASYNC_HANDLE jobs only
-    outcome: Outcome | None = None  # once it is known
+    outcome: DraftResult | None = None  # once it is known
     elapsed_seconds: int = 0  # from its creation to its end, once that is known
 
     @classmethod

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from switchgear.client.dwork.aio import AsyncDworkClient
     from switchgear.client.dwork.blocking import DworkClient
     from switchgear.client.dwork.records import NewTask, ServerStatus, Stolen, StolenTask, TaskRecord
-    from switchgear.client.zeromq import CurveKeys
+    from switchgear.client.zeromq_sockets import CurveKeys
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -18,7 +18,7 @@ else:
             "switchgear.client.dwork.aio": ("AsyncDworkClient",),
             "switchgear.client.dwork.blocking": ("DworkClient",),
             "switchgear.client.dwork.records": ("NewTask", "ServerStatus", "Stolen", "StolenTask", "TaskRecord"),
-            "switchgear.client.zeromq": ("CurveKeys",),
+            "switchgear.client.zeromq_sockets": ("CurveKeys",),
         },
     )
 

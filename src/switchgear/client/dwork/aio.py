@@ -12,11 +12,11 @@ from typing import Self, TypeVar
 
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.dwork.address import DEFAULT_URL, DworkAddress
+from switchgear.client.dwork.dealer_socket import DealerSocket
 from switchgear.client.dwork.records import ServerStatus, Stolen, TaskRecord, text_of
-from switchgear.client.dwork.requests import Flow, Names, Requests, TaskLike, Until
-from switchgear.client.dwork.wire import Wire
-from switchgear.client.flows import perform_async
-from switchgear.client.zeromq import CurveKeys
+from switchgear.client.dwork.request_flows import Flow, Names, RequestFlows, TaskLike, WaitUntil
+from switchgear.client.flow_runner import perform_async
+from switchgear.client.zeromq_sockets import CurveKeys
 from switchgear.errors import ServerUnreachable
 
 __all__ = ["AsyncDworkClient"]
@@ -48,8 +48,8 @@ class AsyncDworkClient:
         if keys is not None:
             keys.check(1, "server")
         self._keys = keys
-        self._requests = Requests(self._address, location or socket.gethostname(), timeout_seconds, time.monotonic)
-        self._wire: Wire | None = None
+        self._requests = RequestFlows(self._address, location or socket.gethostname(), timeout_seconds, time.monotonic)
+        self._wire: DealerSocket | None = None
         self._is_closed = False
         self._news: asyncio.Future[None] | None = None  # somebody waits for something to happen
 
@@ -146,7 +146,7 @@ class AsyncDworkClient:
             return
         if self._is_closed:
             raise RuntimeError("the client is closed")
-        self._wire = Wire(self._address, self._keys, self._requests.conversation)
+        self._wire = DealerSocket(self._address, self._keys, self._requests.conversation)
         loop = asyncio.get_running_loop()
         for descriptor in self._wire.descriptors:
             loop.add_reader(descriptor, self._pump)
@@ -155,7 +155,7 @@ class AsyncDworkClient:
         if self._wire is not None and self._wire.pump() and self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    async def _until(self, step: Until) -> bool:
+    async def _until(self, step: WaitUntil) -> bool:
         while True:
             self._pump()
             if step.condition():

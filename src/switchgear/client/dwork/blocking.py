@@ -10,11 +10,11 @@ from typing import Self, TypeVar
 
 from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.dwork.address import DEFAULT_URL, DworkAddress
+from switchgear.client.dwork.dealer_socket import DealerSocket
 from switchgear.client.dwork.records import ServerStatus, Stolen, TaskRecord, text_of
-from switchgear.client.dwork.requests import Flow, Names, Requests, TaskLike, Until
-from switchgear.client.dwork.wire import Wire
-from switchgear.client.flows import perform
-from switchgear.client.zeromq import CurveKeys
+from switchgear.client.dwork.request_flows import Flow, Names, RequestFlows, TaskLike, WaitUntil
+from switchgear.client.flow_runner import perform
+from switchgear.client.zeromq_sockets import CurveKeys
 
 __all__ = ["DworkClient"]
 
@@ -47,8 +47,8 @@ class DworkClient:
         address = DworkAddress.parse(url)
         if keys is not None:
             keys.check(1, "server")
-        self._requests = Requests(address, location or socket.gethostname(), timeout_seconds, time.monotonic)
-        self._wire = Wire(address, keys, self._requests.conversation)
+        self._requests = RequestFlows(address, location or socket.gethostname(), timeout_seconds, time.monotonic)
+        self._wire = DealerSocket(address, keys, self._requests.conversation)
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +145,7 @@ class DworkClient:
             raise RuntimeError("the client is closed")
         return perform(flow, self._until)
 
-    def _until(self, step: Until) -> bool:
+    def _until(self, step: WaitUntil) -> bool:
         while True:
             self._wire.pump()
             if step.condition():

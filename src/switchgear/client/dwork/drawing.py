@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from switchgear.client.dwork.graph import STATES, GraphTask, TaskGraph
+from switchgear.client.dwork.graph_analysis import STATES, GraphTask, TaskGraph
 from switchgear.client.dwork.layout import Layout, lay_out
 
 __all__ = ["MOST_DRAWN", "dot_of", "svg_of"]

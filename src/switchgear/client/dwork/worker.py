@@ -14,14 +14,14 @@ from functools import partial
 from typing import Final, Generic, TypeVar
 
 from switchgear.client.dwork.aio import AsyncDworkClient
+from switchgear.client.dwork.local_run import RunObserver, TaskResult
 from switchgear.client.dwork.records import Stolen
-from switchgear.client.dwork.running import Outcome, RunObserver
 from switchgear.errors import ServerRefused, ServerUnreachable
 
 __all__ = ["DworkWorker", "DworkWorkerObserver"]
 
 R = TypeVar("R")
-T = TypeVar("T", bound=Outcome)
+T = TypeVar("T", bound=TaskResult)
 
 WAIT_SECONDS: Final = 2.0  # that one Steal may wait at the server, which then tells if nothing is left to do
 SIGNS_OF_LIFE: Final = 3  # within one lease

@@ -19,13 +19,13 @@ from switchgear.client.gearmonkey.commands import (
     OPT_BLOCKING,
     OPT_ROLLCALL,
     SCHEDULED,
-    Options,
+    CreateOptions,
     Priority,
 )
 from switchgear.client.gearmonkey.errors import JobNotFinished, LostWhileWaiting, NoWorkers, UnknownJob
-from switchgear.client.gearmonkey.line import Pace
 from switchgear.client.gearmonkey.records import BUSY, ERROR, IDLE, SUCCESS, GearMonkeyJob
-from switchgear.client.gearmonkey.worker import CurrentJob, GearMonkeyWorker, Output, Work
+from switchgear.client.gearmonkey.retrying_connection import WorkerTiming
+from switchgear.client.gearmonkey.worker import GearMonkeyCurrentJob, GearMonkeyWorker, Output, Work
 
 del _redis
 
@@ -41,17 +41,17 @@ __all__ = [
     "SCHEDULED",
     "SUCCESS",
     "AsyncGearMonkeyClient",
-    "CurrentJob",
+    "CreateOptions",
     "GearMonkeyClient",
+    "GearMonkeyCurrentJob",
     "GearMonkeyJob",
     "GearMonkeyWorker",
     "JobNotFinished",
     "LostWhileWaiting",
     "NoWorkers",
-    "Options",
     "Output",
-    "Pace",
     "Priority",
     "UnknownJob",
     "Work",
+    "WorkerTiming",
 ]

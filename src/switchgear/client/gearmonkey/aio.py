@@ -7,11 +7,12 @@ from typing import Any, Self, TypeVar
 
 import redis.asyncio
 
-from switchgear.client.flows import perform_async
-from switchgear.client.gearmonkey import asking
-from switchgear.client.gearmonkey.asking import Flow
-from switchgear.client.gearmonkey.commands import NORMAL, Command, Function
-from switchgear.client.gearmonkey.connecting import (
+from switchgear.client.flow_runner import perform_async
+from switchgear.client.gearmonkey import client_commands
+from switchgear.client.gearmonkey.client_commands import Flow
+from switchgear.client.gearmonkey.commands import NORMAL, Command, GearMonkeyFunction
+from switchgear.client.gearmonkey.records import GearMonkeyJob
+from switchgear.client.gearmonkey.redis_adapter import (
     RAW,
     REDIS_ERRORS,
     AsyncRedis,
@@ -20,7 +21,6 @@ from switchgear.client.gearmonkey.connecting import (
     slice_seconds,
     translated,
 )
-from switchgear.client.gearmonkey.records import GearMonkeyJob
 
 __all__ = ["AsyncGearMonkeyClient"]
 
@@ -76,19 +76,23 @@ class AsyncGearMonkeyClient:
         JobNotFinished, which has the id.
         """
         function = self._function(fn)
-        flow = asking.run(function, input, prio, options, timeout, scheduled, slice_seconds=self._slice_seconds)
+        flow = client_commands.run(
+            function, input, prio, options, timeout, scheduled, slice_seconds=self._slice_seconds
+        )
         return await self._perform(flow)
 
     async def get(self, fn: str, job_id: int) -> GearMonkeyJob:
         """The state of a job now; raises UnknownJob."""
-        return await self._perform(asking.get(self._function(fn), job_id))
+        return await self._perform(client_commands.get(self._function(fn), job_id))
 
     async def wait(self, fn: str, job_id: int, timeout: float = 0) -> None:  # noqa: ASYNC109
         """Wait for the end of a job that was created earlier; raises JobNotFinished or UnknownJob."""
-        await self._perform(asking.wait(self._function(fn), job_id, timeout, slice_seconds=self._slice_seconds))
+        await self._perform(
+            client_commands.wait(self._function(fn), job_id, timeout, slice_seconds=self._slice_seconds)
+        )
 
-    def _function(self, name: str) -> Function:
-        function = Function(name)
+    def _function(self, name: str) -> GearMonkeyFunction:
+        function = GearMonkeyFunction(name)
         check_slots(self._redis, [function])
         return function
 

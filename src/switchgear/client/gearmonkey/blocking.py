@@ -7,11 +7,12 @@ from typing import Any, Self, TypeVar
 
 import redis
 
-from switchgear.client.flows import perform
-from switchgear.client.gearmonkey import asking
-from switchgear.client.gearmonkey.asking import Flow
-from switchgear.client.gearmonkey.commands import NORMAL, Command, Function
-from switchgear.client.gearmonkey.connecting import (
+from switchgear.client.flow_runner import perform
+from switchgear.client.gearmonkey import client_commands
+from switchgear.client.gearmonkey.client_commands import Flow
+from switchgear.client.gearmonkey.commands import NORMAL, Command, GearMonkeyFunction
+from switchgear.client.gearmonkey.records import GearMonkeyJob
+from switchgear.client.gearmonkey.redis_adapter import (
     RAW,
     REDIS_ERRORS,
     BlockingRedis,
@@ -20,7 +21,6 @@ from switchgear.client.gearmonkey.connecting import (
     slice_seconds,
     translated,
 )
-from switchgear.client.gearmonkey.records import GearMonkeyJob
 
 __all__ = ["GearMonkeyClient"]
 
@@ -76,19 +76,21 @@ class GearMonkeyClient:
         JobNotFinished, which has the id.
         """
         function = self._function(fn)
-        flow = asking.run(function, input, prio, options, timeout, scheduled, slice_seconds=self._slice_seconds)
+        flow = client_commands.run(
+            function, input, prio, options, timeout, scheduled, slice_seconds=self._slice_seconds
+        )
         return self._perform(flow)
 
     def get(self, fn: str, job_id: int) -> GearMonkeyJob:
         """The state of a job now; raises UnknownJob."""
-        return self._perform(asking.get(self._function(fn), job_id))
+        return self._perform(client_commands.get(self._function(fn), job_id))
 
     def wait(self, fn: str, job_id: int, timeout: float = 0) -> None:
         """Wait for the end of a job that was created earlier; raises JobNotFinished or UnknownJob."""
-        self._perform(asking.wait(self._function(fn), job_id, timeout, slice_seconds=self._slice_seconds))
+        self._perform(client_commands.wait(self._function(fn), job_id, timeout, slice_seconds=self._slice_seconds))
 
-    def _function(self, name: str) -> Function:
-        function = Function(name)
+    def _function(self, name: str) -> GearMonkeyFunction:
+        function = GearMonkeyFunction(name)
         check_slots(self._redis, [function])
         return function
 

@@ -27,8 +27,8 @@ __all__ = [
     "SCRIPT",
     "SCRIPT_SHA1",
     "Command",
-    "Function",
-    "Options",
+    "CreateOptions",
+    "GearMonkeyFunction",
     "Priority",
     "pop",
 ]
@@ -52,18 +52,18 @@ Command = tuple[bytes | str | int | float, ...]
 LOAD_SCRIPT: Final[Command] = ("SCRIPT LOAD", SCRIPT)
 
 
-class Options(IntFlag):
+class CreateOptions(IntFlag):
     """How a client goes about creating a job."""
 
     BLOCKING = 1  # return when the job is finished
     ROLLCALL = 2  # first see whether there are workers
 
 
-OPT_BLOCKING: Final = Options.BLOCKING
-OPT_ROLLCALL: Final = Options.ROLLCALL
+OPT_BLOCKING: Final = CreateOptions.BLOCKING
+OPT_ROLLCALL: Final = CreateOptions.ROLLCALL
 
 
-class Function:
+class GearMonkeyFunction:
     """A function's keys, and the commands that concern it."""
 
     def __init__(self, name: str) -> None:
@@ -137,7 +137,7 @@ class Function:
         ]
 
 
-def pop(functions: Iterable[Function], seconds: float) -> Command:
+def pop(functions: Iterable[GearMonkeyFunction], seconds: float) -> Command:
     """A worker's question for the next job; a function's own jobs are taken by priority."""
     return ("BRPOP", *(key for function in functions for key in function.lists), seconds)
 
@@ -155,7 +155,7 @@ def checked_priority(priority: str, scheduled: float | None) -> tuple[Priority, 
     return SCHEDULED, math.ceil(scheduled)  # a job may be late, but not early
 
 
-def checked_options(options: int, timeout: float) -> Options:
+def checked_options(options: int, timeout: float) -> CreateOptions:
     """The options; raises ValueError for bits that mean nothing, and for a timeout of nothing."""
     if options & ~int(OPT_BLOCKING | OPT_ROLLCALL):
         raise ValueError(f"options are OPT_BLOCKING and OPT_ROLLCALL; got {options!r}")
@@ -163,7 +163,7 @@ def checked_options(options: int, timeout: float) -> Options:
         raise ValueError(f"timeout is a number of seconds, 0 for no end; got {timeout!r}")
     if timeout and not options & OPT_BLOCKING:
         raise ValueError("a timeout is for OPT_BLOCKING only")
-    return Options(options)
+    return CreateOptions(options)
 
 
 def as_bytes(data: bytes | str, what: str) -> bytes:

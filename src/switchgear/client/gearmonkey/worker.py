@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 
 import redis
 
-from switchgear.client.failures import reason_of
-from switchgear.client.gearmonkey.commands import Function, as_bytes
-from switchgear.client.gearmonkey.connecting import (
+from switchgear.client.failure_reason import reason_of
+from switchgear.client.gearmonkey.commands import GearMonkeyFunction, as_bytes
+from switchgear.client.gearmonkey.job_source import JobSource, TakenJob
+from switchgear.client.gearmonkey.records import ERROR, SUCCESS
+from switchgear.client.gearmonkey.redis_adapter import (
     BlockingRedis,
     answer_seconds,
     check_slots,
@@ -19,13 +21,11 @@ from switchgear.client.gearmonkey.connecting import (
     connect,
     is_passing,
 )
-from switchgear.client.gearmonkey.line import Line, Pace
-from switchgear.client.gearmonkey.queues import Queues, Taken
-from switchgear.client.gearmonkey.records import ERROR, SUCCESS
+from switchgear.client.gearmonkey.retrying_connection import RetryingConnection, WorkerTiming
 from switchgear.client.signals import interruption, on_stop_signals
 from switchgear.errors import ClientError
 
-__all__ = ["CurrentJob", "GearMonkeyWorker", "Output", "Work"]
+__all__ = ["GearMonkeyCurrentJob", "GearMonkeyWorker", "Output", "Work"]
 
 log = logging.getLogger("switchgear")
 
@@ -38,7 +38,7 @@ Output = bytes | str | None
 Work = Callable[[bytes], Output]
 
 
-class CurrentJob(NamedTuple):
+class GearMonkeyCurrentJob(NamedTuple):
     """The job in hand."""
 
     function: str
@@ -61,14 +61,14 @@ class GearMonkeyWorker:
         redis_or_url: BlockingRedis | str,
         work: Work | None = None,
         *,
-        pace: Pace | None = None,
+        timing: WorkerTiming | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """A URL such as `redis://HOST:PORT/DB`; or a `redis.Redis` or `redis.cluster.RedisCluster`, which stays yours.
 
         `now` tells which scheduled jobs are due.
         """
-        pace = pace or Pace()
+        timing = timing or WorkerTiming()
         self._owned: redis.Redis | None = None
         if isinstance(redis_or_url, str):
             self._redis: BlockingRedis = (owned := connect(redis_or_url))
@@ -76,22 +76,22 @@ class GearMonkeyWorker:
         else:
             self._redis = redis_or_url
         patience = answer_seconds(self._redis)
-        if pace.block_seconds <= 0 or (patience is not None and patience <= pace.block_seconds):
+        if timing.block_seconds <= 0 or (patience is not None and patience <= timing.block_seconds):
             raise ValueError(
-                f"block_seconds is {pace.block_seconds:g}: it has to be above 0, and below the connection's "
+                f"block_seconds is {timing.block_seconds:g}: it has to be above 0, and below the connection's "
                 f"socket_timeout, which is {patience}"
             )
         self._work = work
         self._work_of: dict[str, Work] = {}
-        self._line = Line(self._redis, pace)
-        self._queues = Queues(self._line, pace, now)
-        self._current: tuple[Function, int] | None = None
+        self._line = RetryingConnection(self._redis, timing)
+        self._queues = JobSource(self._line, timing, now)
+        self._current: tuple[GearMonkeyFunction, int] | None = None
 
     # --- for userspace ---
 
     def accept(self, fn: str, work: Work | None = None) -> None:
         """Take jobs of this function too, and do them with `work`, if it is given.  May be called from `work`."""
-        function = Function(fn)
+        function = GearMonkeyFunction(fn)
         known = self._queues.functions
         if all(other.name != fn for other in known):
             check_slots(self._redis, [*known, function])
@@ -106,9 +106,9 @@ class GearMonkeyWorker:
         return self._work(input)
 
     @property
-    def current(self) -> CurrentJob | None:
+    def current(self) -> GearMonkeyCurrentJob | None:
         """The job that `work` is doing."""
-        return None if self._current is None else CurrentJob(self._current[0].name, self._current[1])
+        return None if self._current is None else GearMonkeyCurrentJob(self._current[0].name, self._current[1])
 
     def update(self, dividend: int, divisor: int) -> None:
         """Tell from inside `work` that so many parts of so many are done.
@@ -179,7 +179,7 @@ class GearMonkeyWorker:
             if not is_passing(error) and not concerns_one_key(error):
                 raise
 
-    def _do(self, taken: Taken) -> None:
+    def _do(self, taken: TakenJob) -> None:
         function, job_id = taken
         fields = self._line.insist(function.read(job_id))
         if not fields:
@@ -195,7 +195,7 @@ class GearMonkeyWorker:
             if interruption is not None:
                 raise interruption
 
-    def _outcome(self, taken: Taken, data: bytes) -> tuple[str, bytes, BaseException | None]:
+    def _outcome(self, taken: TakenJob, data: bytes) -> tuple[str, bytes, BaseException | None]:
         """Status and output, and what has to be raised when they are told."""
         work = self._work_of.get(taken.function.name, self.work)
         try:

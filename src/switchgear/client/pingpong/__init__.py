@@ -1,8 +1,8 @@
 """A worker and a client for PING/PONG brokers: ours, and any other that follows the document."""
 
 from switchgear.client.pingpong.client import PingPongClient
-from switchgear.client.pingpong.dialogue import WorkerDialogue
 from switchgear.client.pingpong.worker import PingPongWorker
-from switchgear.client.zeromq import CurveKeys
+from switchgear.client.pingpong.worker_protocol import PingPongWorkerProtocol
+from switchgear.client.zeromq_sockets import CurveKeys
 
-__all__ = ["CurveKeys", "PingPongClient", "PingPongWorker", "WorkerDialogue"]
+__all__ = ["CurveKeys", "PingPongClient", "PingPongWorker", "PingPongWorkerProtocol"]

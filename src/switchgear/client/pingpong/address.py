@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from switchgear.client.address import Address
-from switchgear.client.zeromq import LineSettings
+from switchgear.client.zeromq_sockets import SocketSettings
 
 __all__ = ["DEFAULT_CLIENTS_URL", "DEFAULT_WORKERS_URL", "SETTINGS", "ClientsAddress", "WorkersAddress"]
 
@@ -16,7 +16,7 @@ DEFAULT_CLIENTS_URL: Final = f"tcp://127.0.0.1:{CLIENTS_PORT}"
 DEFAULT_WORKERS_URL: Final = f"tcp://127.0.0.1:{WORKERS_PORT}"
 
 # The protocol has its own signs of life, and its workers do not wait longer the more often they failed.
-SETTINGS: Final = LineSettings(message_bytes=0, heartbeat_seconds=0, reconnect_most_seconds=0.1)
+SETTINGS: Final = SocketSettings(message_bytes=0, heartbeat_seconds=0, reconnect_most_seconds=0.1)
 
 
 @dataclass(frozen=True, slots=True)

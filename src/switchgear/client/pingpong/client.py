@@ -8,7 +8,7 @@ from typing import Self
 import zmq
 
 from switchgear.client.pingpong.address import DEFAULT_CLIENTS_URL, SETTINGS, ClientsAddress
-from switchgear.client.zeromq import CurveKeys, connect, dealer
+from switchgear.client.zeromq_sockets import CurveKeys, connect, dealer
 from switchgear.errors import ClientError, JobFailed
 from switchgear.protocols.pingpong.messages import FAILED
 

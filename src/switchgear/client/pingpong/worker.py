@@ -12,12 +12,19 @@ from typing import Final
 
 import zmq
 
-from switchgear.client.nudge import Nudge
 from switchgear.client.pingpong.address import DEFAULT_WORKERS_URL, SETTINGS, WorkersAddress
-from switchgear.client.pingpong.dialogue import Action, Connect, Disconnect, Send, Work, WorkerDialogue
-from switchgear.client.reach import Reach
+from switchgear.client.pingpong.worker_protocol import (
+    Action,
+    ConnectStep,
+    DisconnectStep,
+    PingPongWorkerProtocol,
+    SendMessage,
+    StartWork,
+)
+from switchgear.client.reachability_log import ReachabilityLog
 from switchgear.client.signals import interruption, on_stop_signals
-from switchgear.client.zeromq import CurveKeys, check_identity, connect, dealer
+from switchgear.client.waker import Waker
+from switchgear.client.zeromq_sockets import CurveKeys, check_identity, connect, dealer
 from switchgear.protocols.pingpong.messages import PING, READY
 
 __all__ = ["PingPongWorker"]
@@ -63,14 +70,16 @@ class PingPongWorker:
             keys.check(1, "broker")
         self._work = work
         self._keys = keys
-        self._dialogue = WorkerDialogue(broker_timeout_seconds, n_timeouts, ping_seconds, says_goodbye=says_goodbye)
+        self._dialogue = PingPongWorkerProtocol(
+            broker_timeout_seconds, n_timeouts, ping_seconds, says_goodbye=says_goodbye
+        )
         self._stopping = False
         self._stopping_at_once = False
         self._is_working = False  # in the function
-        self._reach = Reach(log, self.address)
+        self._reach = ReachabilityLog(log, self.address)
         self._socket: zmq.Socket[bytes] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
-        self._nudge: Nudge | None = None  # while it runs
+        self._nudge: Waker | None = None  # while it runs
 
     def run(self, *, handle_signals: bool = True) -> None:
         """Work until `stop` is called, and the job in hand, or on its way, is done.  To be called once.
@@ -79,7 +88,7 @@ class PingPongWorker:
         off the job in hand, which the broker then has done again.
         """
         self._context = zmq.Context()
-        nudge = self._nudge = Nudge()
+        nudge = self._nudge = Waker()
         try:
             with on_stop_signals(self._on_signal, wanted=handle_signals), nudge.by_signals():
                 self._perform(self._dialogue.start(time.monotonic()))
@@ -109,7 +118,7 @@ class PingPongWorker:
             raise interruption(number)
         self.stop()
 
-    def _wait(self, nudge: Nudge) -> None:
+    def _wait(self, nudge: Waker) -> None:
         """Until something arrives, or is due, or we are to stop."""
         poller = zmq.Poller()
         poller.register(nudge, zmq.POLLIN)
@@ -135,14 +144,14 @@ class PingPongWorker:
         todo = deque(actions)
         while todo:
             match todo.popleft():
-                case Connect():
+                case ConnectStep():
                     self._connect()
-                case Disconnect():
+                case DisconnectStep():
                     self._disconnect(0)
-                case Send(frames):
+                case SendMessage(frames):
                     assert self._socket is not None
                     self._socket.send_multipart(frames)
-                case Work(job):
+                case StartWork(job):
                     todo.extend(self._do(job))
 
     def _do(self, job: bytes) -> list[Action]:

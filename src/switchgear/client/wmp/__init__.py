@@ -7,16 +7,16 @@ from switchgear.lazily import lazy_names
 if TYPE_CHECKING:
     from switchgear.client.wmp.address import ManagerAddress
     from switchgear.client.wmp.worker import GiveBack, JobFunction, WmpWorker, WmpWorkerObserver
-    from switchgear.client.wmp.working import Outcome, WmpJob, WmpPace
-    from switchgear.client.zeromq import CurveKeys, LineSettings
+    from switchgear.client.wmp.worker_protocol import WmpJob, WmpResult, WmpTiming
+    from switchgear.client.zeromq_sockets import CurveKeys, SocketSettings
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "switchgear.client.wmp.address": ("ManagerAddress",),
             "switchgear.client.wmp.worker": ("GiveBack", "JobFunction", "WmpWorker", "WmpWorkerObserver"),
-            "switchgear.client.wmp.working": ("Outcome", "WmpJob", "WmpPace"),
-            "switchgear.client.zeromq": ("CurveKeys", "LineSettings"),
+            "switchgear.client.wmp.worker_protocol": ("WmpResult", "WmpJob", "WmpTiming"),
+            "switchgear.client.zeromq_sockets": ("CurveKeys", "SocketSettings"),
         },
     )
 
@@ -24,11 +24,11 @@ __all__ = [
     "CurveKeys",
     "GiveBack",
     "JobFunction",
-    "LineSettings",
     "ManagerAddress",
-    "Outcome",
+    "SocketSettings",
     "WmpJob",
-    "WmpPace",
+    "WmpResult",
+    "WmpTiming",
     "WmpWorker",
     "WmpWorkerObserver",
 ]

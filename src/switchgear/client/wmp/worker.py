@@ -18,13 +18,13 @@ from typing import Any, Final, Self
 
 import zmq
 
-from switchgear.client.failures import reason_of
-from switchgear.client.nudge import Nudge
+from switchgear.client.failure_reason import reason_of
 from switchgear.client.signals import on_stop_signals
+from switchgear.client.waker import Waker
 from switchgear.client.wmp.address import DEFAULT_URL, ManagerAddress, manager_addresses
-from switchgear.client.wmp.lines import ManagerLine, Waiting, connect, receive_message
-from switchgear.client.wmp.working import Outcome, Send, WmpJob, WmpPace, Working
-from switchgear.client.zeromq import CurveKeys, LineSettings, check_identity
+from switchgear.client.wmp.manager_connections import ManagerConnection, SocketPoller, connect, receive_message
+from switchgear.client.wmp.worker_protocol import WmpJob, WmpResult, WmpSend, WmpTiming, WmpWorkerProtocol
+from switchgear.client.zeromq_sockets import CurveKeys, SocketSettings, check_identity
 from switchgear.errors import PeerError
 
 __all__ = ["DEFAULT_DRAIN_SECONDS", "GiveBack", "JobFunction", "WmpWorker", "WmpWorkerObserver"]
@@ -59,7 +59,7 @@ class WmpWorkerObserver:
     def job_started(self, job: WmpJob) -> None:
         """A function is about to be called."""
 
-    def job_ended(self, job: WmpJob, outcome: Outcome) -> None:
+    def job_ended(self, job: WmpJob, outcome: WmpResult) -> None:
         """A function has ended."""
 
 
@@ -78,8 +78,8 @@ class WmpWorker:
         needs: Mapping[str, int] | None = None,
         headers: Mapping[str, Any] | None = None,
         identity: str | bytes = b"",
-        pace: WmpPace | None = None,
-        lines: LineSettings | None = None,
+        timing: WmpTiming | None = None,
+        lines: SocketSettings | None = None,
         keys: CurveKeys | None = None,
         observer: WmpWorkerObserver | None = None,
     ) -> None:
@@ -96,19 +96,21 @@ class WmpWorker:
             if _bytes(role) not in units:
                 raise ValueError(f"{role} needs {needed} slots, but it is not one of the roles")
             units[_bytes(role)] = needed
-        self._settings = lines or LineSettings()
+        self._settings = lines or SocketSettings()
         self._keys = keys
         if keys is not None:
             keys.check(len(self.addresses), "managers")
         self._observer = observer or WmpWorkerObserver()
-        self._working = Working(units, slots, len(self.addresses), pace or WmpPace(), headers, self._note_progress)
+        self._working = WmpWorkerProtocol(
+            units, slots, len(self.addresses), timing or WmpTiming(), headers, self._note_progress
+        )
         self._slots = slots
-        self._lines: list[ManagerLine] = []
+        self._lines: list[ManagerConnection] = []
         self._jobs: SimpleQueue[WmpJob | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._running = 0
-        self._news: SimpleQueue[tuple[WmpJob, Outcome | None]] = SimpleQueue()  # None: there is progress
-        self._nudge: Nudge | None = None  # while it runs
+        self._news: SimpleQueue[tuple[WmpJob, WmpResult | None]] = SimpleQueue()  # None: there is progress
+        self._nudge: Waker | None = None  # while it runs
         self._stop_at: float | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -146,7 +148,7 @@ class WmpWorker:
             self.stop(drain_seconds if self._stop_at is None else 0.0)
 
         context = zmq.Context()
-        nudge = self._nudge = Nudge()
+        nudge = self._nudge = Waker()
         try:
             self._lines = connect(context, self.addresses, self.identity, self._settings, self._keys)
             self._working.start(time.monotonic())
@@ -176,8 +178,8 @@ class WmpWorker:
 
     # --- the thread that talks ---
 
-    def _work(self, nudge: Nudge) -> None:
-        waiting = Waiting(nudge, self._lines)
+    def _work(self, nudge: Waker) -> None:
+        waiting = SocketPoller(nudge, self._lines)
         while True:
             self._carry_out()
             if self._is_over():
@@ -215,12 +217,12 @@ class WmpWorker:
         """Do what there is to do, and what that gives rise to."""
         out, self._working.out = self._working.out, []
         for deed in out:
-            if isinstance(deed, Send):
+            if isinstance(deed, WmpSend):
                 self._lines[deed.connection].send(deed.message, keep=deed.keep)
             else:
                 self._start(deed.job)
 
-    def _hear_changes(self, number: int, line: ManagerLine) -> None:
+    def _hear_changes(self, number: int, line: ManagerConnection) -> None:
         for is_connected in line.changes():
             if is_connected:
                 self._working.connected(number, time.monotonic())
@@ -228,7 +230,7 @@ class WmpWorker:
             else:
                 self._observer.disconnected(line.address)
 
-    def _hear_manager(self, number: int, line: ManagerLine) -> None:
+    def _hear_manager(self, number: int, line: ManagerConnection) -> None:
         line.flush()
         for _ in range(MESSAGES_PER_TURN):
             message = receive_message(line.socket)
@@ -266,24 +268,24 @@ class WmpWorker:
             self._news.put((job, self._outcome(job)))
             self._wake_up()
 
-    def _outcome(self, job: WmpJob) -> Outcome:
+    def _outcome(self, job: WmpJob) -> WmpResult:
         try:
             result = self._functions[_bytes(job.role)](job)
         except GiveBack:
-            return Outcome("returned")
+            return WmpResult("returned")
         except Exception as error:
             if job.cancelled.is_set():
-                return Outcome("cancelled")
-            return Outcome("failed", error=reason_of(error))
+                return WmpResult("cancelled")
+            return WmpResult("failed", error=reason_of(error))
         if result is None:
-            return Outcome("cancelled") if job.cancelled.is_set() else Outcome()
+            return WmpResult("cancelled") if job.cancelled.is_set() else WmpResult()
         if not isinstance(result, bytes):
-            return Outcome("failed", error=f"the function returned a {type(result).__name__}, not bytes".encode())
+            return WmpResult("failed", error=f"the function returned a {type(result).__name__}, not bytes".encode())
         if len(result) > self._settings.message_bytes:
             # A manager would hang up on it, and have the job done again to no avail.
             words = f"the result has {len(result)} bytes; at most {self._settings.message_bytes} can be sent"
-            return Outcome("failed", error=words.encode())
-        return Outcome(result=result)
+            return WmpResult("failed", error=words.encode())
+        return WmpResult(result=result)
 
     def _note_progress(self, job: WmpJob) -> None:
         self._news.put((job, None))

@@ -16,8 +16,8 @@ from django.utils.module_loading import import_string
 
 from switchgear import errors
 from switchgear.app.app import App
-from switchgear.app.following import TIMED_OUT_TEXT
 from switchgear.app.job import Job
+from switchgear.app.job_updates import TIMED_OUT_TEXT
 from switchgear.app.task import Task as AppTask
 from switchgear.contrib.django.framework import (
     BaseTaskBackend,

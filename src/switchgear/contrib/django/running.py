@@ -8,7 +8,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from switchgear.app.context import current_job
+from switchgear.app.current_job import current_job
 from switchgear.contrib.django.framework import (
     Task,
     TaskContext,

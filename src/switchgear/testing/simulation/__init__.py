@@ -14,6 +14,6 @@ every step everything that should always be true is checked, and at the end ever
 
 from __future__ import annotations
 
-from switchgear.testing.simulation.world import SimulationFailed, World, simulate
+from switchgear.testing.simulation.simulated_cluster import SimulatedCluster, SimulationFailed, simulate
 
-__all__ = ["SimulationFailed", "World", "simulate"]
+__all__ = ["SimulatedCluster", "SimulationFailed", "simulate"]

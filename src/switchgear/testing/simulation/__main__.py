@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from switchgear.testing.simulation.world import DEFAULT_STEPS, SimulationFailed, simulate
+from switchgear.testing.simulation.simulated_cluster import DEFAULT_STEPS, SimulationFailed, simulate
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ BORN_FIELDS = ("id", "unique", "priority", "delivery", "created_us")
 FIRST_STATES = {Cause.SUBMITTED_EARLY: SCHEDULED, Cause.SUBMITTED_WAITING: WAITING}
 
 
-class Followed:
+class FollowedJob:
     """A job, and how much of its log was read."""
 
     def __init__(self, job: Job) -> None:
@@ -66,7 +66,7 @@ class History:
     """What was seen and promised."""
 
     def __init__(self) -> None:
-        self.followed: dict[int, Followed] = {}  # unfinished jobs of this life of the server
+        self.followed: dict[int, FollowedJob] = {}  # unfinished jobs of this life of the server
         self.done: set[int] = set()  # as the server knows it: a crash may undo what was not kept
         self.over: set[int] = set()  # have ended at least once, in whatever way
         self.ended: dict[int, JobState] = {}  # final states that are kept
@@ -104,13 +104,13 @@ class History:
                 broken(f"{job} has vanished")
         return moves
 
-    def _follow(self, job: Job, known: Followed | None, engine: Engine) -> None:
+    def _follow(self, job: Job, known: FollowedJob | None, engine: Engine) -> None:
         if known is not None:
             if not is_plain(known.job) or not is_same(known.job, job):
                 broken(f"{known.job} was replaced by {job}")
             known.job = job  # it was put away, and came back
             return
-        followed = self.followed[job.id] = Followed(job)
+        followed = self.followed[job.id] = FollowedJob(job)
         causes = (job.moves or [])[::2]
         retries = [place for place, cause in enumerate(causes) if cause in (Cause.RETRIED, Cause.RETRIED_WAITING)]
         if retries:
@@ -182,7 +182,7 @@ class History:
     def restored(self, lengths: dict[int, int], jobs: Iterable[Job]) -> None:
         """A new server has begun with these jobs, whose logs were so long; what it added is still to be read."""
         for job in jobs:
-            followed = self.followed[job.id] = Followed(job)
+            followed = self.followed[job.id] = FollowedJob(job)
             followed.read_until(lengths[job.id])
 
     def still_known(self, store: SimulatedStore, engine: Engine) -> None:

@@ -13,7 +13,7 @@ from switchgear.policy import Policy, Rate
 from switchgear.testing.invariants import broken
 
 if TYPE_CHECKING:
-    from switchgear.testing.simulation.world import World
+    from switchgear.testing.simulation.simulated_cluster import SimulatedCluster
 
 __all__ = ["KEYS", "LimitWatch", "check_turn", "set_policy"]
 
@@ -33,7 +33,7 @@ def some_policy(rng: Random) -> Policy:
     )
 
 
-def set_policy(world: World) -> None:
+def set_policy(world: SimulatedCluster) -> None:
     """An operator changes the limits of a function, or says the same once more."""
     function = world.engine.function_named(world.rng.choice(world.function_names))
     known = function.gate.policy if function.gate is not None else Policy()
@@ -74,7 +74,7 @@ class LimitWatch:
         """Its limits are others now."""
         self.starts = {counted: times for counted, times in self.starts.items() if counted[0] is not function}
 
-    def observe(self, moves: Iterable[tuple[Job, Cause]], world: World) -> None:
+    def observe(self, moves: Iterable[tuple[Job, Cause]], world: SimulatedCluster) -> None:
         """Complain about starts that should not have been."""
         started = [job for job, cause in moves if cause is Cause.TAKEN and job.function.gate is not None]
         if not started:

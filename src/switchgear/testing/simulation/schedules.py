@@ -9,7 +9,7 @@ from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_DRAINING, REFUSED_F
 from switchgear.errors import Refused
 from switchgear.model import BEST_FIRST, SECOND_US, URGENT, CatchUp, Schedule
 from switchgear.testing.invariants import broken
-from switchgear.testing.simulation.world import World
+from switchgear.testing.simulation.simulated_cluster import SimulatedCluster
 from switchgear.timetable import Cron, Every
 
 __all__ = ["SCHEDULE_DEEDS"]
@@ -23,7 +23,7 @@ TIMETABLES: Final = (
 EXPECTED_REFUSALS: Final = {REFUSED_FULL, REFUSED_DRAINING, REFUSED_STORAGE, REFUSED_CONFLICT}
 
 
-def declare_schedule(world: World) -> None:
+def declare_schedule(world: SimulatedCluster) -> None:
     """A new one, or one that is there, changed or not.  A name is never used again, so that jobs can be counted."""
     rng = world.rng
     known = _some_schedule(world)
@@ -50,7 +50,7 @@ def declare_schedule(world: World) -> None:
     world.tell(f"{wanted} declared")
 
 
-def change_schedule(world: World) -> None:
+def change_schedule(world: SimulatedCluster) -> None:
     """An operator removes, pauses or resumes one."""
     schedule = _some_schedule(world)
     if schedule is None:
@@ -61,7 +61,7 @@ def change_schedule(world: World) -> None:
     world.tell(f"{schedule}: {change.__name__}")
 
 
-def run_schedule(world: World) -> None:
+def run_schedule(world: SimulatedCluster) -> None:
     """Somebody cannot wait for the next tick."""
     schedule = _some_schedule(world)
     if schedule is None:
@@ -74,7 +74,7 @@ def run_schedule(world: World) -> None:
             raise
 
 
-def _some_schedule(world: World) -> Schedule | None:
+def _some_schedule(world: SimulatedCluster) -> Schedule | None:
     schedules = list(world.engine.schedules.values())
     return world.rng.choice(schedules) if schedules else None
 

@@ -1,0 +1,69 @@
+"""`server.json`: where the owner of a directory says that it listens, and whether that is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from switchgear.client.address import ServerAddress
+from switchgear.client.connection import GearmanConnection
+from switchgear.errors import ServerUnreachable
+from switchgear.protocols.gearman.codec import request
+from switchgear.protocols.gearman.messages import Packet
+
+__all__ = ["EmbeddedAddress"]
+
+_NAME: Final = "server.json"
+_HELLO_SECONDS: Final = 5.0
+
+
+class _OwnerAnswer(msgspec.Struct):
+    """What a server says of itself, as far as it matters here."""
+
+    pid: int
+    store: str
+
+
+class EmbeddedAddress(msgspec.Struct):
+    """What the owner has written."""
+
+    url: str
+    pid: int
+    started: float  # seconds since the epoch
+    store: str
+
+    @classmethod
+    def read(cls, directory: Path) -> EmbeddedAddress | None:
+        """What is written there, if anything is; raises OSError."""
+        try:
+            return msgspec.json.decode((directory / _NAME).read_bytes(), type=cls)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def write(self, directory: Path) -> None:
+        """Others see the old text or the new one, never half of it; raises OSError."""
+        path = directory / _NAME
+        new = path.with_name(f"{_NAME}.new")
+        new.write_bytes(msgspec.json.encode(self) + b"\n")
+        new.replace(path)
+
+    @staticmethod
+    def remove(directory: Path) -> None:
+        """The server of this directory cannot be found any more; raises OSError."""
+        (directory / _NAME).unlink(missing_ok=True)
+
+    def confirmed_address(self) -> ServerAddress:
+        """Where the server is, after it has told us who it is; raises ServerUnreachable."""
+        address = ServerAddress.parse(self.url)
+        with GearmanConnection(address.host, address.port, _HELLO_SECONDS) as connection:
+            connection.send(request(Packet.CONTROL, b"server", b"{}"))
+            kind, body = connection.receive_answer()
+        try:
+            answer = msgspec.json.decode(body, type=_OwnerAnswer) if kind == Packet.CONTROL_RES else None
+        except msgspec.DecodeError:
+            answer = None
+        if answer is None or (answer.pid, answer.store) != (self.pid, self.store):
+            raise ServerUnreachable(f"at {address} there is another server now")
+        return address

@@ -1,0 +1,225 @@
+"""A server that nobody has to start: whoever of the processes that use a directory first needs one, runs it.
+
+One owner.  The owner holds a lock in the directory (`owner.lock`), which the system frees when the process ends, in
+whatever way.  Everybody else reads from `server.json` where the owner listens.  When the owner is gone its connections
+break; whoever asks for the address next takes the lock and goes on with the jobs in `jobs.db`, and the others find
+it.  Nothing that was acknowledged is lost, because the store commits before the server answers.
+
+Trust.  `server.json` may be a leftover, and its port somebody else's by now.  So it is believed only while the lock is
+held, and only after the server at that port has said that it is this process and keeps its jobs in this directory.
+
+In one process, all apps that use a directory share one `_EmbeddedDirectory`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from switchgear.app.embedded_address_file import EmbeddedAddress
+from switchgear.app.server_locations import EMBEDDED_SCHEME, ServerLocation
+from switchgear.client.address import ServerAddress
+from switchgear.errors import ConfigError, ServerUnreachable, SwitchgearError
+
+if TYPE_CHECKING:
+    from switchgear.app.embedded_server import EmbeddedServer
+
+__all__ = ["DEFAULT_DIRECTORY", "EmbeddedLocation"]
+
+DEFAULT_DIRECTORY: Final = ".switchgear"
+
+# How long to look for the owner.  A new one has to load what is queued before it can be found.
+_PATIENCE_SECONDS: Final = 30.0
+_FIRST_PAUSE_SECONDS: Final = 0.005
+_LONGEST_PAUSE_SECONDS: Final = 0.05
+# An exiting process waits so long for its server to give back and keep everything.
+_STOP_SECONDS: Final = 10.0
+# What only the user can put right, so that trying again is of no use.
+_LASTING_PROBLEMS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
+
+
+class EmbeddedLocation(ServerLocation):
+    """The server of a directory, wherever it is just now: in this process or in another one."""
+
+    start_seconds = _PATIENCE_SECONDS + 5  # so that whoever waits hears the reason
+
+    def __init__(self, url: str = EMBEDDED_SCHEME + DEFAULT_DIRECTORY) -> None:
+        """`url` is `embedded:PATH`, and a relative path is relative to where the program is now; raises ConfigError.
+
+        The directory is made when it is first needed.
+        """
+        scheme, colon, path = url.partition(":")
+        if scheme + colon != EMBEDDED_SCHEME:
+            raise ConfigError(f'"{url}" is not of the form embedded:PATH')
+        if path.startswith("//"):
+            raise ConfigError(f'"{url}": a plain path is expected after embedded:, as in embedded:{path.lstrip("/")}')
+        try:
+            self.directory: Path = Path(path or DEFAULT_DIRECTORY).expanduser().resolve()
+        except (RuntimeError, ValueError, OSError) as error:  # no such home, a NUL in the path, a loop of links
+            raise ConfigError(f'"{url}": {error}') from None
+        self._url = f"{EMBEDDED_SCHEME}{path or DEFAULT_DIRECTORY}"
+
+    def address(self) -> ServerAddress:
+        """Where the server is; raises ServerUnreachable, or ConfigError if the directory cannot be used."""
+        home = _home_at(self.directory)
+        home.users.add(self)
+        return home.address()
+
+    def close(self) -> None:
+        """This process needs the server no more, unless another app of it does."""
+        home = _home_at(self.directory)
+        home.users.discard(self)
+        if not home.users:
+            home.leave()
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the server runs in this process."""
+        return _home_at(self.directory).is_owner
+
+
+class _EmbeddedDirectory:
+    """What this process knows of one directory, for all its apps and threads."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.users: WeakSet[EmbeddedLocation] = WeakSet()
+        self._mutex = threading.Lock()
+        self._server: EmbeddedServer | None = None
+        self._abandoned: EmbeddedServer | None = None  # the parent's, whose memory this process has inherited
+        self._problem = ""
+
+    @property
+    def is_owner(self) -> bool:
+        server = self._server
+        return server is not None and server.is_alive
+
+    def address(self) -> ServerAddress:
+        """Where the server is.  Whoever of us and the others comes first starts it, if there is none."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        pause_seconds = _FIRST_PAUSE_SECONDS
+        with self._mutex:
+            while True:
+                if _ending.is_set():
+                    raise ServerUnreachable(f"{self.directory}: this process is ending")
+                address = self._own_address() or self._become_owner() or self._find_owner()
+                if address is not None:
+                    return address
+                if time.monotonic() > deadline:
+                    raise ServerUnreachable(f"the server of {self.directory} cannot be reached: {self._problem}")
+                time.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    def leave(self) -> None:
+        """Stop the server, if it is here."""
+        with self._mutex:
+            server, self._server = self._server, None
+            if server is not None:
+                server.stop(_STOP_SECONDS)
+
+    def begin_anew_in_child(self) -> None:
+        """This process was forked: what runs in the parent's threads does not run here."""
+        self._mutex = threading.Lock()
+        server, self._server = self._server, None
+        if server is not None:
+            server.abandon()
+            self._abandoned = server
+
+    # --- looking ---
+
+    def _own_address(self) -> ServerAddress | None:
+        if self._server is not None and not self._server.is_alive:
+            self._server = None
+        return None if self._server is None else self._server.address
+
+    def _become_owner(self) -> ServerAddress | None:
+        """Take the lock, if it is free, and start the server."""
+        from switchgear.app.embedded_server import EmbeddedServer, OwnerLock  # most processes need no server
+
+        lock = OwnerLock(self.directory)
+        try:
+            self._make_directory()
+            if not lock.acquire():
+                return None
+            if self._abandoned is not None:
+                lock.release()
+                raise ServerUnreachable(
+                    f"{self.directory} has no owner any more, and this process cannot be it, because it was forked from"
+                    " the last one; start another process that uses it, or fork before the first job is submitted"
+                )
+            server = EmbeddedServer(self.directory, lock)
+            address = server.start()
+        except OSError as error:
+            raise self._unusable(error) from error
+        except RuntimeError as error:  # no threads can be started: the interpreter is ending
+            raise ServerUnreachable(f"cannot start a server for {self.directory}: {error}") from error
+        except ServerUnreachable:
+            raise
+        except SwitchgearError as error:
+            raise ServerUnreachable(f"cannot start a server for {self.directory}: {error}") from error
+        self._server = server
+        return address
+
+    def _make_directory(self) -> None:
+        if self.directory.is_dir():
+            return
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(OSError):  # a courtesy: jobs do not belong into anybody's version control
+            (self.directory / ".gitignore").write_text("*\n", encoding="ascii")
+
+    def _unusable(self, error: OSError) -> SwitchgearError:
+        text = f"{self.directory} cannot be used: {error.strerror or error}"
+        return ConfigError(text) if error.errno in _LASTING_PROBLEMS else ServerUnreachable(text)
+
+    def _find_owner(self) -> ServerAddress | None:
+        """Where the owner says it is, if it is really there."""
+        try:
+            status = EmbeddedAddress.read(self.directory)
+            if status is not None:
+                return status.confirmed_address()
+            self._problem = "its owner has not said yet where it listens"
+        except OSError as error:
+            raise self._unusable(error) from error
+        except SwitchgearError as error:
+            self._problem = str(error)
+        return None
+
+
+_homes: dict[Path, _EmbeddedDirectory] = {}
+_homes_mutex = threading.Lock()
+_ending = threading.Event()
+
+
+def _home_at(directory: Path) -> _EmbeddedDirectory:
+    with _homes_mutex:
+        return _homes.setdefault(directory, _EmbeddedDirectory(directory))
+
+
+def _leave_all() -> None:
+    """The program ends: let others take over without a gap."""
+    _ending.set()  # whoever still asks for a server in this process comes too late
+    for home in list(_homes.values()):
+        home.leave()
+
+
+def _begin_anew_in_child() -> None:
+    global _homes_mutex
+    _homes_mutex = threading.Lock()  # another thread of the parent may have held it at that moment
+    for home in _homes.values():
+        home.begin_anew_in_child()
+
+
+# Registered when the module is loaded, and so before anything that uses a place: exit handlers run in reverse order.
+atexit.register(_leave_all)
+os.register_at_fork(after_in_child=_begin_anew_in_child)

@@ -1,0 +1,124 @@
+"""A task over many arguments: results as an iterator, with a bounded number of jobs at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from switchgear.app.awaited_jobs import AwaitedJobs
+from switchgear.app.job import Job
+from switchgear.app.job_updates import JobSubscriber
+from switchgear.app.submit_request import SubmitRequest
+from switchgear.app.transport import refuse_to_block
+from switchgear.errors import ServerUnreachable
+
+if TYPE_CHECKING:
+    from switchgear.app.task import Task
+
+__all__ = ["map_jobs", "map_jobs_async"]
+
+R = TypeVar("R")
+
+
+class TaskMap:
+    """Submits and waits, some at a time.
+
+    New jobs are submitted when half of the window is empty, so that a submission is worth its round trip.
+    """
+
+    def __init__(self, task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool) -> None:
+        if type(size) is not int or size < 1:
+            raise ValueError(f"window is a whole number from 1 up, not {size!r}")
+        self.task = task
+        self.line = task.app.line
+        self.window: AwaitedJobs[Any] = AwaitedJobs(self.line, in_order)
+        self._requests = requests
+        self._size = size
+        self._is_exhausted = False
+        self._submitting: Future[list[str | Exception]] | None = None  # not answered yet
+        self._followers: list[JobSubscriber] = []  # of these
+
+    def submit(self) -> Future[list[str | Exception]] | None:
+        """Submit what there is room for; what to wait for, before it is given to `add`."""
+        if self._is_exhausted or len(self.window) > self._size // 2:
+            return None
+        requests = list(islice(self._requests, self._size - len(self.window)))
+        self._is_exhausted = not requests
+        if not requests:
+            return None
+        self._followers = [JobSubscriber() for _ in requests]
+        self._submitting = self.line.submit_batch(requests, [*self._followers])
+        return self._submitting
+
+    def add(self, outcomes: list[str | Exception]) -> None:
+        """This came of what was submitted."""
+        self._submitting = None
+        refusal: Exception | None = None
+        for outcome, follower in zip(outcomes, self._followers):
+            if isinstance(outcome, str):
+                self.window.add(Job(self.task.app, self.task, outcome, follower), follower)
+            else:
+                refusal = refusal or outcome
+        if refusal is not None:
+            raise refusal
+
+    def cancel_rest(self) -> None:
+        """Nobody wants the others any more; whatever becomes of these requests, nobody waits for that either."""
+        for job in self.window.jobs():
+            self._cancel(job.handle, job._place)
+        if self._submitting is not None:  # we were interrupted, but the jobs will be there
+            self._submitting.add_done_callback(self._cancel_submitted)
+
+    def _cancel_submitted(self, submitting: Future[list[str | Exception]]) -> None:
+        if submitting.exception() is None:
+            for outcome, follower in zip(submitting.result(), self._followers):
+                if isinstance(outcome, str):
+                    self._cancel(outcome, follower.place)
+
+    def _cancel(self, handle: str, place: int | None) -> None:
+        with suppress(ServerUnreachable):  # the app was closed
+            self.line.control("cancel", {"handle": handle}, place)
+
+
+def map_jobs(task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool) -> Iterator[R]:
+    """See Task.map."""
+    refuse_to_block()
+    return _iterate(TaskMap(task, requests, size, in_order))
+
+
+def _iterate(mapping: TaskMap) -> Iterator[Any]:
+    try:
+        while True:
+            submitting = mapping.submit()
+            if submitting is not None:
+                mapping.add(mapping.line.wait(submitting))
+            if not len(mapping.window):
+                return
+            _, job = mapping.window.next(None)
+            yield job.result(0)
+    finally:
+        mapping.cancel_rest()
+
+
+def map_jobs_async(
+    task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool
+) -> AsyncIterator[R]:
+    """See Task.amap."""
+    return _iterate_async(TaskMap(task, requests, size, in_order))
+
+
+async def _iterate_async(mapping: TaskMap) -> AsyncIterator[Any]:
+    try:
+        while True:
+            submitting = mapping.submit()
+            if submitting is not None:
+                mapping.add(await mapping.line.wait_async(submitting))
+            if not len(mapping.window):
+                return
+            _, job = await mapping.window.next_async(None)
+            yield job.result(0)
+    finally:
+        mapping.cancel_rest()

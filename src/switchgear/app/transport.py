@@ -1,0 +1,180 @@
+"""The way from an app to its server: what can be asked, whoever carries it.
+
+Answers are futures of `concurrent.futures`, so that threads and event loops can wait for them alike.  Waiting goes
+through the line (`wait`), because a line without threads, such as that of the tests, has to do the work meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
+
+from switchgear.app.job_updates import JobSubscriber, Progress
+from switchgear.app.submit_request import SubmitRequest
+
+__all__ = ["JOB_LOOPS", "AppTransport", "only", "refuse_to_block"]
+
+T = TypeVar("T")
+
+# Submissions of one batch are written at once and answered at once.  With several batches on their way the server
+# always has something to do while the next is prepared.
+BATCH_REQUESTS: Final = 500
+BATCH_BYTES: Final = 1024 * 1024
+BATCHES_ON_THEIR_WAY: Final = 4
+
+
+# Event loops in which workers run jobs side by side.
+JOB_LOOPS: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
+
+
+def refuse_to_block() -> None:
+    """Raise RuntimeError in a job that shares its event loop with others, which would all stand still.
+
+    In a loop of the user's own, such as that of a notebook, blocking is the user's own affair.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is not None and loop in JOB_LOOPS:
+        raise RuntimeError(
+            "await it instead (await job, await task.submit_async(...) and the like):"
+            " blocking here would stop all tasks of this worker's event loop"
+        )
+
+
+class AppTransport(ABC):
+    """To one server, or to the first of several that can be reached.  For use by any number of threads and loops."""
+
+    @abstractmethod
+    def submit_batch(
+        self, requests: list[SubmitRequest], followers: list[JobSubscriber | None]
+    ) -> Future[list[str | Exception]]:
+        """Submit jobs; for each its handle, or why it was refused.  A follower hears of its job from the beginning."""
+
+    @abstractmethod
+    def watch(self, handle: str, follower: JobSubscriber, place: int | None = None) -> Future[str]:
+        """Follow a job; its state, or "unknown".  `place` is where it is, if that is known."""
+
+    @abstractmethod
+    def control(self, verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
+        """Ask what only our own server can be asked."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Hang up.  What has no answer yet fails with ServerUnreachable."""
+
+    # --- waiting ---
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        """The answer; raises TimeoutError, or what went wrong."""
+        if not future.done():
+            refuse_to_block()
+        try:
+            return future.result(timeout)
+        except FutureTimeoutError:
+            if future.done():
+                raise  # it was the answer that said so
+            raise TimeoutError(f"no answer within {timeout:g} s") from None
+
+    async def wait_async(self, future: Future[T], timeout: float | None = None) -> T:  # noqa: ASYNC109 - like `wait`
+        """The same with asyncio.  Giving up the wait does not touch the question."""
+        if not future.done():
+            loop = asyncio.get_running_loop()
+            arrived = asyncio.Event()
+
+            def tell(_: Future[T]) -> None:
+                try:
+                    loop.call_soon_threadsafe(arrived.set)
+                except RuntimeError:
+                    pass  # the loop that wanted to know is closed
+
+            future.add_done_callback(tell)
+            try:
+                async with asyncio.timeout(timeout):
+                    await arrived.wait()
+            finally:
+                _forget_callback(future, tell)
+        return future.result()
+
+    def wait_news(self, news: queue.SimpleQueue[Progress | None]) -> Progress | None:
+        """The next that a follower tells a listener; None: the job has ended."""
+        if news.empty():
+            refuse_to_block()
+        return news.get()
+
+    # --- submitting ---
+
+    def submit(self, request: SubmitRequest, follower: JobSubscriber | None) -> Future[list[str | Exception]]:
+        """A batch of one; see `only`."""
+        return self.submit_batch([request], [follower])
+
+    def submit_many(self, requests: Iterable[SubmitRequest]) -> Iterator[list[str | Exception]]:
+        """Submit any number of jobs, many of them on their way at a time; outcomes in order, batch by batch.
+
+        If the requests raise, that is raised after the outcomes of those before have been given.
+        """
+        on_their_way: deque[Future[list[str | Exception]]] = deque()
+        problem: Exception | None = None
+        try:
+            for batch in batches(requests):
+                on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
+                if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
+                    yield self.wait(on_their_way.popleft())
+        except Exception as error:
+            problem = error
+        while on_their_way:
+            yield self.wait(on_their_way.popleft())
+        if problem is not None:
+            raise problem
+
+    async def submit_many_async(self, requests: Iterable[SubmitRequest]) -> AsyncIterator[list[str | Exception]]:
+        """The same with asyncio."""
+        on_their_way: deque[Future[list[str | Exception]]] = deque()
+        problem: Exception | None = None
+        try:
+            for batch in batches(requests):
+                on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
+                await asyncio.sleep(0)  # others may go on while a long list is prepared
+                if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
+                    yield await self.wait_async(on_their_way.popleft())
+        except Exception as error:
+            problem = error
+        while on_their_way:
+            yield await self.wait_async(on_their_way.popleft())
+        if problem is not None:
+            raise problem
+
+
+def _forget_callback(future: Future[Any], callback: Callable[[Future[Any]], None]) -> None:
+    """Whoever waits for a job again and again, a little at a time, must not leave something behind each time."""
+    # Futures have no public way to take a callback back.
+    with future._condition, suppress(ValueError):
+        future._done_callbacks.remove(callback)  # type: ignore[attr-defined]
+
+
+def only(outcomes: list[str | Exception]) -> str:
+    """The handle of a batch of one; raises why there is none."""
+    (outcome,) = outcomes
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def batches(requests: Iterable[SubmitRequest]) -> Iterator[list[SubmitRequest]]:
+    """Requests in lists of a size that is worth a write."""
+    batch: list[SubmitRequest] = []
+    size = 0
+    for request in requests:
+        batch.append(request)
+        size += len(request.payload)
+        if len(batch) >= BATCH_REQUESTS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

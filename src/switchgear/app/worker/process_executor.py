@@ -1,0 +1,273 @@
+"""Jobs in child processes, which can be killed, and can die, without harm to the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Coroutine, Sequence
+from signal import SIGKILL, SIGTERM, Signals
+from typing import Any, Final, cast
+
+from switchgear.app.job_execution import Stopped
+from switchgear.app.worker.child_messages import (
+    CancelJob,
+    ChildProgress,
+    ChildReady,
+    Frame,
+    FrameReader,
+    JobEnded,
+    StartJob,
+    encode,
+    outcome_of,
+)
+from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
+from switchgear.client.connection import words_of
+from switchgear.client.worker_connection import ReconnectBackoff
+
+__all__ = ["ProcessExecutor"]
+
+# Between TERM, which lets a job clean up, and KILL.
+TERM_SECONDS: Final = 1.0
+# How long a child without a job may take to notice that it is to end.
+CLOSE_SECONDS: Final = 1.0
+REAP_PAUSE_SECONDS: Final = 0.005  # between looks at one that is ending
+
+
+class ProcessExecutor(Executor):
+    """One slot: a child process that runs one job after the other, and is replaced when it dies or has done enough."""
+
+    def __init__(
+        self,
+        target: str,
+        urls: Sequence[str] = (),
+        *,
+        jobs_limit: int = 0,
+        kill_after_seconds: float = 5.0,
+        log_level: str = "",
+    ) -> None:
+        """`target` is the app, as MODULE:APP, and `urls` are its servers if not its own; after `jobs_limit` jobs a
+        child is replaced, 0 for never; `log_level` is for `set_up_logging`, empty if that is left to the app."""
+        super().__init__(1)
+        self._log_level = log_level
+        self._target = target
+        self._urls = urls
+        self._jobs_limit = jobs_limit
+        self._kill_after_seconds = kill_after_seconds
+        self._backoff = ReconnectBackoff(first_seconds=0.2)
+        self._failed_starts = 0
+        self._child: _ChildConnection | None = None
+        self._tasks: set[asyncio.Task[object]] = set()  # that end soon
+        self._restart: asyncio.TimerHandle | None = None  # after a pause
+        self._closing = False
+
+    @property
+    def ready(self) -> bool:
+        return self._child is not None and self._child.ready
+
+    @property
+    def pid(self) -> int:
+        """Of the child; 0 if there is none."""
+        return self._child.process.pid if self._child is not None else 0
+
+    def open(self, superior: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
+        super().open(superior, loop)
+        self._spawn()
+
+    def start(self, attempt: Attempt) -> None:
+        assert self._child is not None
+        self._child.begin(attempt)
+
+    def cancel(self, attempt: Attempt, *, hard: bool) -> None:
+        child = self._child
+        if child is None or child.attempt is not attempt:
+            return
+        child.send(CancelJob(child.number, attempt.job.cancel_reason))
+        if hard:
+            child.signal(SIGKILL)
+        else:
+            number = child.number
+            self.loop.call_later(self._kill_after_seconds, child.signal_attempt, number, SIGTERM)
+            self.loop.call_later(self._kill_after_seconds + TERM_SECONDS, child.signal_attempt, number, SIGKILL)
+
+    async def close(self) -> bool:
+        self._closing = True
+        child, self._child = self._child, None
+        if child is not None:
+            if child.attempt is not None:
+                child.signal(SIGKILL)
+            child.hang_up()
+            await child.reap(CLOSE_SECONDS)
+        if self._restart is not None:
+            self._restart.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        return True
+
+    def _spawn(self) -> None:
+        try:
+            self._start_child()
+        except OSError as error:  # no memory, or too many processes: that may pass
+            self._spawn_later(f"no child process could be started: {words_of(error)}")
+
+    def _spawn_later(self, problem: str) -> None:
+        pause_seconds = self._backoff.seconds(self._failed_starts)
+        self._failed_starts += 1
+        self.superior.note(f"{problem}; the next attempt in {pause_seconds:.1f} s")
+        self._restart = self.loop.call_later(pause_seconds, self._spawn)
+
+    def _start_child(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        arguments = [str(theirs.fileno()), self._log_level, self._target, *self._urls]
+        command = [sys.executable, "-m", "switchgear.app.worker.child", *arguments]
+        with theirs:
+            # A session of its own: what a terminal sends to the worker is the worker's business, and a job can be
+            # killed together with the processes that it has started.
+            try:
+                process = subprocess.Popen(
+                    command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+                )
+            except BaseException:
+                ours.close()
+                raise
+        child = self._child = _ChildConnection(self, process)
+        self._in_background(self._connect(child, ours))
+
+    async def _connect(self, child: _ChildConnection, ours: socket.socket) -> None:
+        await self.loop.create_unix_connection(lambda: child, sock=ours)
+
+    def _in_background(self, work: Coroutine[Any, Any, object]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- for the child's line ---
+
+    def child_is_ready(self) -> None:
+        """It has imported the app."""
+        self._failed_starts = 0
+        self.superior.readiness_changed()
+
+    def attempt_ended(self, child: _ChildConnection, attempt: Attempt, frame: JobEnded) -> None:
+        """The child is free again."""
+        if self._jobs_limit and child.jobs >= self._jobs_limit and child is self._child:
+            self._child = None
+            child.hang_up()
+            self._in_background(child.reap(CLOSE_SECONDS))
+            if not self._closing:
+                self._spawn()
+        self.superior.attempts_ended([(attempt, outcome_of(frame))])
+
+    def child_is_gone(self, child: _ChildConnection) -> None:
+        """It has closed its line, or died."""
+        if child is self._child:
+            self._child = None
+            self.superior.readiness_changed()
+            self._in_background(self._bury(child))
+
+    async def _bury(self, child: _ChildConnection) -> None:
+        problem = _words_of(await child.reap(0.0))
+        attempt = child.attempt
+        if attempt is None and not child.ready:
+            if not self._closing:
+                self._spawn_later(f"a child process {problem} before it was ready")
+            return
+        if attempt is None:
+            self.superior.note(f"an idle child process {problem}")
+        elif attempt.job.cancelled:
+            self.superior.attempts_ended([(attempt, Stopped(attempt.job.cancel_reason))])
+        else:
+            self.superior.attempt_lost(attempt, f"its process {problem}")
+        if not self._closing:
+            self._spawn()
+
+
+class _ChildConnection(asyncio.Protocol):
+    """The worker's end of the line to one child."""
+
+    def __init__(self, executor: ProcessExecutor, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.ready = False
+        self.attempt: Attempt | None = None
+        self.number = 0  # of the attempt
+        self.jobs = 0
+        self._executor = executor
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._is_over = False
+
+    def begin(self, attempt: Attempt) -> None:
+        self.number += 1
+        self.attempt = attempt
+        self.ready = False
+        self.send(StartJob(self.number, attempt.assignment))
+
+    def send(self, frame: Frame) -> None:
+        if self._transport is not None:
+            self._transport.write(encode(frame))
+
+    def signal(self, number: Signals) -> None:
+        """To the child and to what its job has started."""
+        if self.process.returncode is None:  # until then the number is not used again
+            try:
+                os.killpg(self.process.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def signal_attempt(self, attempt_number: int, number: Signals) -> None:
+        """The same if it is still at the same job."""
+        if self.attempt is not None and self.number == attempt_number:
+            self.signal(number)
+
+    def hang_up(self) -> None:
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.close()
+
+    async def reap(self, patience_seconds: float) -> int:
+        """Wait for its end, and see to it after some time; returns its exit status."""
+        deadline = self._executor.loop.time() + patience_seconds
+        while (status := self.process.poll()) is None:
+            if self._executor.loop.time() >= deadline:
+                self.signal(SIGKILL)
+            await asyncio.sleep(REAP_PAUSE_SECONDS)
+        return status
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._is_over:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._reader.feed(data):
+            if isinstance(frame, ChildReady):
+                self.ready = True
+                self._executor.child_is_ready()
+            elif isinstance(frame, ChildProgress):
+                if self.attempt is not None and frame.attempt == self.number:
+                    self.attempt.progress(frame.done, frame.total, frame.message)
+            elif isinstance(frame, JobEnded) and self.attempt is not None:
+                attempt, self.attempt = self.attempt, None
+                self.ready = True
+                self.jobs += 1
+                self._executor.attempt_ended(self, attempt, frame)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if not self._is_over:
+            self._is_over = True
+            self._executor.child_is_gone(self)
+
+
+def _words_of(status: int) -> str:
+    if status < 0:
+        try:
+            return f"was killed by {Signals(-status).name}"
+        except ValueError:
+            return f"was killed by signal {-status}"
+    return f"ended with exit status {status}"

@@ -1,0 +1,220 @@
+"""Jobs in threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from contextvars import copy_context
+from queue import SimpleQueue
+from typing import Final
+
+from switchgear.app.job_execution import Fail, Outcome, Stopped, error_text, run
+from switchgear.app.worker.executor import Attempt, Executor
+
+__all__ = ["ThreadExecutor"]
+
+NO_THREAD: Final = "no thread could be started"
+NO_THREAD_SECONDS: Final = 1.0  # before the job is handed back
+BUNCH: Final = 32  # ends that are told together, if more jobs are waiting
+WATCH_SECONDS: Final = 0.001  # between looks at jobs that wait for a thread
+MOST_WATCH_SECONDS: Final = 0.05  # while all threads are busy for long
+# So many times what was begun since the last look may wait before more threads are woken.
+BRISK: Final = 8
+LONG_SECONDS: Final = 0.01  # for one to wait, if it was to be begun in a moment
+STUCK_SECONDS: Final = 0.03  # for one to wait, whatever it was taken for
+
+
+class ThreadExecutor(Executor):
+    """A thread for each slot, started when it is first needed and used again and again.
+
+    Waking a thread takes longer than a small job.  So a job that will be over in no time is left to a thread that is
+    awake, and the ends of such jobs are told together.  While jobs wait, somebody looks every millisecond whether that
+    works out: if not, the other threads are woken too, and the superior hears how long they have been waiting.
+
+    A thread cannot be stopped from outside: a job that is cancelled or has timed out keeps its slot until its function
+    looks at `current_job().cancelled` or returns.
+    """
+
+    takes_ahead = True
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+        self._waiting: deque[Attempt] = deque()
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # wakes one thread: True to work, False to end
+        self._threads: list[threading.Thread] = []
+        self._busy: set[Attempt] = set()
+        self._awake = 0  # threads that work, or were woken to; with the lock
+        self._lock = threading.Lock()
+        self._is_waking = False  # `_wake_first` will be called
+        self._is_watching = False  # `_watch` will be called
+        self._tells_soon = False  # within a millisecond, and will see to ends
+        self._pause_seconds = WATCH_SECONDS
+        self._begun: deque[Attempt] = deque()  # since the last look
+        self._unseen = 0  # attempts that no look has found begun; belongs to the I/O thread
+        self._told_at = 0.0  # when the superior last heard that one waits in vain
+
+    def start(self, attempt: Attempt) -> None:
+        if not self._threads and not self._start_thread():
+            # Later, since the server may well send it again at once.
+            self.loop.call_later(NO_THREAD_SECONDS, self._end_from_thread, attempt, Stopped(NO_THREAD))
+            return
+        self._busy.add(attempt)
+        self._waiting.append(attempt)
+        self._unseen += 1
+        if not attempt.is_quick:
+            self._wake_thread()
+        elif not self._awake and not self._is_waking:
+            self._is_waking = True
+            self.loop.call_soon(self._wake_first)  # when all have come that come together
+        if not self._is_watching:
+            self._is_watching = True
+            self._watch_after(WATCH_SECONDS)
+
+    def waiting(self) -> list[Attempt]:
+        return list(self._waiting)
+
+    def withdraw(self, attempt: Attempt) -> bool:
+        try:
+            self._waiting.remove(attempt)
+        except ValueError:
+            return False
+        self._unseen -= 1
+        self._busy.discard(attempt)
+        return True
+
+    def cancel(self, attempt: Attempt, *, hard: bool) -> None:
+        if self.withdraw(attempt):
+            self.loop.call_soon(self.superior.attempts_ended, [(attempt, Stopped(attempt.job.cancel_reason))])
+        elif attempt.job.cancel_reason == "timed_out":
+            limit = f"{attempt.assignment.timeout_seconds:g} s"
+            self.superior.note(
+                f"{attempt.handle} ({attempt.assignment.function}) has run for more than {limit}; a thread"
+                " cannot be stopped, so its slot stays taken until the function returns"
+                ' (run_in="process" can be stopped)'
+            )
+
+    async def close(self) -> bool:
+        for _ in self._threads:
+            self._bell.put(False)
+        return not self._busy
+
+    # --- threads ---
+
+    def _start_thread(self) -> bool:
+        name = f"switchgear-job-{len(self._threads) + 1}"
+        # Daemons, since a function that does not return must not keep the process from its end.
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # that may pass; till then the threads that there are do all the work
+            self.superior.note(f"{NO_THREAD}: {error}")
+            return False
+        self._threads.append(thread)
+        return True
+
+    def _wake_thread(self) -> bool:
+        with self._lock:
+            if self._awake >= self.slots:
+                return False
+            all_awake = self._awake >= len(self._threads)
+            self._awake += 1
+        if all_awake and not self._start_thread():
+            with self._lock:
+                self._awake -= 1
+            return False
+        self._bell.put(True)
+        return True
+
+    def _wake_first(self) -> None:
+        self._is_waking = False
+        if self._waiting and not self._awake:
+            self._wake_thread()
+
+    def _watch_after(self, pause_seconds: float) -> None:
+        self._pause_seconds = pause_seconds
+        self._tells_soon = pause_seconds == WATCH_SECONDS
+        self.loop.call_later(pause_seconds, self._watch)
+
+    def _watch(self) -> None:
+        """Tell what was begun, and see to ends that nobody was woken for and to jobs that nobody begins."""
+        self._tells_soon = False  # first: an end that comes from now on is told by its thread
+        pause_seconds = MOST_WATCH_SECONDS  # if something goes wrong here: somebody has to watch all the same
+        try:
+            begun: list[Attempt] = []
+            while self._begun:
+                begun.append(self._begun.popleft())
+            self._unseen -= len(begun)
+            if begun:
+                self.superior.attempts_begun(begun)
+            self._ends.look()
+            pause_seconds = self._see_to_waiting(len(begun))
+        finally:
+            self._is_watching = self._unseen > 0
+            if self._is_watching:
+                self._watch_after(pause_seconds)
+
+    def _see_to_waiting(self, lately: int) -> float:
+        """After so many were begun since the last look; when to look again."""
+        if len(self._waiting) > BRISK * lately:
+            for _ in range(len(self._waiting)):
+                if not self._wake_thread():
+                    break
+        now = time.monotonic()
+        waited_seconds = now - self._oldest(now)
+        if waited_seconds > STUCK_SECONDS:
+            if now - self._told_at > STUCK_SECONDS:
+                self._told_at = now
+                self.superior.waiting_in_vain()
+        elif waited_seconds > LONG_SECONDS:
+            self.superior.waiting_long()
+        if lately or self._awake < self.slots:
+            return WATCH_SECONDS
+        pause_seconds = min(2 * self._pause_seconds, MOST_WATCH_SECONDS)
+        if waited_seconds > STUCK_SECONDS:
+            return pause_seconds
+        return min(pause_seconds, max(STUCK_SECONDS - waited_seconds, WATCH_SECONDS))
+
+    def _oldest(self, now: float) -> float:
+        """When the one came that has waited longest; `now` if none waits."""
+        try:
+            return self._waiting[0].started
+        except IndexError:
+            return now
+
+    # --- in a thread ---
+
+    def _work(self) -> None:
+        while self._bell.get():
+            while (current := self._next()) is not None:
+                current.started = time.monotonic()
+                self._begun.append(current)
+                try:
+                    # In a context of its own, so that what one job sets the next does not see.
+                    outcome = copy_context().run(run, current.task, current.assignment, current.job)
+                except BaseException as error:  # a defect of ours, which must not cost a slot
+                    outcome = Fail(error_text(error))
+                current.took_seconds = time.monotonic() - current.started
+                self._busy.discard(current)
+                self._tell(current, outcome)
+                del current, outcome  # an idle thread holds on to nothing
+
+    def _next(self) -> Attempt | None:
+        """What to run now; None: nothing, and this thread does not count as awake any more."""
+        while True:
+            try:
+                return self._waiting.popleft()
+            except IndexError:
+                with self._lock:
+                    self._awake -= 1
+                    if not self._waiting:
+                        return None
+                    self._awake += 1  # one has come in between
+
+    def _tell(self, attempt: Attempt, outcome: Outcome) -> None:
+        """At once, unless there is more to do: then at the next look at the latest, whatever becomes of this thread."""
+        self._ends.put_quietly((attempt, outcome))
+        if not self._waiting or not self._tells_soon or len(self._ends) >= BUNCH:
+            with suppress(RuntimeError):  # the worker has stopped without waiting for this attempt
+                self._ends.call()

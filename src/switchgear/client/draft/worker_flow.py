@@ -1,0 +1,356 @@
+"""The worker's side of the draft: ask each server in turn, run one task at a time, sleep, be woken.
+
+Two meanings of noop.  It says both "no job for you" and "wake up", and a worker that gets up by itself, because its
+time is over, may ask a server that has just called it.  Then two packets come, and the first noop must not be taken
+for the answer: the answer may be a task, which would lie there while we ask elsewhere.  So a server that may have
+called is asked with a *fence* behind the question: a question for a handle that no server gives, answered by an error.
+What comes before that error is the answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from switchgear.client.address import ServerAddress
+from switchgear.client.draft.flow_steps import (
+    CloseStep,
+    ConnectionState,
+    DraftConnection,
+    Flow,
+    OpenStep,
+    RunStep,
+    SendStep,
+    WaitStep,
+    refusal,
+)
+from switchgear.client.draft.records import ascii_bytes
+from switchgear.client.failure_reason import reason_of
+from switchgear.client.worker_connection import ReconnectBackoff
+from switchgear.errors import ServerRefused
+from switchgear.protocols.gearman_draft.codec import packet
+from switchgear.protocols.gearman_draft.messages import (
+    Assignment,
+    ErrorCode,
+    Packet,
+    Progress,
+    Result,
+    join_names,
+    malformed,
+)
+
+__all__ = ["DraftTask", "DraftTiming", "DraftWorkerFlow", "DraftWorkerObserver", "TaskValue", "failed", "succeeded"]
+
+CONNECT_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 10.0
+GOODBYE_SECONDS: Final = 5.0
+
+RESULT_CODES: Final = range(256)
+
+ASK: Final = packet(Packet.JOB_ASSIGN_REQ)
+FENCE: Final = packet(Packet.JOB_STATUS_REQ, b"-")
+SLEEP: Final = packet(Packet.WORKER_SLEEP)
+GOODBYE: Final = packet(Packet.WORKER_DISCONNECT)
+
+TaskValue = bytes | tuple[int, bytes] | None
+"""What a handler may return: the result of a success, or a result code with data; nothing is an empty result."""
+
+
+class DraftTask:
+    """A task as its handler sees it."""
+
+    def __init__(
+        self, line: DraftWorkerConnection, assignment: Assignment, announce: Callable[[DraftTask, bytes], None]
+    ) -> None:
+        self.name = assignment.name.decode("ascii", "replace")
+        self.args = assignment.args
+        self.server = line.address
+        self.line = line
+        self._announce = announce
+
+    def __repr__(self) -> str:
+        return f"DraftTask({self.name!r}, {str(self.server)!r})"
+
+    def progress(self, numerator: int, denominator: int, seconds_left: float | None = None) -> None:
+        """Tell how far it is, and how many seconds it will take, if that is known."""
+        seconds = 0 if seconds_left is None else max(1, round(seconds_left))
+        self._announce(self, packet(Packet.JOB_STATUS_ANNOUNCE, Progress(numerator, denominator, seconds).pack()))
+
+
+class DraftWorkerObserver:
+    """Hears of what a worker does.  Does nothing unless overridden.  Must not raise."""
+
+    def connected(self, server: ServerAddress) -> None:
+        """The connection stands, and the names are announced."""
+
+    def disconnected(self, server: ServerAddress, problem: str, retry_seconds: float) -> None:
+        """There is no connection; another attempt follows after a pause."""
+
+    def refused(self, server: ServerAddress, error: ServerRefused) -> None:
+        """The server answered with an error."""
+
+    def task_started(self, task: DraftTask) -> None:
+        """A handler is about to be called."""
+
+    def task_ended(self, task: DraftTask, code: int, seconds: float) -> None:
+        """The end of a task was announced."""
+
+    def task_dropped(self, task: DraftTask) -> None:
+        """The server was gone before the end could be announced; it will have the task run again, if it comes back."""
+
+    def sleeping(self) -> None:
+        """Sleep was announced to all servers that are there."""
+
+    def woken(self, server: ServerAddress | None) -> None:
+        """A server called, or has come back; None: the time was over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTiming:
+    """How a worker looks for work."""
+
+    sleep_threshold_seconds: float = 0.02  # so long servers are asked in vain before going to sleep
+    pause_seconds: float = 0.002  # between two rounds of asking
+    sleep_seconds: float = 10.0  # then they are asked again, called or not
+    tasks_total: int = 0  # so many tasks and no more; 0: no end
+    backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)  # between attempts to connect
+
+
+def succeeded(value: TaskValue) -> Result:
+    """The result of a handler that returned this."""
+    if value is None:
+        return Result(0)
+    if isinstance(value, bytes):
+        return Result(0, value)
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], bytes) and value[0] in RESULT_CODES:
+        return Result(*value)
+    return Result(1, f"a handler returns bytes, or a result code and bytes, not a {type(value).__name__}".encode())
+
+
+def failed(error: Exception) -> Result:
+    """The result of a handler that raised this: any defect of a handler is the end of its task, not of the worker."""
+    return Result(1, reason_of(error))
+
+
+class DraftWorkerConnection(DraftConnection):
+    """A connection on which tasks are asked for."""
+
+    def __init__(self, address: ServerAddress, names: list[bytes], observer: DraftWorkerObserver) -> None:
+        super().__init__(address)
+        self.failures = 0  # attempts to connect since an answer was last heard
+        self.retry_at: float | None = 0.0  # when to connect; None: that is to be found out
+        self.give_up_at = 0.0  # while connecting
+        self.calls = False  # there is something new: it has called, or is there again
+        self._introduction = packet(Packet.WORKER_CONNECT, join_names(names))
+        self._observer = observer
+        self._asked = False
+        self._assignment: Assignment | None = None
+        self._may_call = False  # sleep was announced, and nothing heard since that would tell
+        self._fence_is_due = False  # the answer to the question is sure only when the fence is there
+        self._fences = 0  # sent and not come back
+
+    # --- for the worker ---
+
+    def question(self) -> bytes:
+        """What to send to ask for a task."""
+        self._asked = True
+        self._assignment = None
+        self.calls = False
+        if not self._may_call:
+            return ASK
+        self._may_call = False
+        self._fence_is_due = True
+        self._fences += 1
+        return ASK + FENCE
+
+    def is_answered(self) -> bool:
+        return not self._asked
+
+    def take_assignment(self) -> Assignment | None:
+        """The task that the answer brought, if it did."""
+        assignment, self._assignment = self._assignment, None
+        return assignment
+
+    def sleep(self) -> bytes:
+        """What to send to announce sleep."""
+        self._may_call = True
+        return SLEEP
+
+    # --- what is heard ---
+
+    def on_opened(self) -> bytes:
+        self._asked = self._may_call = self._fence_is_due = False
+        self._assignment = None
+        self._fences = 0
+        self.calls = True
+        self._observer.connected(self.address)
+        return self._introduction
+
+    def on_lost(self) -> None:
+        self._asked = self.calls = False
+        self.retry_at = None
+
+    def on_packet(self, kind: int, body: bytes) -> None:
+        self.failures = 0
+        if kind == Packet.NOOP:
+            if not self._asked:
+                self.calls = True
+                self._may_call = False
+            elif not self._fence_is_due:
+                self._asked = False
+        elif kind == Packet.JOB_ASSIGN_RES and self._asked:
+            self._assignment = Assignment.unpack(body)
+            self._asked = self._fence_is_due = False
+        elif kind == Packet.ERROR:
+            self._on_error(refusal(body))
+        else:
+            raise malformed(f"a packet of type {kind} that was not asked for")
+
+    def _on_error(self, error: ServerRefused) -> None:
+        if self._fences and error.code == ErrorCode.UNKNOWN_HANDLE.name:
+            self._fences -= 1
+            if self._fence_is_due and not self._fences:
+                self._asked = self._fence_is_due = False
+            return
+        if not self._fence_is_due:
+            self._asked = False
+        self._observer.refused(self.address, error)
+
+
+class DraftWorkerFlow:
+    """The flow of a worker: one task at a time, whichever server has it."""
+
+    def __init__(
+        self,
+        urls: str | Iterable[str],
+        names: Iterable[str],
+        timing: DraftTiming,
+        observer: DraftWorkerObserver | None,
+        announce: Callable[[DraftTask, bytes], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        addresses = [ServerAddress.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        job_names = [ascii_bytes(name) for name in names]
+        if not addresses or not job_names:
+            raise ValueError("a worker needs a server and a name")
+        self.observer = observer or DraftWorkerObserver()
+        self.lines = [DraftWorkerConnection(address, job_names, self.observer) for address in dict.fromkeys(addresses)]
+        self.stopping = False
+        self._pace = timing
+        self._announce = announce
+        self._clock = clock
+        self._first = 0  # whose turn it is
+        self._tasks_done = 0
+
+    def work(self) -> Flow[None]:
+        """Work until told to stop, and then say goodbye."""
+        while not self.stopping:
+            task = yield from self._look_for_task()
+            if task is not None:
+                yield from self._do(task)
+            elif not self.stopping:
+                yield from self._sleep()
+        yield from self._say_goodbye()
+
+    # --- looking for work ---
+
+    def _look_for_task(self) -> Flow[DraftTask | None]:
+        """Ask every server in turn, again and again until it is time to sleep."""
+        threshold = self._clock() + self._pace.sleep_threshold_seconds
+        while not self.stopping:
+            yield from self._redial()
+            task = yield from self._ask_around()
+            now = self._clock()
+            if task is not None or now >= threshold:
+                return task
+            yield WaitStep(lambda: self.stopping, min(threshold, now + self._pace.pause_seconds))
+        return None
+
+    def _ask_around(self) -> Flow[DraftTask | None]:
+        for place in [*range(self._first, len(self.lines)), *range(self._first)]:
+            line = self.lines[place]
+            if not line.is_open or self.stopping:
+                continue
+            yield SendStep(line, line.question())
+            if not (yield WaitStep(line.is_answered, self._clock() + ANSWER_SECONDS)):
+                yield CloseStep(line, f"{line.address} did not answer within {ANSWER_SECONDS:g} s")
+            assignment = line.take_assignment()
+            if assignment is not None:
+                self._first = (place + 1) % len(self.lines)  # no server is served only when others have nothing
+                return DraftTask(line, assignment, self._announce)
+        return None
+
+    def _sleep(self) -> Flow[None]:
+        """Sleep, with an ear on every server, until one calls or it has been long enough."""
+        servers = [line for line in self.lines if line.is_open]
+        for line in servers:
+            yield SendStep(line, line.sleep())
+        if servers:
+            self.observer.sleeping()
+        deadline = self._clock() + self._pace.sleep_seconds
+        while not self._is_called() and self._clock() < deadline:
+            yield from self._redial()
+            yield WaitStep(lambda: self._is_called() or self._has_lost(), min(deadline, self._next_look()))
+        if self.stopping:
+            return
+        callers = [place for place, line in enumerate(self.lines) if line.calls]
+        self.observer.woken(self.lines[callers[0]].address if callers else None)
+        if callers:
+            self._first = callers[0]
+
+    def _is_called(self) -> bool:
+        return self.stopping or any(line.calls for line in self.lines)
+
+    # --- connections ---
+
+    def _has_lost(self) -> bool:
+        """Whether a server has gone that was there."""
+        return any(line.retry_at is None and line.state is ConnectionState.SHUT for line in self.lines)
+
+    def _redial(self) -> Flow[None]:
+        """Connect to servers that are not there, after a pause."""
+        now = self._clock()
+        for line in self.lines:
+            if line.state is ConnectionState.OPENING and now >= line.give_up_at:
+                yield CloseStep(line, f"cannot connect to {line.address}: no answer in time")
+            if line.state is not ConnectionState.SHUT:
+                continue
+            if line.retry_at is None:
+                pause_seconds = self._pace.backoff.seconds(line.failures)
+                line.failures += 1
+                line.retry_at = now + pause_seconds
+                self.observer.disconnected(line.address, str(line.problem), pause_seconds)
+            if now >= line.retry_at:
+                line.give_up_at = now + CONNECT_SECONDS
+                yield OpenStep(line)
+
+    def _next_look(self) -> float:
+        """When some connection has to be seen to."""
+        moments = [line.give_up_at for line in self.lines if line.state is ConnectionState.OPENING]
+        moments += [line.retry_at or 0.0 for line in self.lines if line.state is ConnectionState.SHUT]
+        return min(moments, default=float("inf"))
+
+    def _say_goodbye(self) -> Flow[None]:
+        """Leave; a server hangs up when it has dealt with all that was said before."""
+        for line in self.lines:
+            if line.is_open:
+                yield SendStep(line, GOODBYE)
+        yield WaitStep(lambda: not any(line.is_open for line in self.lines), self._clock() + GOODBYE_SECONDS)
+
+    # --- working ---
+
+    def _do(self, task: DraftTask) -> Flow[None]:
+        self.observer.task_started(task)
+        started = self._clock()
+        result: Result | None = yield RunStep(task)  # None: given up, because the server is gone
+        yield WaitStep(lambda: not task.line.is_open, self._clock())  # it may have gone meanwhile
+        if result is None or not task.line.is_open:
+            self.observer.task_dropped(task)
+            return
+        yield SendStep(task.line, packet(Packet.JOB_COMPLETE_ANNOUNCE, result.pack()))
+        self.observer.task_ended(task, result.code, self._clock() - started)
+        self._tasks_done += 1
+        if self._tasks_done == self._pace.tasks_total:
+            self.stopping = True

@@ -1,0 +1,154 @@
+"""Where a worker's jobs come from, and the roll of workers.
+
+One function: its schedule is asked for a due job, and if there is none its three lists, with the document's one second
+of blocking, so that due jobs go before all others and start at most a second late.
+
+Several functions: one blocking question over the lists of all, because a second for each would add up.  They take
+turns: the function that was served last is asked last, and priority decides within a function only.  Every schedule is
+asked before the lists; but a function that had a due job gets no second one before the lists of the others were looked
+at.  So no function starves, whatever the others have.
+
+The count of workers is a number that everybody adds 1 to and takes 1 from, so it is wrong after a crash, or when Redis
+has lost it.  A worker cannot know the right number, but it is sure that it is not below 1: whenever it finds less,
+after a lost connection and once in a while, it counts itself in again.  And a worker whose goodbye makes the count
+negative was not counted, so it takes the goodbye back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from switchgear.client.gearmonkey.commands import LOAD_SCRIPT, SCRIPT_SHA1, GearMonkeyFunction, pop
+from switchgear.client.gearmonkey.records import integer
+from switchgear.client.gearmonkey.retrying_connection import RetryingConnection, WorkerTiming
+from switchgear.errors import ClientError, ServerRefused
+
+__all__ = ["JobSource", "TakenJob"]
+
+log = logging.getLogger("switchgear")
+
+# Redis has no BRPOP that does not block; 0 would be for ever.
+GLANCE_SECONDS: Final = 0.01
+
+
+class TakenJob(NamedTuple):
+    """A job id that is in no queue any more."""
+
+    function: GearMonkeyFunction
+    job_id: int
+
+
+class JobSource:
+    """The queues of all functions that a worker accepts."""
+
+    def __init__(self, line: RetryingConnection, timing: WorkerTiming, now: Callable[[], float]) -> None:
+        self._line = line
+        self._pace = timing
+        self._now = now
+        self._is_script_loaded = False
+        self._newcomers: deque[GearMonkeyFunction] = deque()  # accepted and not yet counted
+        self._turn: list[GearMonkeyFunction] = []  # the one that was served last is the last
+        self._sated: GearMonkeyFunction | None = None  # it was served last, and from its schedule
+        self._check_counts_at = 0.0
+        self._failures_seen = 0
+
+    @property
+    def functions(self) -> list[GearMonkeyFunction]:
+        return [*self._turn, *self._newcomers]
+
+    def add(self, function: GearMonkeyFunction) -> None:
+        """Take jobs of this function too, from the next look on."""
+        self._newcomers.append(function)
+
+    def take(self) -> TakenJob | None:
+        """The next job, if one comes within the time of one look; raises ClientError."""
+        self._sign_on()
+        for function in [*self._turn]:
+            if function is self._sated and (taken := self._glance_at_others(function)):
+                return taken
+            if taken := self._take_due(function):
+                return taken
+        return self._take_from_lists(self._turn, self._pace.block_seconds)
+
+    def sign_off(self) -> None:
+        """Count this worker out; never raises."""
+        while self._turn:
+            function = self._turn.pop()
+            try:
+                count = integer(self._line.insist(function.count_out()))
+                if count is not None and count < 0:
+                    self._line.insist(function.count_in())
+            except ClientError as error:
+                log.error("GearMonkey worker: still counted for %r: %s", function.name, error)
+
+    # --- taking ---
+
+    def _take_due(self, function: GearMonkeyFunction) -> TakenJob | None:
+        command = function.take_due(self._now())
+        try:
+            item = self._line.call(command)
+        except ServerRefused as error:
+            if error.code != "NOSCRIPT":
+                raise
+            self._load_script()
+            item = self._line.call(command)
+        return self._taken(function, item[1], from_schedule=True) if item else None
+
+    def _glance_at_others(self, function: GearMonkeyFunction) -> TakenJob | None:
+        return self._take_from_lists([other for other in self._turn if other is not function], GLANCE_SECONDS)
+
+    def _take_from_lists(self, functions: Sequence[GearMonkeyFunction], seconds: float) -> TakenJob | None:
+        item = self._line.call(pop(functions, seconds)) if functions else None
+        if not item:
+            return None
+        function = next(function for function in functions if item[0] in function.lists)
+        return self._taken(function, item[1], from_schedule=False)
+
+    def _taken(self, function: GearMonkeyFunction, member: bytes, *, from_schedule: bool) -> TakenJob | None:
+        self._turn.remove(function)
+        self._turn.append(function)
+        self._sated = function if from_schedule else None
+        job_id = integer(member)
+        if job_id is None:
+            log.warning("GearMonkey worker: %r in a queue of %r is no job id; skipped", member[:64], function.name)
+            return None
+        return TakenJob(function, job_id)
+
+    # --- the script and the roll ---
+
+    def _sign_on(self) -> None:
+        if not self._is_script_loaded:
+            self._load_script()
+        if not self._turn:
+            self._counts_are_right()
+        while self._newcomers:
+            self._line.call(self._newcomers[0].count_in())
+            self._turn.append(self._newcomers.popleft())
+        if self._failures_seen != self._line.failures_total or time.monotonic() >= self._check_counts_at:
+            self._check_counts()
+
+    def _load_script(self) -> None:
+        answer = self._line.call(LOAD_SCRIPT)
+        digest = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
+        if digest != SCRIPT_SHA1:
+            raise ServerRefused("SCRIPT", f"the script's SHA-1 is {SCRIPT_SHA1}, but Redis answers {digest!r}")
+        self._is_script_loaded = True
+
+    def _check_counts(self) -> None:
+        self._counts_are_right()  # unless the following fails, which is a failure since then
+        for function in self._turn:
+            answer = self._line.call(function.roll_call())
+            count = 0 if answer is None else integer(answer)
+            if count is None:
+                log.warning("GearMonkey worker: the count of %r is no number: %r", function.name, answer)
+            elif count < 1:
+                self._line.call(function.count_in())
+                log.warning("GearMonkey worker: Redis had lost the count of %r; counted again", function.name)
+
+    def _counts_are_right(self) -> None:
+        self._failures_seen = self._line.failures_total
+        self._check_counts_at = time.monotonic() + self._pace.count_check_seconds

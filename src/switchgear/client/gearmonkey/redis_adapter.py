@@ -1,0 +1,201 @@
+"""Between our commands and redis-py: connections, errors, and what is different on a Redis Cluster.
+
+Retries.  redis-py sends a command again when the connection was lost before the answer came, but Redis may have done it
+already: the job would be queued twice, the worker counted twice.  So connections made here do not.  What to do about a
+lost connection depends on the command, and is decided where the command is given.
+
+Timeouts.  redis-py gives up on an answer after a time of its own, which must be longer than a command blocks: it would
+hang up on a BRPOP in the very moment in which Redis answers it with a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final, Protocol
+
+import redis
+import redis.asyncio
+from redis import exceptions
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.client import NEVER_DECODE
+from redis.cluster import RedisCluster
+from redis.crc import key_slot
+from redis.retry import Retry
+
+from switchgear.client.gearmonkey.commands import GearMonkeyFunction
+from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
+
+__all__ = [
+    "RAW",
+    "REDIS_ERRORS",
+    "AsyncRedis",
+    "BlockingRedis",
+    "answer_seconds",
+    "check_slots",
+    "concerns_one_key",
+    "connect",
+    "connect_async",
+    "is_passing",
+    "slice_seconds",
+    "translated",
+]
+
+ANSWER_SECONDS: Final = 30
+CONNECT_SECONDS: Final = 10
+SLICE_SECONDS: Final = 5
+GEARMONKEY_PORT: Final = 6380  # of our server's listener
+_ASSUMED_ANSWER_SECONDS: Final = 5  # redis-py's own default, of which its settings do not tell
+
+# Values are bytes, whatever else somebody's connection is used for.
+RAW: Final[dict[str, Any]] = {NEVER_DECODE: True}
+
+REDIS_ERRORS: Final = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+
+_CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (exceptions.NoScriptError, "NOSCRIPT"),
+    (exceptions.ReadOnlyError, "READONLY"),
+    (exceptions.NoPermissionError, "NOPERM"),
+    (exceptions.OutOfMemoryError, "OOM"),
+    (exceptions.ClusterCrossSlotError, "CROSSSLOT"),
+    (exceptions.MovedError, "MOVED"),
+    (exceptions.AskError, "ASK"),
+    (exceptions.TryAgainError, "TRYAGAIN"),
+    (exceptions.MasterDownError, "MASTERDOWN"),
+    (exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (exceptions.AuthenticationError, "NOAUTH"),
+    (exceptions.AuthorizationError, "NOPERM"),
+)
+
+# Refusals that end by themselves, or by the hand of an operator: the same command will work later.
+_PASSING_CODES: Final = frozenset(
+    {
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "NOREPLICAS",
+        "NOSCRIPT",
+        "OOM",
+        "READONLY",
+        "TRYAGAIN",
+    }
+)
+
+_USE_A_HASH_TAG = (
+    "on a Redis Cluster all functions of one worker need one hash tag in their names, such as {media} in "
+    "'{media}resize' and '{media}crop'; a function alone may be named '{resize}'"
+)
+_USE_A_CLUSTER_CLIENT = (
+    "this Redis is part of a Redis Cluster: give redis.cluster.RedisCluster.from_url(URL), or for asyncio "
+    "redis.asyncio.cluster.RedisCluster.from_url(URL), instead of a URL"
+)
+
+
+class BlockingRedis(Protocol):
+    """What we use of `redis.Redis` and `redis.cluster.RedisCluster`."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+class AsyncRedis(Protocol):
+    """What we use of their asyncio twins."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Awaitable[Any]: ...
+
+
+def connect(url: str) -> redis.Redis:
+    """A client of our own; nothing is sent yet."""
+    try:
+        return redis.Redis.from_url(_redis_url(url), **_settings(Retry(NoBackoff(), 0)))
+    except ValueError as error:
+        raise ConfigError(f"the address of the Redis: {error}") from None
+
+
+def connect_async(url: str) -> redis.asyncio.Redis:
+    """The same for asyncio."""
+    try:
+        return redis.asyncio.Redis.from_url(_redis_url(url), **_settings(AsyncRetry(NoBackoff(), 0)))
+    except ValueError as error:
+        raise ConfigError(f"the address of the Redis: {error}") from None
+
+
+def _redis_url(url: str) -> str:
+    """Our server's own listener is named `gearmonkey://HOST:PORT`, and spoken to as if it were a Redis."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.lower() != "gearmonkey":
+        return url
+    host = rest.partition("/")[0].partition("?")[0]
+    has_port = ":" in host.rpartition("]")[2]
+    return f"redis://{rest if has_port else host + f':{GEARMONKEY_PORT}' + rest.removeprefix(host)}"
+
+
+def _settings(retry: object) -> dict[str, Any]:
+    """Settings for a connection; those in its URL go first."""
+    return {
+        "retry": retry,
+        "socket_timeout": ANSWER_SECONDS,
+        "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_keepalive": True,
+    }
+
+
+def answer_seconds(connection: object) -> float | None:
+    """How long a connection waits for an answer; None: for ever."""
+    settings: dict[str, Any] = getattr(connection, "get_connection_kwargs", dict)()
+    seconds: float | None = settings.get("socket_timeout", _ASSUMED_ANSWER_SECONDS)
+    return seconds
+
+
+def slice_seconds(connection: object) -> float:
+    """How long one command of a client may block; whole seconds, if there are some, which every Redis understands."""
+    longest = answer_seconds(connection)
+    if longest is None or longest / 2 >= SLICE_SECONDS:
+        return SLICE_SECONDS
+    return int(longest / 2) or longest / 2
+
+
+def check_slots(connection: object, functions: Sequence[GearMonkeyFunction]) -> None:
+    """On a cluster, all queues that one command names have to be in one slot; raises ServerRefused."""
+    if not isinstance(connection, RedisCluster | AsyncRedisCluster):
+        return
+    if len({key_slot(key) for function in functions for key in function.lists}) > 1:
+        names = ", ".join(repr(function.name) for function in functions)
+        raise ServerRefused("CROSSSLOT", f"the queues of {names} are in different places: {_USE_A_HASH_TAG}")
+
+
+def translated(error: Exception) -> ClientError:
+    """An error of redis-py as one of ours."""
+    code = _code(error)
+    if code is None:
+        return ServerUnreachable(f"Redis cannot be reached: {error}")
+    if code == "CROSSSLOT":
+        return ServerRefused(code, f"{error}: {_USE_A_HASH_TAG}")
+    if code in ("MOVED", "ASK"):
+        return ServerRefused(code, _USE_A_CLUSTER_CLIENT)
+    return ServerRefused(code, str(error).removeprefix(code).lstrip())
+
+
+def _code(error: Exception) -> str | None:
+    """The first word of Redis's answer, some of which redis-py has made into classes; None: there was no answer."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    if not isinstance(error, exceptions.ResponseError | exceptions.DataError):
+        return None
+    word = str(error).partition(" ")[0]
+    return word if word.isupper() and word.isalpha() else "ERR"
+
+
+def is_passing(error: ClientError) -> bool:
+    """Whether the same command may work later."""
+    if isinstance(error, ServerRefused):
+        return error.code in _PASSING_CODES
+    return isinstance(error, ServerUnreachable)
+
+
+def concerns_one_key(error: ClientError) -> bool:
+    """Whether somebody has put something else where one job should be; other jobs are not affected."""
+    return isinstance(error, ServerRefused) and error.code == "WRONGTYPE"

@@ -1,0 +1,162 @@
+"""The worker's side of PING/PONG, without a socket and without a clock.
+
+It is told the time and what arrives, and answers with what is to be done.  The time is in seconds, from any clock
+that does not jump.
+
+  idle      sends a PING every so often, and listens.  Silence for too long: the socket is made anew, and READY sent
+  working   one job at a time; it neither sends nor listens
+  away      a job failed, which the protocol has no word for.  The socket is closed without a result, and a moment
+            later made anew.  From the READY that follows the broker sees that the job is lost, and has it done again,
+            until its attempts are spent.  The moment is the broker timeout, counted from when the job came: an earlier
+            READY might have crossed the job on its way, for all the broker knows
+  leaving   has told the broker so, and listens until the broker has heard it, for a job may be on its way.  This word
+            is not in the document; a broker that does not know it will not answer, and is left after the broker timeout
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from switchgear.protocols.pingpong.messages import GOODBYE, PING, PONG, READY
+
+__all__ = ["Action", "ConnectStep", "DisconnectStep", "PingPongWorkerProtocol", "SendMessage", "StartWork"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectStep:
+    """Make a socket and connect it; if there is one already, close it first, with all that it has not sent yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectStep:
+    """Close the socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessage:
+    """Send one message."""
+
+    frames: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StartWork:
+    """Do this job, and report its end with `PingPongWorkerProtocol.finished` or `failed`."""
+
+    job: bytes
+
+
+Action = ConnectStep | DisconnectStep | SendMessage | StartWork
+
+
+class PingPongWorkerProtocol:
+    """What a worker does, and when."""
+
+    def __init__(
+        self,
+        broker_timeout_seconds: float = 1.0,
+        n_timeouts: int = 3,
+        ping_seconds: float = 1.0,
+        *,
+        says_goodbye: bool = True,
+    ) -> None:
+        if not 0 < ping_seconds < n_timeouts * broker_timeout_seconds:
+            raise ValueError(
+                f"with a PING every {ping_seconds:g} s no PONG can come within {n_timeouts} times"
+                f" {broker_timeout_seconds:g} s"
+            )
+        self.broker_timeout_seconds = broker_timeout_seconds
+        self.n_timeouts = n_timeouts
+        self.ping_seconds = ping_seconds
+        self.says_goodbye = says_goodbye
+        self.is_over = False  # there is nothing more to do
+        self._is_working = False
+        self._is_leaving = False
+        self._job_came_at = 0.0
+        # Each of these is None where it does not apply.
+        self._ping_at: float | None = None
+        self._give_up_at: float | None = None  # when silence will have lasted too long
+        self._come_back_at: float | None = None  # from being away
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `advance` has something to do, if nothing arrives before; None while working, and when it is over."""
+        deadlines = [at for at in (self._ping_at, self._give_up_at, self._come_back_at) if at is not None]
+        return min(deadlines, default=None)
+
+    def start(self, now: float) -> list[Action]:
+        """Get in touch with the broker."""
+        self._come_back_at = None
+        self._be_idle(now)
+        return [ConnectStep(), SendMessage([b"", READY])]
+
+    def receive(self, frames: list[bytes], now: float) -> list[Action]:
+        """The broker sent this.  Not to be called while working."""
+        if self._is_leaving:
+            if frames == GOODBYE:
+                return self._end()
+        else:
+            self._hear(now)  # any message is a sign of life
+        if len(frames) != 2 or frames[0] or frames[1] == PONG:
+            return []
+        self._is_working = True
+        self._job_came_at = now
+        self._ping_at = self._give_up_at = None
+        return [StartWork(frames[1])]
+
+    def finished(self, result: bytes, now: float) -> list[Action]:
+        """The job is done."""
+        if result in (READY, PING):
+            return self.failed(now)  # the broker would take it for the word that it is
+        self._is_working = False
+        if not self._is_leaving:
+            self._be_idle(now)
+            return [SendMessage([b"", result])]
+        if not self.says_goodbye:
+            return [SendMessage([b"", result]), *self._end()]
+        self._give_up_at = now + self.broker_timeout_seconds
+        return [SendMessage([b"", result])]
+
+    def failed(self, now: float) -> list[Action]:
+        """The job is not done, and will not be by this attempt."""
+        self._is_working = False
+        if self._is_leaving:
+            return self._end()
+        self._come_back_at = max(now, self._job_came_at + self.broker_timeout_seconds)
+        return [DisconnectStep()]
+
+    def leave(self, now: float) -> list[Action]:
+        """Take no more jobs; one that is being done, or is on its way, is still done."""
+        if self._is_leaving:
+            return []
+        self._is_leaving = True
+        self._ping_at = None
+        if self._come_back_at is not None or not (self.says_goodbye or self._is_working):
+            return self._end()
+        if not self._is_working:
+            self._give_up_at = now + self.broker_timeout_seconds
+        return [SendMessage(GOODBYE)] if self.says_goodbye else []
+
+    def advance(self, now: float) -> list[Action]:
+        """It is now so late."""
+        if self._come_back_at is not None and now >= self._come_back_at:
+            return self.start(now)
+        if self._give_up_at is not None and now >= self._give_up_at:
+            return self._end() if self._is_leaving else self.start(now)
+        if self._ping_at is not None and now >= self._ping_at:
+            self._ping_at = now + self.ping_seconds
+            return [SendMessage([b"", PING])]
+        return []
+
+    def _be_idle(self, now: float) -> None:
+        """Nobody has listened while there was work, and what is being sent is a sign of life like a PING."""
+        self._ping_at = now + self.ping_seconds
+        self._hear(now)
+
+    def _hear(self, now: float) -> None:
+        self._give_up_at = now + self.n_timeouts * self.broker_timeout_seconds
+
+    def _end(self) -> list[Action]:
+        self.is_over = True
+        self._ping_at = self._give_up_at = self._come_back_at = None
+        return []

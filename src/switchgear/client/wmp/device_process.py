@@ -1,0 +1,213 @@
+"""A device as a process: sockets around `switchgear.protocols.wmp.device`.
+
+Workers connect to a ROUTER socket, as they would to a manager; managers are connected to as workers do it.  The name
+towards managers is always the same, so that the ways through a device hold when it is started again.  Nothing waits for
+anybody: a message that somebody does not take is dropped, counted, and, if it is a job, given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, cast
+
+import zmq
+
+from switchgear.client.waker import Waker
+from switchgear.client.wmp.address import manager_addresses
+from switchgear.client.wmp.manager_connections import (
+    ManagerConnection,
+    SocketPoller,
+    connect,
+    receive_message,
+    send_message,
+)
+from switchgear.client.zeromq_sockets import CurveKeys, SocketSettings, check_identity
+from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
+from switchgear.errors import ConfigError
+from switchgear.net.zeromq import ZmqHouse
+from switchgear.protocols.base import Message
+from switchgear.protocols.wmp.codec import DONE
+from switchgear.protocols.wmp.device import Device, Upwards
+from switchgear.text import harmless
+
+__all__ = ["WmpDevice"]
+
+log = logging.getLogger("switchgear.device")
+
+MESSAGES_PER_TURN: Final = 500  # of one socket, before others have their turn
+COMMAND: Final = 2  # the frame with the command
+
+COMPLAIN_SECONDS: Final = 10.0  # from one complaint to the next
+COUNTED: Final = ("up", "down", "bad", "dropped", "undelivered", "returned")
+
+
+class WmpDevice:
+    """Passes messages between workers below and managers above.  `run` does so in the thread that calls."""
+
+    def __init__(
+        self,
+        listen: ListenUrl,
+        managers: str | Iterable[str],
+        *,
+        identity: str = "",
+        keys: CurveKeys | None = None,
+        zeromq: ZeromqConfig | None = None,
+        limits: LimitsConfig | None = None,
+    ) -> None:
+        """Starts listening.  `keys` are for the managers, those for workers are in `zeromq`.  Raises ConfigError.
+
+        `identity` is what managers know the device by; by default, the host name and the port.
+        """
+        self.addresses = manager_addresses(managers)
+        if keys is not None:
+            keys.check(len(self.addresses), "managers")
+        self._keys = keys
+        self._limits = limits or LimitsConfig()
+        self._house = ZmqHouse(zeromq or ZeromqConfig())
+        self._router = self._house.router(self._limits)
+        try:
+            self.url = self._listen(listen)
+            self._device = Device(self._identity(identity), len(self.addresses))
+        except BaseException:
+            self._router.close(0)
+            self._house.close()
+            raise
+        self._lines: list[ManagerConnection] = []
+        self._nudge = Waker()
+        self._stopping = False
+        self._counts_wanted = False
+        self._complain_at = 0.0
+
+    def _listen(self, url: ListenUrl) -> ListenUrl:
+        """Start listening; returns where, with the port that was found if any would do."""
+        router = self._router
+        host = f"[{url.host}]" if ":" in url.host else url.host
+        if ":" in url.host:
+            router.set(zmq.IPV6, 1)
+        try:
+            router.bind(f"tcp://{host}:{url.port or '*'}")
+        except zmq.ZMQError as error:
+            raise ConfigError(f"cannot listen on {url}: {error.strerror}") from error
+        endpoint = cast(bytes, router.get(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+        return ListenUrl(url.scheme, url.host, int(endpoint.rpartition(":")[2]))
+
+    def _identity(self, wanted: str) -> bytes:
+        try:
+            return check_identity((wanted or f"device:{socket.gethostname()}:{self.url.port}").encode())
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    @property
+    def identity(self) -> bytes:
+        return self._device.identity
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Messages passed `up` and `down`; `bad` ones; those for a manager that takes none (`dropped`) or for somebody
+        below who is not there (`undelivered`), and jobs among these (`returned`)."""
+        return self._device.counts
+
+    def stop(self) -> None:
+        """Let `run` return; from any thread, or a signal handler."""
+        self._stopping = True
+        self._nudge()
+
+    def tell_counts(self) -> None:
+        """Log the counts; from any thread, or a signal handler."""
+        self._counts_wanted = True
+        self._nudge()
+
+    def run(self) -> None:
+        """Pass on messages until `stop` is called.  To be called once."""
+        zeromq = self._house.config
+        settings = SocketSettings(
+            message_bytes=self._limits.packet_bytes,
+            messages_waiting=zeromq.messages_per_peer,
+            heartbeat_seconds=zeromq.heartbeat_seconds,
+        )
+        try:
+            self._lines = connect(self._house.context, self.addresses, self.identity, settings, self._keys)
+            with self._nudge.by_signals():
+                self._pass_on()
+        finally:
+            for line in self._lines:
+                line.close()
+            self._router.close()
+            self._house.close()
+            self._nudge.close()
+            self._log_counts()
+
+    def _pass_on(self) -> None:
+        waiting = SocketPoller(self._nudge, self._lines, self._router)
+        while not self._stopping:
+            arrivals = waiting.wait(None)
+            if self._counts_wanted:
+                self._counts_wanted = False
+                self._log_counts()
+            if self._router in arrivals:
+                self._hear_workers()
+            for number, line in enumerate(self._lines):
+                if line.monitor in arrivals:
+                    self._hear_changes(line)
+                if line.socket in arrivals:
+                    self._hear_manager(number, line)
+
+    # --- upwards ---
+
+    def _hear_workers(self) -> None:
+        for _ in range(MESSAGES_PER_TURN):
+            message = receive_message(self._router)
+            if message is None:
+                return
+            passed_on = self._device.from_below(message)
+            if not passed_on:
+                self._complain("from below")
+            for upwards in passed_on:
+                self._send_up(upwards)
+
+    def _send_up(self, upwards: Upwards) -> None:
+        number, message = upwards
+        if not self._lines[number].send(message, keep=message[COMMAND] == DONE):
+            self.counts["dropped"] += 1
+
+    # --- downwards ---
+
+    def _hear_changes(self, line: ManagerConnection) -> None:
+        for is_connected in line.changes():
+            log.info("%s %s", "connected to" if is_connected else "lost the connection to", line.address)
+
+    def _hear_manager(self, number: int, line: ManagerConnection) -> None:
+        line.flush()
+        for _ in range(MESSAGES_PER_TURN):
+            message = receive_message(line.socket)
+            if message is None:
+                return
+            passed_on = self._device.from_above(number, message)
+            if passed_on is None:
+                self._complain(f"from {line.address}")
+            else:
+                self._send_down(passed_on)
+
+    def _send_down(self, message: Message) -> None:
+        try:
+            send_message(self._router, message)
+        except zmq.ZMQError:  # nobody of that name is there, or takes anything
+            answer = self._device.undeliverable(message)
+            if answer is not None:
+                self._send_up(answer)
+
+    # --- telling people ---
+
+    def _complain(self, whence: str) -> None:
+        """Of a bad message; of many only now and then, because whoever sends one can send a million."""
+        now = time.monotonic()
+        if now >= self._complain_at:
+            self._complain_at = now + COMPLAIN_SECONDS
+            log.warning("bad message %s: %s (%d so far)", whence, harmless(self._device.problem), self.counts["bad"])
+
+    def _log_counts(self) -> None:
+        log.info("messages: %s", ", ".join(f"{self.counts[name]} {name}" for name in COUNTED))

@@ -1,0 +1,433 @@
+"""The worker's side of WMP, without wires, threads and clock: messages and the time go in, messages and jobs come out.
+
+A worker has so many slots, and a job of a role needs so many of them.  Managers hear READY while something is free.
+The one that answers WAKE has what it may need locked for it, until it gives a job (TAKE), says that there is none (NO),
+or has taken too long.  Meanwhile the other managers may call for what is left; those who call for more than that get no
+answer, and READY once more when there is room again.
+
+Being remembered.  A manager remembers READY until it has called; the same once more means nothing to it before that.
+So for each connection it is noted what the manager behind it should remember, and READY is sent where that is nothing,
+or less than there is room for now.  Since nobody tells us when a manager forgets, it is repeated in any case, with
+growing pauses.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from switchgear.errors import PeerError
+from switchgear.protocols.base import Message
+from switchgear.protocols.wmp.codec import (
+    CANCEL,
+    DONE,
+    GIVE,
+    LARGEST_NUMBER,
+    NO,
+    READY,
+    STATUS,
+    TAKE,
+    WAKE,
+    decode,
+    encode,
+    job_of,
+    lease_of,
+    manager_of,
+    role_of,
+    roles_of,
+)
+
+__all__ = ["WmpJob", "WmpResult", "WmpSend", "WmpStart", "WmpTiming", "WmpWorkerProtocol"]
+
+# A sign of life is promised every `lease` seconds, and that is kept with room to spare: one that is late or lost must
+# not matter.
+SIGNS_PER_LEASE: Final = 4
+LONGEST_ERROR: Final = 16 * 1024  # it has to fit into the headers
+
+# Headers of READY that have a meaning already.
+RESERVED_HEADERS: Final = frozenset({"to", "path", "roles", "lease", "slots"})
+
+
+@dataclass(frozen=True, slots=True)
+class WmpTiming:
+    """How long a worker waits for what."""
+
+    lease_seconds: float = 10.0  # managers are promised a sign of life of each job at least this often
+    lock_seconds: float = 10.0  # so long slots are kept for a manager that called and then says nothing
+    retry_first_seconds: float = 1.0  # between two READY to a manager that does not answer; doubles
+    retry_most_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is more than 0, not {getattr(self, name)!r}")
+
+
+class WmpJob:
+    """A job as its function sees it."""
+
+    def __init__(
+        self, role: bytes, payload: bytes, reference: bytes, manager: bytes, tell: Callable[[WmpJob], None]
+    ) -> None:
+        self.role = role.decode(errors="surrogateescape")
+        self.payload = payload
+        self.reference = reference  # the manager's own name for it
+        self.manager = manager  # the identity of the manager whose job it is
+        self.cancelled = threading.Event()  # set when nobody wants the result any more; then raise, or return None
+        self.latest_progress: tuple[int, int, int | None] | None = None
+        self.has_news = False  # and somebody was told so
+        self._tell = tell
+
+    def __repr__(self) -> str:
+        return f"WmpJob({self.role!r}, {self.reference!r})"
+
+    def progress(self, numerator: int, denominator: int, seconds_left: float | None = None) -> None:
+        """Tell how far it is, and how many seconds it will take, if that is known.  Only the latest matters."""
+        left = None if seconds_left is None else _natural(seconds_left)
+        self.latest_progress = (_natural(numerator), _natural(denominator), left)
+        if not self.has_news:
+            self.has_news = True
+            self._tell(self)
+
+
+def _natural(number: float) -> int:
+    return max(0, min(int(number), LARGEST_NUMBER))
+
+
+class WmpResult(NamedTuple):
+    """How a job ended."""
+
+    status: str = "done"  # or "failed", "returned", "cancelled"
+    result: bytes = b""
+    error: bytes = b""
+
+
+class WmpSend(NamedTuple):
+    """To be sent on this connection.  What is not to be kept may be lost."""
+
+    connection: int
+    message: Message
+    keep: bool
+
+
+class WmpStart(NamedTuple):
+    """To be run."""
+
+    job: WmpJob
+
+
+@dataclass(slots=True)
+class _ManagerState:
+    """What is known of the manager, or managers, behind one connection."""
+
+    number: int
+    pause_seconds: float  # before READY is repeated
+    repeat_at: float = 0.0
+    remembers: int = 0  # the room that it was told of last, if it has not called since
+
+
+@dataclass(slots=True)
+class _Lock:
+    """Slots that wait for a manager's job."""
+
+    line: _ManagerState
+    manager: bytes  # the origin of the path
+    units: int
+    until: float
+
+
+@dataclass(slots=True)
+class _RunningJob:
+    """A job that is being done."""
+
+    line: _ManagerState
+    route: list[bytes]
+    named_manager: bytes | None  # as TAKE had it
+    units: int
+    sign_seconds: float  # between two signs of life
+    sign_at: float
+
+
+class WmpWorkerProtocol:
+    """What a worker knows and decides.  What there is to do is collected in `out`."""
+
+    def __init__(
+        self,
+        roles: Mapping[bytes, int],
+        slots: int,
+        connections: int,
+        timing: WmpTiming,
+        headers: Mapping[str, Any] | None = None,
+        tell: Callable[[WmpJob], None] = lambda job: None,
+    ) -> None:
+        """`roles` are the functions, and how many slots a job of each needs.  Raises ValueError."""
+        if not roles or not connections:
+            raise ValueError("a worker needs a role and a manager")
+        if any(not 0 < needed <= slots for needed in roles.values()):
+            raise ValueError(f"a job needs between 1 and all {slots} slots")
+        if reserved := RESERVED_HEADERS & (headers or {}).keys():
+            raise ValueError(f"the headers {', '.join(sorted(reserved))} have a meaning already")
+        self.out: list[WmpSend | WmpStart] = []
+        self.free = slots
+        self.stopping = False
+        self._roles = dict(roles)
+        self._levels = sorted(set(roles.values()), reverse=True)
+        self._pace = timing
+        self._tell = tell
+        self._lines = [_ManagerState(number, timing.retry_first_seconds) for number in range(connections)]
+        self._locks: list[_Lock] = []
+        self._runs: dict[WmpJob, _RunningJob] = {}
+        self._by_reference: dict[tuple[bytes, bytes], WmpJob] = {}
+        self._ready = {level: self._introduction(level, slots, headers or {}) for level in self._levels}
+
+    def _introduction(self, level: int, slots: int, headers: Mapping[str, Any]) -> Message:
+        """READY for what needs no more than so many slots."""
+        own = {"roles": self._fitting(level), "slots": slots, "lease": self._pace.lease_seconds}
+        try:
+            ready = encode(READY, {**headers, **own})
+            roles_of(decode(ready)[1])
+        except (PeerError, TypeError, OverflowError) as error:
+            raise ValueError(f"no manager would understand this: {error}") from None
+        return ready
+
+    # --- what happens ---
+
+    def start(self, now: float) -> None:
+        """READY to all managers."""
+        self._offer(now)
+
+    def connected(self, connection: int, now: float) -> None:
+        """There is a new connection: who is there may never have heard of us."""
+        line = self._lines[connection]
+        line.remembers = 0
+        line.pause_seconds = self._pace.retry_first_seconds
+        self._offer(now)
+
+    def receive(self, connection: int, message: Message, now: float) -> None:
+        """A manager sent this; raises PeerError if it makes no sense, when there may still be something to do."""
+        line = self._lines[connection]
+        try:
+            command, headers, payload = decode(message)
+            if headers.get("to"):
+                raise PeerError(f"{command.decode()} is for somebody else", code="MISROUTED")
+            line.pause_seconds = self._pace.retry_first_seconds
+            if command == WAKE:
+                self._on_wake(line, headers, now)
+            elif command == TAKE:
+                self._on_take(line, headers, payload or b"", now)
+            elif command == NO:
+                self._unlock(line, _origin(headers))
+                line.remembers = 0
+            elif command == CANCEL:
+                self._on_cancel(headers)
+            else:
+                raise PeerError(f"{command.decode()} is not said by managers", code="WRONG_WAY")
+        finally:
+            self._offer(now)
+
+    def advance(self, now: float) -> None:
+        """Time has passed."""
+        for lock in [lock for lock in self._locks if lock.until <= now]:
+            self._locks.remove(lock)
+            self.free += lock.units
+        for job, run in self._runs.items():
+            if run.sign_at <= now and self._is_current(job):
+                self._say(run, STATUS, {"job": job.reference}, now)
+        self._offer(now)
+
+    def progress(self, job: WmpJob, now: float) -> None:
+        """The function of a job has told how far it is."""
+        job.has_news = False  # before looking, so that what comes in this moment is told again
+        run = self._runs.get(job)
+        if run is None or job.latest_progress is None or not self._is_current(job):
+            return
+        numerator, denominator, seconds_left = job.latest_progress
+        headers: dict[str, Any] = {"job": job.reference, "numerator": numerator, "denominator": denominator}
+        if seconds_left is not None:
+            headers["time_left"] = seconds_left
+        self._say(run, STATUS, headers, now)
+
+    def finished(self, job: WmpJob, outcome: WmpResult, now: float) -> None:
+        """The function of a job has ended."""
+        run = self._runs.pop(job, None)
+        if run is None:
+            return
+        self.free += run.units
+        if self._is_current(job):
+            del self._by_reference[job.manager, job.reference]
+            self._say(run, DONE, _done(job.reference, outcome), now, outcome.result)
+        self._offer(now)
+
+    def stop(self) -> None:
+        """Ask for nothing more, and give back what is given all the same."""
+        self.stopping = True
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no job is running, and none may be on its way."""
+        return not (self._runs or self._locks)
+
+    def give_up(self, now: float) -> None:
+        """The time to finish is over: what still runs is for others."""
+        for job, run in self._runs.items():
+            job.cancelled.set()
+            if self._is_current(job):
+                self._give_back(run, job.reference, now)
+        self._runs.clear()
+        self._by_reference.clear()
+        self._locks.clear()
+
+    def next_deadline(self) -> float | None:
+        """When `advance` is to be called, if nothing happens before."""
+        moments = [lock.until for lock in self._locks]
+        moments += [run.sign_at for job, run in self._runs.items() if self._is_current(job)]
+        if self._room():
+            moments += [line.repeat_at for line in self._lines]
+        return min(moments, default=None)
+
+    # --- managers call, give, refuse and cancel ---
+
+    def _on_wake(self, line: _ManagerState, headers: dict[str, Any], now: float) -> None:
+        told, line.remembers = line.remembers, 0
+        role = role_of(headers)
+        room = self._room()
+        # Who does not say what the job is may give any that there is room for.
+        units = room if role is None else self._roles.get(role, 0)
+        if not 0 < units <= room:
+            if told <= room:
+                line.remembers = told  # it knows what there is room for: no use in telling it again at once
+            return
+        self.free -= units
+        self._locks.append(_Lock(line, _origin(headers), units, now + self._pace.lock_seconds))
+        asked_for = {"roles": self._fitting(units), "lease": self._pace.lease_seconds}
+        self._send(line, GIVE, {"to": headers.get("path", []), **asked_for})
+
+    def _on_take(self, line: _ManagerState, headers: dict[str, Any], payload: bytes, now: float) -> None:
+        origin = _origin(headers)
+        self._unlock(line, origin)
+        line.remembers = 0
+        reference = job_of(headers)
+        run = _RunningJob(line, headers.get("path", []), None, 0, self._pace.lease_seconds / SIGNS_PER_LEASE, now)
+        try:
+            role = self._read_take(headers, run)
+        except PeerError:
+            self._refuse(run, reference, now)
+            raise
+        manager = run.named_manager or origin
+        known = self._by_reference.get((manager, reference))
+        if known is not None:
+            if not known.cancelled.is_set():
+                return  # it is being done
+            del self._by_reference[manager, reference]  # cancelled but not stopped: it has nothing to say any more
+        if role is None or run.units > self.free or self.stopping:
+            self._refuse(run, reference, now)
+            return
+        job = WmpJob(role, payload, reference, manager, self._tell)
+        self.free -= run.units
+        run.sign_at = now + run.sign_seconds
+        self._runs[job] = run
+        self._by_reference[manager, reference] = job
+        self._offer(now)  # for what is left, and before the job begins
+        self.out.append(WmpStart(job))
+
+    def _read_take(self, headers: dict[str, Any], run: _RunningJob) -> bytes | None:
+        """The role, if it is one of ours; the rest is noted for the run."""
+        run.named_manager = manager_of(headers)
+        lease_seconds = lease_of(headers)
+        if lease_seconds is not None:
+            run.sign_seconds = min(run.sign_seconds, lease_seconds / SIGNS_PER_LEASE)
+        role = role_of(headers)
+        run.units = self._roles.get(role or b"", 0)
+        return role if run.units else None
+
+    def _refuse(self, run: _RunningJob, reference: bytes, now: float) -> None:
+        """This job is not for us.  READY can wait a little, or the same job might be given again at once."""
+        self._give_back(run, reference, now)
+        run.line.remembers = self._room()
+        run.line.repeat_at = now + run.line.pause_seconds
+
+    def _give_back(self, run: _RunningJob, reference: bytes, now: float) -> None:
+        self._say(run, DONE, _done(reference, WmpResult("returned")), now, b"")
+
+    def _on_cancel(self, headers: dict[str, Any]) -> None:
+        job = self._by_reference.get((manager_of(headers) or _origin(headers), job_of(headers)))
+        if job is not None:
+            job.cancelled.set()
+
+    def _is_current(self, job: WmpJob) -> bool:
+        """Whether what is said under the job's reference is said of this job."""
+        return self._by_reference.get((job.manager, job.reference)) is job
+
+    # --- locks ---
+
+    def _unlock(self, line: _ManagerState, manager: bytes) -> None:
+        """The manager that called has answered."""
+        for lock in self._locks:
+            if lock.line is line and lock.manager == manager:
+                self._locks.remove(lock)
+                self.free += lock.units
+                return
+
+    def _room(self) -> int:
+        """How many slots the largest job may need that could be begun now; 0: none could."""
+        return 0 if self.stopping else next((level for level in self._levels if level <= self.free), 0)
+
+    def _fitting(self, units: int) -> list[str | bytes]:
+        """The roles whose jobs need no more than this."""
+        return [_name(role) for role, needed in self._roles.items() if needed <= units]
+
+    def _offer(self, now: float) -> None:
+        """READY to managers that do not remember us, or less than we can do, or have been silent for long."""
+        room = self._room()
+        if not room:
+            return
+        for line in self._lines:
+            if line.remembers >= room and line.repeat_at > now:
+                continue
+            if any(lock.line is line for lock in self._locks):
+                line.repeat_at = max(line.repeat_at, now + self._pace.retry_first_seconds)
+                continue  # it has called, and is about to answer
+            line.remembers = room
+            line.repeat_at = now + line.pause_seconds
+            line.pause_seconds = min(2 * line.pause_seconds, self._pace.retry_most_seconds)
+            self.out.append(WmpSend(line.number, self._ready[room], False))
+
+    # --- speaking ---
+
+    def _say(
+        self, run: _RunningJob, command: bytes, headers: dict[str, Any], now: float, payload: bytes | None = None
+    ) -> None:
+        """Say something of a job to its manager."""
+        run.sign_at = now + run.sign_seconds
+        headers["to"] = run.route
+        if run.named_manager is not None:
+            headers["manager"] = run.named_manager
+        self._send(run.line, command, headers, payload)
+
+    def _send(self, line: _ManagerState, command: bytes, headers: dict[str, Any], payload: bytes | None = None) -> None:
+        self.out.append(WmpSend(line.number, encode(command, headers, payload), command == DONE))
+
+
+def _origin(headers: dict[str, Any]) -> bytes:
+    """Who speaks: where the path begins."""
+    path = headers.get("path")
+    return path[-1] if path else b""
+
+
+def _name(role: bytes) -> str | bytes:
+    """As text where that is possible, for those who look at messages."""
+    try:
+        return role.decode()
+    except UnicodeDecodeError:
+        return role
+
+
+def _done(reference: bytes, outcome: WmpResult) -> dict[str, Any]:
+    headers: dict[str, Any] = {"job": reference}
+    if outcome.status != "done":
+        headers["status"] = outcome.status
+    if outcome.error:
+        headers["error"] = outcome.error[:LONGEST_ERROR]
+    return headers

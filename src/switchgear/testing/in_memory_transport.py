@@ -1,0 +1,167 @@
+"""The way from an app to the server in the same thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from switchgear.app.client_protocol import AppProtocol, AppRequest, ControlRequest, PendingSubmission, SubscribeRequest
+from switchgear.app.job_updates import End, JobSubscriber, Progress
+from switchgear.app.transport import AppTransport
+from switchgear.app.views import Explanation
+from switchgear.errors import ClientError, ServerUnreachable
+from switchgear.testing.in_memory_hub import InMemoryHub
+
+if TYPE_CHECKING:
+    from switchgear.app.submit_request import SubmitRequest
+
+__all__ = ["InMemoryTransport", "WouldWaitForever"]
+
+T = TypeVar("T")
+
+
+class WouldWaitForever(ClientError):
+    """What is waited for cannot come: nothing is left that could be run now.  The text says what holds the job up."""
+
+
+class WouldWaitTooLong(WouldWaitForever, TimeoutError):
+    """The same where a time limit was given: code that is prepared for that sees what it sees with a real server."""
+
+
+@dataclass(frozen=True, slots=True)
+class CausedEnd(End):
+    """How a job ended in this very process."""
+
+    original: BaseException | None = None
+
+    def failure(self, handle: str) -> ClientError | None:
+        failure = End.failure(self, handle)
+        if failure is not None:
+            failure.__cause__ = self.original
+        return failure
+
+
+class InMemoryTransport(AppTransport):
+    """Puts questions and hears the answers at once.  Whoever waits does the work meanwhile."""
+
+    def __init__(
+        self,
+        house: InMemoryHub,
+        work: Callable[[], object],
+        work_async: Callable[[], Coroutine[Any, Any, object]],
+        wait_for_others: Callable[[], Coroutine[Any, Any, bool]],
+    ) -> None:
+        """`work` runs what may be run while somebody waits; `wait_for_others` waits until something has happened in
+        another coroutine, and says whether there is one that could make it happen."""
+        self._house = house
+        self._door = house.connect()
+        self._work = work
+        self._work_async = work_async
+        self._wait_for_others = wait_for_others
+        self._handles: WeakKeyDictionary[Future[Any], str] = WeakKeyDictionary()  # whose end a future will tell
+        self._is_closed = False
+        self.submitted: list[tuple[SubmitRequest, str]] = []  # with its handle
+        self.before_submit: Callable[[], None] = lambda: None  # may refuse it by raising
+        self.original_error: Callable[[str], BaseException | None] = lambda handle: None
+        self._conversation = AppProtocol("the in-memory server")
+        self._conversation.greet()
+        self.pump()
+
+    def submit_batch(
+        self, requests: list[SubmitRequest], followers: list[JobSubscriber | None]
+    ) -> Future[list[str | Exception]]:
+        self.before_submit()
+        question = PendingSubmission(requests, followers)
+        self._put(question)
+        for request, follower, outcome in zip(requests, followers, question.future.result(), strict=True):
+            if isinstance(outcome, str):
+                self.submitted.append((request, outcome))
+                if follower is not None:
+                    self._know(follower, outcome)
+        return question.future
+
+    def watch(self, handle: str, follower: JobSubscriber, place: int | None = None) -> Future[str]:
+        self._know(follower, handle)
+        question = SubscribeRequest(handle, follower)
+        self._put(question)
+        return question.future
+
+    def control(self, verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
+        question = ControlRequest(verb, arguments)
+        self._put(question)
+        return question.future
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._door.leave()
+            self._conversation.lose(ServerUnreachable("the in-memory server is gone"))
+
+    # --- waiting ---
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        self._work()
+        self.pump()
+        if not future.done():
+            raise self._would_wait_forever(future, timeout)
+        return future.result()
+
+    async def wait_async(self, future: Future[T], timeout: float | None = None) -> T:  # noqa: ASYNC109 - as declared
+        await self._work_async()
+        self.pump()
+        while not future.done():
+            if not await self._wait_for_others():
+                raise self._would_wait_forever(future, timeout)
+            self.pump()
+        return future.result()
+
+    def wait_news(self, news: SimpleQueue[Progress | None]) -> Progress | None:
+        if news.empty():
+            self._work()
+            self.pump()
+        if news.empty():
+            raise WouldWaitForever("news of the job cannot come: nothing is left that could be run now")
+        return news.get()
+
+    def _would_wait_forever(self, future: Future[Any], timeout: float | None) -> WouldWaitForever:
+        kind = WouldWaitForever if timeout is None else WouldWaitTooLong
+        handle = self._handles.get(future)
+        if handle is None:
+            return kind("what is waited for cannot come: nothing is left that could be run now")
+        return kind(f"the end of a job cannot come: {self.explain(handle)}")
+
+    def explain(self, handle: str) -> str:
+        """Why a job is where it is, in the words of the server."""
+        return str(Explanation.read(handle, self.control("explain", {"handle": handle}).result()))
+
+    # --- inside ---
+
+    def pump(self) -> None:
+        """Say what is to be said, and hear what was said."""
+        while True:
+            if self._conversation.outgoing:
+                self._door.send(self._conversation.take_outgoing())
+            data = self._door.read()
+            if not data:
+                return
+            self._conversation.receive(data)
+
+    def _put(self, question: AppRequest) -> None:
+        if self._is_closed:
+            raise ServerUnreachable("the in-memory server is gone")
+        question.put(self._conversation)
+        self.pump()
+
+    def _know(self, follower: JobSubscriber, handle: str) -> None:
+        self._handles[follower.future] = handle
+        tell = follower.end
+
+        def end(end: End) -> None:
+            original = self.original_error(handle) if end.state == "failed" else None
+            tell(end if original is None else CausedEnd(end.state, end.result, end.cause, end.error, original))
+
+        follower.end = end  # type: ignore[method-assign]  # it hears of the end with what only we know

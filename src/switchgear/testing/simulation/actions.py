@@ -1,0 +1,324 @@
+"""What may happen in one step.  Each deed looks at the world, draws its lots, and does one thing to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from switchgear.engine.core import (
+    REFUSED_CONFLICT,
+    REFUSED_DRAINING,
+    REFUSED_FULL,
+    REFUSED_STORAGE,
+    REFUSED_UNIQUE,
+)
+from switchgear.engine.engine import SubmitOptions
+from switchgear.errors import Refused
+from switchgear.model import (
+    FINAL_STATES,
+    READY,
+    RUNNING,
+    SECOND_US,
+    Delivery,
+    UniquePolicy,
+    UniqueScope,
+)
+from switchgear.testing.invariants import broken
+from switchgear.testing.simulation.limits import KEYS, set_policy
+from switchgear.testing.simulation.random_picks import some, some_edges, some_ids, some_job, soon_us
+from switchgear.testing.simulation.schedules import SCHEDULE_DEEDS
+from switchgear.testing.simulation.simulated_cluster import SimulatedCluster
+from switchgear.testing.simulation.worker_actions import (
+    worker_asks,
+    worker_changes_functions,
+    worker_comes,
+    worker_hangs,
+    worker_leaves,
+    worker_renews_lease,
+    worker_reports,
+)
+
+__all__ = ["choose_deed", "temperament"]
+
+Deed = Callable[[SimulatedCluster], None]
+
+EXPECTED_REFUSALS: Final = {
+    REFUSED_FULL,
+    REFUSED_DRAINING,
+    REFUSED_STORAGE,
+    REFUSED_CONFLICT,
+    REFUSED_UNIQUE,
+    "cycle",
+}
+
+
+def temperament(rng: Random) -> list[float]:
+    """How often each deed happens in this history.  Some never do, so that others get to do more."""
+    factors = [rng.choice((0.4, 1, 1, 2) if deed in ALWAYS else (0, 0.3, 1, 1, 3)) for deed, _ in DEEDS]
+    return [weight * factor for (_, weight), factor in zip(DEEDS, factors)]
+
+
+def choose_deed(world: SimulatedCluster, weights: list[float]) -> Deed:
+    return world.rng.choices(DEEDS, weights)[0][0]
+
+
+# --- clients ---
+
+
+def submit(world: SimulatedCluster) -> None:
+    rng = world.rng
+    client = some(world, world.clients) or world.add_client()
+    delivery = rng.choice((Delivery.WAIT, Delivery.HANDLE, Delivery.HANDLE, Delivery.THROW_AWAY))
+    watcher = client if delivery is Delivery.WAIT or rng.random() < 0.2 else None
+    unique = rng.choice((b"", b"", b"", b"", b"red", b"green"))
+    function = rng.choice(world.function_names)
+    options = some_options(world, unique) if rng.random() < 0.5 else None
+    try:
+        job = world.engine.submit(function, unique, b"payload", rng.randrange(4), delivery, watcher, options)
+    except Refused as refused:
+        world.tell(f"refused: {refused}")
+        if refused.reason not in EXPECTED_REFUSALS:
+            raise
+        return
+    world.tell(f"{client} has {job}, {delivery.name}, {options}")
+    if job.state in FINAL_STATES:
+        if not unique or job.unique_until_us <= world.now_us:
+            broken(f"{client} was given {job}, which does not hold its key")
+        return  # and nobody will be told of its end again
+    if watcher is not None:
+        client.expect(job)
+    if delivery:
+        world.pledges.append(job)
+
+
+def some_options(world: SimulatedCluster, unique: bytes) -> SubmitOptions:
+    rng = world.rng
+    predecessors = some_ids(world) if rng.random() < 0.5 else ()
+    return SubmitOptions(
+        run_at_us=soon_us(world) if rng.random() < 0.4 else 0,
+        expires_us=soon_us(world) if rng.random() < 0.3 else 0,
+        timeout_us=rng.choice((0, 0, SECOND_US // 10, 5 * SECOND_US)),
+        attempts_limit=rng.choice((-1, -1, -1, 0, 1, 2)),
+        predecessors=predecessors,
+        edges=some_edges(world, predecessors),
+        losses_limit=rng.choice((-1, -1, 0, 1, 2)),
+        unique_scope=rng.choice((UniqueScope.UNFINISHED, UniqueScope.QUEUED)) if unique else 0,
+        unique_policy=rng.choice((*UniquePolicy, UniquePolicy.JOIN)) if unique else 0,
+        unique_hold_us=rng.choice((0, 0, SECOND_US // 2, 60 * SECOND_US)) if unique else 0,
+        retention_us=rng.choice((-1, 0, SECOND_US)),
+        name=rng.choice((b"", b"", b"", b"Anna", b"Bob")),
+        job_id=world.reserved_ids.pop() if world.reserved_ids and rng.random() < 0.5 else 0,
+        key=rng.choice(KEYS),
+    )
+
+
+def reserve_id(world: SimulatedCluster) -> None:
+    world.reserved_ids.append(world.engine.reserve_id())
+
+
+def watch(world: SimulatedCluster) -> None:
+    client, job = some(world, world.clients), some_job(world)
+    if client is not None and job is not None:
+        world.tell(f"{client} watches {job}")
+        world.engine.watch(job, client)
+        client.expect(job)
+
+
+def client_leaves(world: SimulatedCluster) -> None:
+    client = some(world, world.clients)
+    if client is not None:
+        world.clients.remove(client)
+        world.engine.unwatch(client)
+        client.expects.clear()
+
+
+def client_comes(world: SimulatedCluster) -> None:
+    if len(world.clients) < 4:
+        world.add_client()
+
+
+# --- operators ---
+
+
+def cancel(world: SimulatedCluster) -> None:
+    job = some_job(world) or some(world, list(world.ended_jobs.values()))
+    if job is None:
+        return
+    cascade = world.rng.random() < 0.3
+    was_there = job.id in world.engine.jobs
+    ended = world.engine.cancel(job, cascade=cascade)
+    world.tell(f"cancelled: {ended}")
+    if (job in ended) != was_there or (len(ended) > 1 and not cascade):
+        broken(f"cancelling {job} ended {ended}")
+    if cascade and world.engine.graph.waiting_for(job.id):
+        broken(f"{job} was cancelled with all that wait for it, and some still do")
+
+
+def retry(world: SimulatedCluster) -> None:
+    """Of a job that the engine has just let go of, or of a copy that the store has."""
+    job = some(world, list(world.ended_jobs.values()))
+    if job is not None and world.rng.random() < 0.5:
+        world.stage()
+        job = world.store.get(job.id, world.engine)
+    if job is None or job.id in world.history.forgotten:
+        return
+    try:
+        world.engine.retry(job)
+    except Refused as refused:
+        world.tell(f"{job} refused: {refused}")
+        if refused.reason not in EXPECTED_REFUSALS:
+            raise
+        return
+    world.tell(f"{job} retried")
+    world.pledges.append(job)
+
+
+def add_predecessors(world: SimulatedCluster) -> None:
+    job = some_job(world) or some(world, list(world.ended_jobs.values()))
+    if job is None:
+        return
+    job_ids = some_ids(world)
+    edges = some_edges(world, job_ids)
+    world.tell(f"{job} shall wait for {job_ids}, {edges!r}")
+    try:
+        world.engine.add_predecessors(job, job_ids, edges)
+    except Refused as refused:
+        world.tell(f"refused: {refused}")
+        if refused.reason not in EXPECTED_REFUSALS:
+            raise
+
+
+def settle(world: SimulatedCluster) -> None:
+    """Somebody has done a job that he was not given, or that was taken from him."""
+    job = some_job(world) or some(world, list(world.ended_jobs.values()))
+    if job is None:
+        return
+    can_be = world.engine.jobs.get(job.id) is job and job.state in (READY, RUNNING)
+    world.tell(f"{job} settled")
+    if world.engine.settle(job, b"settled") != can_be or (can_be and job.result != b"settled"):
+        broken(f"settling {job}, which {'can' if can_be else 'cannot'} be, gave {job.result!r}")
+
+
+def pause(world: SimulatedCluster) -> None:
+    world.engine.pause(world.engine.function_named(world.rng.choice(world.function_names)))
+
+
+def resume(world: SimulatedCluster) -> None:
+    paused = [function for function in world.engine.functions.values() if function.paused]
+    function = some(world, paused)
+    if function is not None:
+        world.engine.resume(function)
+
+
+def set_limits(world: SimulatedCluster) -> None:
+    limits = [world.rng.choice((0, 3, 10)) for _ in range(3)]
+    world.engine.set_limits(world.engine.function_named(world.rng.choice(world.function_names)), *limits)
+
+
+def drop_function(world: SimulatedCluster) -> None:
+    function = some(world, list(world.engine.functions.values()))
+    if function is not None and world.engine.drop_function(function):
+        world.restored.pop(function, None)
+
+
+def drain(world: SimulatedCluster) -> None:
+    if not world.store_fails:
+        world.engine.drain()
+
+
+def end_drain(world: SimulatedCluster) -> None:
+    if not world.store_fails:
+        world.engine.refusal = None
+        world.engine.start_handing_out()
+
+
+# --- time, the store, and disaster ---
+
+
+def moment_passes(world: SimulatedCluster) -> None:
+    world.pass_time(world.rng.randrange(SECOND_US // 5))
+
+
+def deadline_comes(world: SimulatedCluster) -> None:
+    next_us = world.engine.next_deadline_us
+    if next_us is not None:
+        world.pass_time(max(0, next_us - world.now_us))
+
+
+def hours_pass(world: SimulatedCluster) -> None:
+    world.pass_time(world.rng.randrange(5 * 3600 * SECOND_US))
+
+
+def clock_is_set(world: SimulatedCluster) -> None:
+    world.set_clock(round(world.rng.choice((-3600, -2, -0.3, 0.3, 2, 3600)) * SECOND_US))
+
+
+def store_works(world: SimulatedCluster) -> None:
+    """A commit begins, or the one under way succeeds."""
+    if world.store.in_flight is None:
+        world.begin_commit()
+    else:
+        world.end_commit()
+
+
+def store_fails(world: SimulatedCluster) -> None:
+    if world.store.in_flight is not None:
+        world.fail_commit()
+
+
+def turn_ends(world: SimulatedCluster) -> None:
+    world.stage()
+    world.put_away()
+
+
+def log_is_pruned(world: SimulatedCluster) -> None:
+    spared = set(world.engine.graph.successors) | world.ended_jobs.keys()
+    rows = [row for row in world.store.finished() if not row.holds_key(world.now_us)]
+    old = [row.id for row in rows if row.id not in spared and not world.engine.has_job(row.id)]
+    dropped = [job_id for job_id in old if world.rng.random() < 0.5]
+    world.store.forget(dropped)
+    world.history.forget(dropped)
+
+
+def server_crashes(world: SimulatedCluster) -> None:
+    world.crash(in_flight_is_kept=world.rng.random() < 0.5)
+
+
+DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
+    (submit, 22),
+    (reserve_id, 1),
+    (watch, 2),
+    (client_comes, 1),
+    (client_leaves, 1),
+    (worker_comes, 5),
+    (worker_leaves, 1.5),
+    (worker_hangs, 0.7),
+    (worker_changes_functions, 2),
+    (worker_renews_lease, 2),
+    (worker_asks, 22),
+    (worker_reports, 16),
+    (cancel, 1.5),
+    (retry, 3),
+    (add_predecessors, 2),
+    (settle, 1.5),
+    (pause, 0.7),
+    (resume, 2),
+    (set_limits, 0.2),
+    (set_policy, 1.5),
+    *SCHEDULE_DEEDS,
+    (drop_function, 0.3),
+    (drain, 0.2),
+    (end_drain, 1),
+    (deadline_comes, 6),
+    (hours_pass, 0.5),
+    (clock_is_set, 1),
+    (turn_ends, 8),
+    (store_works, 12),
+    (store_fails, 1),
+    (log_is_pruned, 0.5),
+    (server_crashes, 1),
+    (moment_passes, 6),
+)
+# Without these a history soon has nothing more to tell.
+ALWAYS: Final = {submit, worker_comes, worker_asks, worker_reports, resume, end_drain, store_works, moment_passes}

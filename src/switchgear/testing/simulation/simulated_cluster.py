@@ -1,0 +1,382 @@
+"""Everything that exists in one history, and its passing: steps, time, commits, crashes, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Final
+
+from switchgear.engine.core import FUNCTION_ORDERS, REFUSED_STORAGE
+from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.engine.graph import policy_of
+from switchgear.errors import Refused
+from switchgear.model import READY, RUNNING, SECOND_US, WAITING, Cause, EdgePolicy, Function, Job, Worker
+from switchgear.testing.clock import START_US
+from switchgear.testing.invariants import BrokenInvariant, broken, check_engine
+from switchgear.testing.simulation.actors import Asks, SimulatedClient, SimulatedWorker
+from switchgear.testing.simulation.history import History
+from switchgear.testing.simulation.limits import LimitWatch
+from switchgear.testing.simulation.store import SimulatedStore
+
+__all__ = ["DEFAULT_STEPS", "SimulatedCluster", "SimulationFailed", "simulate"]
+
+DEFAULT_STEPS: Final = 150
+FUNCTION_NAMES: Final = (b"mail", b"resize", b"index", b"report")
+
+
+class SimulationFailed(AssertionError):
+    """A history in which something happened that never should; says how to see it again."""
+
+    def __init__(self, seed: int, steps: int, step: int, deed: str, reason: BaseException) -> None:
+        self.seed = seed
+        self.step = step
+        command = f"python -m switchgear.testing.simulation --seed {seed} --steps {steps} --verbose"
+        kind = "" if isinstance(reason, BrokenInvariant) else f"{type(reason).__name__}: "
+        super().__init__(f"seed {seed}, step {step} ({deed}): {kind}{reason}\nreplay it with: {command}")
+
+
+def simulate(seed: int, steps: int = DEFAULT_STEPS, say: Callable[[str], None] | None = None) -> SimulatedCluster:
+    """Play one history to its end; raises SimulationFailed."""
+    from switchgear.testing.simulation.actions import choose_deed, temperament  # they know the world, too
+
+    world = SimulatedCluster(seed, say)
+    weights = temperament(world.rng)
+    deed = "begin"
+    try:
+        for step in range(1, steps + 1):
+            world.step = step
+            act = choose_deed(world, weights)
+            deed = act.__name__
+            world.say_deed(deed)
+            act(world)
+            world.finish_step()
+        deed = "the end"
+        world.finish_everything()
+    except Exception as error:
+        raise SimulationFailed(seed, steps, world.step, deed, error) from error
+    return world
+
+
+class SimulatedCluster:
+    """One server, its store, its clients and its workers."""
+
+    def __init__(self, seed: int, say: Callable[[str], None] | None = None) -> None:
+        self.rng = rng = Random(seed)
+        self.say = say
+        self.step = 0
+        self.now_us = START_US
+        self.span_us = 0  # time that has really passed, however the clock was set
+        self.settings = EngineSettings(
+            attempts=rng.choice((0, 1, 2, 3)),
+            wakeups=rng.choice((0, 1, 1, 2)),
+            function_order=rng.choice(FUNCTION_ORDERS),
+            jobs=rng.choice((0, 0, 25)),
+            jobs_per_function=rng.choice((0, 0, 8)),
+            jobs_per_worker=rng.choice((0, 3, 1000)),
+            neglect_us=rng.choice((SECOND_US, SECOND_US // 10)),
+            warning_bytes=8,
+            collected_bytes=rng.choice((12, 1000)),
+        )
+        self.let_down_at_once = (1000, 1, 2)[seed % 3]
+        self.shelf_jobs = (0, 1, 2, 3)[seed % 4]  # 0: all stay at hand
+        self.key_mask = (-1, 0)[seed % 2]  # 0: all keys have one hash
+        self.function_names = FUNCTION_NAMES[: rng.randint(1, len(FUNCTION_NAMES))]
+        if self.shelf_jobs > 1:
+            self.function_names = self.function_names[:1]  # for longer queues
+        self.released_first = {name for name in self.function_names if rng.random() < 0.4}
+        self.has_policy = rng.random() < 0.2
+        self.policy_asked: set[Function] = set()
+        self.store = SimulatedStore()
+        self.store_fails = False
+        self.history = History()
+        self.limits = LimitWatch()
+        self.clients: list[SimulatedClient] = []
+        self.client_count = 0
+        self.workers: list[SimulatedWorker] = []
+        self.ended_jobs: dict[int, Job] = {}  # of this life, as the engine left them; some get retried
+        self.reserved_ids: list[int] = []
+        self.pledges: list[Job] = []  # submissions whose answer waits for the next commit
+        self.pledges_in_flight: list[Job] = []
+        self.lonely_since_us: dict[Function, int] = {}  # see check_neglect
+        self.restored: dict[Function, int] = {}
+        self.crashes = 0
+        self.schedule_count = 0
+        self.start_server()
+
+    # --- telling ---
+
+    def say_deed(self, deed: str) -> None:
+        if self.say is not None:
+            self.say(f"{self.step:4}  {(self.now_us - START_US) / SECOND_US:12.3f} s  {deed}")
+
+    def tell(self, text: str) -> None:
+        if self.say is not None:
+            self.say(f"{'':24}{text}")
+
+    # --- the server ---
+
+    def start_server(self) -> None:
+        """A new engine, with what the store has."""
+        self.engine = Engine(self.settings)
+        self.limits = LimitWatch()  # all buckets are full
+        self.engine.keeps = True
+        self.engine.let_down_at_once = self.let_down_at_once
+        if self.shelf_jobs:
+            self.engine.shelf_jobs = self.shelf_jobs
+            self.engine.head_jobs = 1
+            self.engine.shelve_from = 2
+            self.engine.key_mask = self.key_mask
+        self.engine.advance(self.now_us)
+        for name in sorted(self.released_first):
+            self.engine.function_named(name).released_first = True
+        if self.has_policy:
+            self.engine.wake_policy = self.whom_to_wake
+        jobs, lengths = self.store.load(self.engine, plain_apart=bool(self.shelf_jobs))
+        self.history.restored(lengths, jobs)
+        self.restored = {}
+        for job in jobs:
+            self.restored[job.function] = self.restored.get(job.function, 0) + 1
+
+    def whom_to_wake(self, job: Job, workers: Sequence[Worker]) -> Iterable[Worker]:
+        """An operator's choice, good or bad; it may leave a job lying, but is asked again."""
+        self.policy_asked.add(job.function)
+        if job.state is not READY:
+            broken(f"somebody was to be woken for {job}")
+        if self.rng.random() < 0.1:
+            raise LookupError("no such worker")
+        known = list(self.engine.workers.values())
+        return [self.rng.choice((*workers, *known)) for _ in range(self.rng.randrange(4))]
+
+    def crash(self, *, in_flight_is_kept: bool) -> None:
+        """The server is gone with all connections, and starts again."""
+        self.crashes += 1
+        self.store.crash(in_flight_is_kept=in_flight_is_kept)
+        self.history.crashed(self.store)
+        for gone in (self.clients, self.workers, self.ended_jobs, self.pledges, self.pledges_in_flight):
+            gone.clear()
+        self.reserved_ids.clear()
+        self.lonely_since_us.clear()
+        self.store_fails = False
+        self.start_server()
+
+    # --- time ---
+
+    def pass_time(self, span_us: int) -> None:
+        self.now_us += span_us
+        self.span_us += span_us
+        self.engine.advance(self.now_us)
+
+    def set_clock(self, delta_us: int) -> None:
+        next_us: int | None = self.now_us
+        while next_us is not None and next_us <= self.now_us:  # some of it may take several turns
+            self.engine.advance(self.now_us)
+            next_us = self.engine.next_deadline_us
+        self.finish_step()  # what has come due was entered in the logs by the old time
+        self.now_us += delta_us
+        self.engine.clock_moved(delta_us)
+        self.engine.advance(self.now_us)
+
+    # --- keeping ---
+
+    def stage(self) -> None:
+        self.store.stage(self.engine)
+
+    def put_away(self) -> None:
+        if self.shelf_jobs:
+            self.engine.put_away(self.engine.functions.values())
+
+    def begin_commit(self) -> None:
+        self.stage()
+        self.store.begin_commit()
+        self.pledges_in_flight, self.pledges = self.pledges, []
+
+    def end_commit(self) -> None:
+        """Now it is kept, and may be said."""
+        self.stage()
+        newer = self.store.staged.rows
+        self.history.kept(row for row in self.store.end_commit() if row.id not in newer)
+        self.put_away()
+        self.history.promised.update(job.id for job in self.pledges_in_flight)
+        self.pledges_in_flight = []
+        if self.store_fails:
+            self.tell("the store works again")
+            self.store_fails = False
+            self.engine.refusal = None
+            self.engine.start_handing_out()
+
+    def fail_commit(self) -> None:
+        """The disk is full: what nobody was told of is undone, the newest first, as the hub does it."""
+        self.store_fails = True
+        self.engine.refusal = Refused(REFUSED_STORAGE, "storage failed")
+        self.engine.stop_handing_out()
+        self.stage()
+        self.store.fail_commit()
+        withdrawn = [job for job in reversed(list(self.store.staged.jobs.values())) if self.engine.withdraw(job)]
+        self.tell(f"withdrawn: {withdrawn}")
+        self.store.unstage(withdrawn)
+        pledges = self.pledges_in_flight + self.pledges
+        self.pledges = [job for job in pledges if not job.withdrawn]
+        self.pledges_in_flight = []
+
+    # --- after each step ---
+
+    def finish_step(self) -> None:
+        """Look at what happened, and at everything that should be true."""
+        moves = self.history.observe(self.engine, self.store)
+        self.limits.observe(moves, self)
+        for job, cause in moves:
+            if self.say is not None:
+                self.tell(f"{job} {cause.name}")
+            if job.finished_us:
+                self.ended_jobs[job.id] = job
+        check_engine(self.engine)
+        self.check_counts()
+        self.check_workers()
+        self.check_clients()
+        self.check_neglect(moves)
+        if self.step % 16 == 0:
+            self.history.still_known(self.store, self.engine)
+
+    def check_counts(self) -> None:
+        for function in self.engine.functions.values():
+            came = function.submitted + self.restored.get(function, 0)
+            left = function.done + function.failed + function.cancelled + function.expired
+            if came - left != function.total:
+                broken(f"{function}: {came} came, {left} ended, and there are {function.total}")
+
+    def check_workers(self) -> None:
+        """Each knows its tickets and alarms, and none of them should have ended."""
+        for worker in self.workers:
+            known = [*(worker.worker.tickets or {}).items(), *(worker.worker.alarms or {}).items()]
+            if [number for number, _ in known] != worker.tickets + worker.alarms:
+                broken(f"{worker} has tickets {worker.tickets}, alarms {worker.alarms}; the engine has {known}")
+            if worker.worker.alive and any(until_us < self.engine.now_us for _, until_us in known):
+                broken(f"{worker} was not told that it waited in vain: it has tickets {known}")
+
+    def check_clients(self) -> None:
+        for client in self.clients:
+            if client.expects.keys() != client.watching.keys():
+                broken(f"{client} expects news of {sorted(client.expects)}, will get {sorted(client.watching)}")
+            for job_id, times in client.expects.items():
+                watchers = self.engine.jobs[job_id].watchers or []
+                if watchers.count(client) != times:
+                    broken(f"{client} will be told {watchers.count(client)} times of job {job_id}, not {times}")
+
+    def check_neglect(self, moves: list[tuple[Job, Cause]]) -> None:
+        """No job lies ready for long while somebody sleeps who could do it, unless jobs are taken or others woken."""
+        stirred = {job.function for job, cause in moves if cause is Cause.TAKEN} | self.policy_asked
+        self.policy_asked.clear()
+        for worker in self.workers:
+            stirred.update(worker.woken)
+            worker.woken = []
+        for function in self.engine.functions.values():
+            idle = function.sleepers and self.engine._has_work(function)
+            if not idle or function in stirred:
+                self.lonely_since_us.pop(function, None)
+            if idle:
+                since_us = self.lonely_since_us.setdefault(function, self.span_us)
+                if self.span_us - since_us > self.settings.neglect_us:
+                    broken(f"{function} has ready jobs and sleeping workers, and nobody is woken")
+
+    # --- the end ---
+
+    def finish_everything(self) -> None:
+        """With the store and all workers in good health, everything that can run does."""
+        self.say_deed("the end: all workers are replaced by good ones")
+        self.recover()
+        helpers = [self.add_worker(asks, self.function_names) for asks in Asks]
+        for _ in range(10_000):
+            self.let_work(helpers)
+            self.finish_step()
+            next_us = self.next_event_us()
+            if next_us is None:
+                break
+            self.pass_time(max(0, next_us - self.now_us))
+            self.finish_step()
+        else:
+            broken(f"the jobs do not come to an end: {list(self.engine.unfinished_jobs())[:5]}")
+        self.check_what_is_left()
+
+    def recover(self) -> None:
+        if self.store.in_flight is None:
+            self.begin_commit()
+        self.end_commit()
+        self.engine.refusal = None
+        for schedule in list(self.engine.schedules.values()):
+            self.engine.remove_schedule(schedule)  # or there would be no end
+        self.settings.jobs_per_worker = 0
+        for function in self.engine.functions.values():
+            self.engine.resume(function)
+        self.engine.start_handing_out()
+        for worker in self.workers:
+            if worker.worker.alive:
+                self.engine.remove_worker(worker.worker)
+        self.workers.clear()
+        self.finish_step()
+
+    def let_work(self, helpers: list[SimulatedWorker]) -> None:
+        """Every helper does what it gets until there is nothing more."""
+        busy = True
+        while busy:
+            busy = False
+            for helper in helpers:
+                if helper.asks is Asks.PUSH:
+                    if not helper.worker.credits:
+                        self.engine.grant(helper.worker, 2)
+                elif not helper.asleep:
+                    while (job := self.engine.take(helper.worker)) is not None:
+                        helper.receive(job)
+                    if helper.asks is Asks.SLEEP:
+                        helper.asleep = self.engine.sleep(helper.worker)
+                self.limits.observe(self.history.observe(self.engine, self.store), self)
+                for job_id in list(helper.holds):
+                    if self.engine.complete(helper.worker, job_id, b"done") is None:
+                        broken(f"{helper} could not complete job {job_id}")
+                    helper.put_down(job_id)
+                    busy = True
+
+    def next_event_us(self) -> int | None:
+        """When a job that is not finished will do something by itself."""
+        doom_of = self.engine.graph.doom_of
+        jobs = self.engine.unfinished_jobs()
+        timed = any(job.state is not WAITING or job.expires_us or doom_of(job) for job in jobs)
+        return self.engine.next_deadline_us if timed or self.engine._disappointing else None
+
+    def check_what_is_left(self) -> None:
+        """Only jobs that wait on for one that failed, as their edge says, or for such a job."""
+        self.begin_commit()
+        self.end_commit()
+        self.history.still_known(self.store, self.engine)
+        unsuccessful = self.engine.graph.unsuccessful
+        stuck: set[int] = set()
+        left = {job.id: job for job in self.engine.unfinished_jobs()}
+
+        def is_stuck(job: Job) -> bool:
+            waits_on = [p for p in job.predecessors if policy_of(job, p) == EdgePolicy.WAIT]
+            return any(p in unsuccessful for p in waits_on) or any(p in stuck for p in job.predecessors)
+
+        while newly := [job for job in left.values() if is_stuck(job)]:
+            for job in newly:
+                stuck.add(left.pop(job.id).id)
+        if left:
+            broken(f"could run, and were not: {list(left.values())}")
+        for row in self.store.committed.values():
+            if row.state is RUNNING:
+                broken(f"job {row.id} is kept as running")
+        self.history.crashed(self.store)
+
+    # --- who is there ---
+
+    def add_worker(self, asks: Asks, function_names: tuple[bytes, ...], timeout_us: int = 0) -> SimulatedWorker:
+        peer = SimulatedWorker(asks)
+        peer.worker = self.engine.add_worker(peer, "simulated")
+        self.workers.append(peer)
+        for name in function_names:
+            self.engine.can_do(peer.worker, self.engine.function_named(name), timeout_us)
+        return peer
+
+    def add_client(self) -> SimulatedClient:
+        self.client_count += 1
+        client = SimulatedClient(self.client_count)
+        self.clients.append(client)
+        return client
