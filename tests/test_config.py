@@ -28,7 +28,7 @@ from switchgear.config import (
     reloaded,
     settings_table,
 )
-from switchgear.config.values import Size
+from switchgear.config.values import MIB, Size
 from switchgear.errors import ConfigError
 
 MANUAL = Path(__file__).parents[1] / "docs" / "howto" / "configure.md"
@@ -248,6 +248,12 @@ def test_mistakes_in_a_file(tmp_path: Path, text: str, complaint: str) -> None:
     assert complaint in line
     assert str(file) in line
     assert len(line) < 400
+
+
+def test_the_largest_packet_must_fit_into_memory() -> None:
+    Config(limits=LimitsConfig(memory_bytes=4 * MIB, packet_bytes=MIB))
+    with pytest.raises(ConfigError, match=r"limits.memory_bytes: expected at least 4 times limits.packet_bytes"):
+        Config(limits=LimitsConfig(memory_bytes=4 * MIB - 1, packet_bytes=MIB))
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

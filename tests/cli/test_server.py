@@ -33,9 +33,9 @@ def test_it_says_what_peers_make_the_server_hold() -> None:
 
 
 def test_the_limit_is_that_of_the_setting() -> None:
-    with running_switchgear("--set", "limits.memory_bytes=40MiB") as server:
-        assert call_json(server, "server")["memory"]["limit"] == 40 * 2**20
-        assert "of 40 MiB" in call(server, "server").stdout
+    with running_switchgear("--set", "limits.memory_bytes=256MiB") as server:
+        assert call_json(server, "server")["memory"]["limit"] == 256 * 2**20
+        assert "of 256 MiB" in call(server, "server").stdout
 
 
 def test_without_a_setting_it_is_half_of_the_memory_there_is() -> None:

@@ -53,6 +53,9 @@ __all__ = [
 DATABASE_NAME = "switchgear.db"
 JOB_LOG_NAME = "joblog.db"
 
+# The account of memory sets a quarter aside for unfinished packets (`MemoryAccount`).
+PACKETS_IN_MEMORY = 4
+
 
 @dataclass(frozen=True)
 class LimitsConfig(Checked):
@@ -437,6 +440,13 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        limits = self.limits
+        if limits.memory_bytes and limits.memory_bytes < PACKETS_IN_MEMORY * limits.packet_bytes:
+            raise ConfigError(
+                f"limits.memory_bytes: expected at least {PACKETS_IN_MEMORY} times limits.packet_bytes, which is"
+                f" {PACKETS_IN_MEMORY * limits.packet_bytes}, got {limits.memory_bytes}; a quarter of the memory is for"
+                " packets that are not complete, and one of the largest must fit into it"
+            )
         for url in self.listen:
             scheme = SCHEMES[url.scheme]
             is_closed = scheme.dials or bool(scheme.has_curve and self.zeromq.curve_key_file)
