@@ -19,6 +19,7 @@ from switchgear.cli.main import UNREACHABLE_HINT
 from switchgear.client.address import DEFAULT_URL, Locator
 from switchgear.client.when import parse_duration, parse_when
 from switchgear.errors import ConfigError
+from switchgear.text import printable
 
 __all__ = [
     "STATE_STYLES",
@@ -198,11 +199,6 @@ def plain(data: bytes) -> str | dict[str, str]:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
-
-
-def printable(text: str) -> str:
-    """One line that cannot do anything to a terminal: whoever names a function must not control the screen."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def report_line(program: str, text: str) -> str:

@@ -12,10 +12,11 @@ from switchgear.config import SCHEMES, Config, ListenUrl
 from switchgear.errors import ConfigError
 from switchgear.model import SECOND_US, Worker
 from switchgear.net.dialects import Dialect, Dialects
+from switchgear.net.foreign import DRAFT, GEARMAN, MEMCACHED, REDIS
 from switchgear.net.hub import Hub
 from switchgear.net.tcp import TcpDoor
 from switchgear.protocols.base import Context, Session, Wire
-from switchgear.protocols.gearman.admin import on_line
+from switchgear.protocols.gearman.admin import first_line_refusal, on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
 from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.protocols.gearman_draft.codec import MAGIC as DRAFT_MAGIC
@@ -150,10 +151,18 @@ class Listeners:
 
     def _tcp_sessions(self, url: ListenUrl) -> Callable[[Context, Wire], Session]:
         if url.scheme == "gearmonkey":
-            return partial(GearMonkeySession, setup=self.gearmonkey)
+            return Dialects(
+                usual=partial(GearMonkeySession, setup=self.gearmonkey),
+                spoken="GearMonkey (RESP)",
+                own=frozenset({REDIS, MEMCACHED}),  # which has commands of the same names
+                binary=b"*",
+            )
         return Dialects(
             usual=lambda context, wire: GearmanSession(context, wire, self.gearman),
             others=(Dialect(DRAFT_MAGIC, lambda context, wire: DraftSession(context, wire, self.draft)),),
+            spoken="Gearman",
+            own=frozenset({GEARMAN, DRAFT}),
+            refuse_line=first_line_refusal,
         )
 
     # --- Redis ---

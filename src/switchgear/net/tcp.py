@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.errors import ConfigError
 from switchgear.net.hub import Hub
+from switchgear.net.peer_user import is_same_user, user_behind
 from switchgear.protocols.base import Context, Session, Wire
 
 __all__ = ["Connection", "TcpDoor"]
@@ -305,6 +306,12 @@ class Connection(Wire):
         """Hang up for good, once everything written has been sent."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
+
+    def is_of_same_user(self) -> bool:
+        if self.transport is None or not self.is_loopback:
+            return False
+        local = self.transport.get_extra_info("sockname") or ("", 0)
+        return is_same_user(user_behind((self.host, self.port), (local[0], local[1])))
 
     def when_taken(self, go_on: Callable[[], None]) -> None:
         if self.transport is None:

@@ -38,6 +38,10 @@ class FakeWire(Wire):
         self.descriptor = descriptor
         self.written = b""
         self.is_closed = False
+        self.is_of_servers_user = True
+
+    def is_of_same_user(self) -> bool:
+        return self.is_of_servers_user
 
     def write(self, out: list[bytes]) -> None:
         data = b"".join(out)
