@@ -19,7 +19,7 @@ __all__ = ["Dialect", "Dialects", "SessionMaker"]
 
 SessionMaker = Callable[[Context, Wire], Session]
 
-# A first line is waited for up to this length; then the usual session decides, which has a limit of its own.
+# A first line is waited for up to this length.  No command is as long.
 MOST_FIRST_LINE_BYTES: Final = 8192
 
 
@@ -107,9 +107,12 @@ class Greeting(Session):
             return False
         if dialects.may_be_foreign(start):
             return False
-        line, is_line, _ = start.partition(b"\n")
-        if start[0] in dialects.binary or not is_line:
+        line = start.partition(b"\n")[0]
+        if start[0] in dialects.binary:
             return True
+        if len(line) >= MOST_FIRST_LINE_BYTES and dialects.refuse_line is not no_refusal:
+            self._turn_away("LINE_TOO_LONG", "its first line is no text command", b"")
+            return False
         refusal = dialects.refuse_line(line.removesuffix(b"\r"))
         if refusal:
             self._turn_away("UNKNOWN_COMMAND", "its first line is no text command", refusal)

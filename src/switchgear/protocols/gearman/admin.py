@@ -18,7 +18,6 @@ __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
 
 MOST_WORDS: Final = 5
 MOST_LIMIT: Final = 2**31 - 1
-MOST_REPEATED_BYTES: Final = 512  # of a command that does not exist
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
 
@@ -62,7 +61,7 @@ def first_line_refusal(line: bytes) -> bytes:
 
 
 def unknown(command: bytes) -> bytes:
-    return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % escaped_name(command[:MOST_REPEATED_BYTES])
+    return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % escaped_name(command)
 
 
 def refusal(code: bytes, text: str) -> bytes:
