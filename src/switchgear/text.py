@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
+from urllib.parse import unquote
 
-__all__ = ["counted", "escaped_name", "harmless", "printable"]
+__all__ = ["counted", "escaped_name", "harmless", "printable", "without_secrets"]
+
+# A password before the host of a URL.  It may itself have a slash or an at sign that should have been encoded.
+_BEFORE_HOST: Final = re.compile(r"(?<=://)([^\s:/?#@\"']*):([^\s?#\"']*)@")
+# What is secret among the options behind the question mark, and in the words that libpq takes instead of a URL.
+_OPTION: Final = re.compile(
+    r"((?:^|[?&;\s])[\w.-]*(?:passw(?:or)?d|passwd|pwd|secret|token|api_?key)[\w.-]*(?<!_file)(?<!_dir)\s*=\s*)"
+    r"('(?:[^'\\]|\\.)*'|[^&;\s\"']+)",
+    re.IGNORECASE,
+)
 
 MOST_REPEATED: Final = 500
 
@@ -52,3 +63,20 @@ def escaped_name(name: bytes) -> bytes:
         else:
             pieces.append(b"".join([b"\\x%02x" % byte for byte in data]))
     return b"".join(pieces)
+
+
+def without_secrets(text: str, *urls: str) -> str:
+    """Text that may be shown: passwords in the URLs that it quotes are replaced by three asterisks.
+
+    `urls` are those whose passwords it may quote without the rest.
+    """
+    for url in urls:
+        for secret in _secrets_in(url):
+            text = text.replace(secret, "***")
+    text = _BEFORE_HOST.sub(r"\1:***@", text)
+    return _OPTION.sub(r"\1***", text)
+
+
+def _secrets_in(url: str) -> list[str]:
+    found = [match[2] for match in _BEFORE_HOST.finditer(url)] + [match[2] for match in _OPTION.finditer(url)]
+    return [secret for each in found for secret in (each, unquote(each)) if secret]

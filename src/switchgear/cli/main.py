@@ -20,6 +20,7 @@ from switchgear.errors import (
     ServerUnreachable,
     SwitchgearError,
 )
+from switchgear.text import printable, without_secrets
 from switchgear.version import VERSION
 
 __all__ = ["COMMANDS", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "main", "report"]
@@ -159,7 +160,7 @@ def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
         click.echo(err=True)  # the terminal shows ^C at the start of the line
         return code
     for line in _words_of(error).splitlines() or [code.meaning]:
-        click.echo(f"{prefix}: {line}", err=True)
+        click.echo(f"{prefix}: {printable(without_secrets(line))}", err=True)
     return code
 
 
