@@ -39,6 +39,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
     "handshake_failed": (logging.WARNING, "a {protocol} peer could not introduce itself: {reason}"),
     "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; it was to be told something"),
+    "directory_open": (
+        logging.WARNING,
+        "every user of this machine can replace files in {path}, and so the jobs of this server; chmod o-w",
+    ),
     "job_requeued": (logging.INFO, "{job} of {function} requeued: {cause} (attempt {attempt})"),
     "job_died": (logging.ERROR, "{job} of {function} is dead: {error}"),
     "job_expired": (logging.INFO, "{job} of {function} expired before it was started"),

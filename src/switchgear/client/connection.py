@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from switchgear.client.address import ServerAddress
 from switchgear.errors import AlreadySubmitted, JobUnknown, NotFound, ServerRefused, ServerUnreachable
+from switchgear.net.peer_user import user_behind
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder
 
@@ -58,6 +59,14 @@ class Connection:
             raise ServerUnreachable(f"cannot connect to {self.address}: {words_of(error)}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(self._socket)
+
+    def find_user(self) -> int | None:
+        """The id of the user whose process has answered, if it is on this machine and the system tells; else None."""
+        try:
+            peer, here = self._socket.getpeername(), self._socket.getsockname()
+        except OSError:  # it has hung up
+            return None
+        return user_behind((peer[0], peer[1]), (here[0], here[1]))
 
     def __enter__(self) -> Self:
         return self

@@ -45,6 +45,7 @@ class Listeners:
         self.bridges: list[Bridge] = []
         self._bridge_workers: set[Worker] = set()
         self.addresses: list[str] = []
+        self.is_private = False  # on TCP, only processes of the server's own user, and of root, may connect
         self._zmq_house: ZmqHouse | None = None
         self._wmp_setups: list[WmpSetup] = []
         self.gearman = GearmanSetup(
@@ -85,6 +86,7 @@ class Listeners:
                 self._open_bridge(url)
             else:
                 door = TcpDoor(url, self.hub, self.config.limits, self._tcp_sessions(url), self.tcp_doors)
+                door.is_private = self.is_private
                 await door.open()
                 self.tcp_doors.append(door)
                 self.addresses += door.addresses

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_same_user", "user_behind"]
+__all__ = ["can_tell_users", "is_same_user", "user_behind"]
 
 Address = tuple[str, int]
 
@@ -50,6 +50,17 @@ def user_behind(peer: Address, here: Address) -> int | None:
             # A socket that its process has closed belongs to nobody, and older kernels say that this is root.
             return user if inode and user != _UNMAPPED_USER else None
     return None
+
+
+def can_tell_users() -> bool:
+    """Whether this system tells whose process is at the other end: it is asked about a connection to ourselves."""
+    try:
+        with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
+            listener.settimeout(_PATIENCE_SECONDS)
+            with socket.create_connection(listener.getsockname(), _PATIENCE_SECONDS) as client:
+                return user_behind(client.getsockname(), client.getpeername()) is not None
+    except OSError:
+        return False
 
 
 def is_same_user(user: int | None) -> bool:

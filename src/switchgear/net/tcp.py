@@ -56,6 +56,7 @@ class TcpDoor:
         self.limits = limits
         self.make_session = make_session
         self.doors = [self] if doors is None else doors  # all of the house, which share the limits
+        self.is_private = False  # only processes of the server's own user, and of root, may connect
         self.connections: set[Connection] = set()
         self.by_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
@@ -168,7 +169,7 @@ class Connection(Wire):
         peer = transport.get_extra_info("peername") or ("", 0)
         self.host, self.port = peer[0], peer[1]
         self.is_loopback = ipaddress.ip_address(self.host.partition("%")[0]).is_loopback if self.host else False
-        reason = self.door.refusal_for(self)
+        reason = self.door.refusal_for(self) or self._refusal_of_user()
         if reason:
             self.hub.telemetry.emit("connection_refused", host=self.host, reason=reason)
             transport.abort()
@@ -180,6 +181,12 @@ class Connection(Wire):
         self.door.by_host[self.host] += 1
         self.session = self.door.make_session(self.hub, self)
         self.hub.telemetry.emit("connection_made", host=self.host, port=self.port)
+
+    def _refusal_of_user(self) -> str:
+        """Why this connection is not taken at a door for one user, or nothing."""
+        if self.door.is_private and not self.is_of_same_user():
+            return "it is not of the server's own user"
+        return ""
 
     def data_received(self, data: bytes) -> None:
         session = self.session
