@@ -10,7 +10,6 @@ from typing import Final, Self
 
 from switchgear.client.address import ServerAddress
 from switchgear.errors import AlreadySubmitted, JobUnknown, NotFound, ServerRefused, ServerUnreachable
-from switchgear.net.peer_user import user_behind
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder
 
@@ -62,6 +61,8 @@ class Connection:
 
     def find_user(self) -> int | None:
         """The id of the user whose process has answered, if it is on this machine and the system tells; else None."""
+        from switchgear.net.peer_user import user_behind  # few ask, and a client needs nothing else of the server
+
         try:
             peer, here = self._socket.getpeername(), self._socket.getsockname()
         except OSError:  # it has hung up
