@@ -154,7 +154,7 @@ def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
     if os.environ.get("SWITCHGEAR_DEBUG", "") not in ("", "0"):
         import traceback
 
-        traceback.print_exception(error)
+        click.echo(without_secrets("".join(traceback.format_exception(error))), err=True, nl=False)
     code = exit_code_of(error)
     if code is ExitCode.INTERRUPTED:
         click.echo(err=True)  # the terminal shows ^C at the start of the line

@@ -134,7 +134,7 @@ class House(Context):
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         assert text
         names = [name for name, talker in self.talkers.items() if talker.session is session]
-        self.bad_input.append((names[0], code))
+        self.bad_input.append((names[0] if names else "", code))
 
     def soon(self, action: Callable[[], object]) -> None:
         self.put_off.append(action)
