@@ -185,7 +185,7 @@ def test_text_is_read_alike_from_environment_and_flags(name: str, text: str, val
         ("gearman.exceptions", "perhaps", "expected true or false"),
         ("gearman.handle_prefix", "H: x", "visible ASCII"),
         ("gearman.handle_prefix", "H" * 43, "at most 42"),
-        ("gearman.shutdown", "sometimes", "expected one of loopback, anywhere, never"),
+        ("gearman.shutdown", "sometimes", "expected one of same-user, loopback, anywhere, never"),
         ("store", "sqlite:", "expected sqlite:PATH, memory: or nothing"),
         ("store", "memory", "expected sqlite:PATH"),
         ("store", "memory:x", "expected sqlite:PATH"),

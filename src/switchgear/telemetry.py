@@ -11,7 +11,7 @@ from typing import Final
 from switchgear.engine.core import Observer
 from switchgear.engine.graph import label
 from switchgear.model import Cause, Function, Job, Schedule, Worker
-from switchgear.text import harmless
+from switchgear.text import harmless, without_secrets
 
 __all__ = ["EVENTS", "JsonFormatter", "Telemetry"]
 
@@ -39,6 +39,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
     "handshake_failed": (logging.WARNING, "a {protocol} peer could not introduce itself: {reason}"),
     "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; it was to be told something"),
+    "directory_open": (
+        logging.WARNING,
+        "every user of this machine can replace files in {path}, and so the jobs of this server; chmod o-w",
+    ),
     "job_requeued": (logging.INFO, "{job} of {function} requeued: {cause} (attempt {attempt})"),
     "job_died": (logging.ERROR, "{job} of {function} is dead: {error}"),
     "job_expired": (logging.INFO, "{job} of {function} expired before it was started"),
@@ -93,7 +97,7 @@ class Telemetry(Observer):
             self._second = second
         self._lines[event_name] += 1
         if self._lines[event_name] <= LINES_PER_SECOND:
-            shown = {key: harmless(value) if isinstance(value, str) else value for key, value in fields.items()}
+            shown = {key: repeatable(value) if isinstance(value, str) else value for key, value in fields.items()}
             log.log(level, text.format(**shown), extra={"event": event_name, "fields": shown})
 
     def _report_suppressed(self) -> None:
@@ -138,6 +142,11 @@ class Telemetry(Observer):
 
     def schedule_refused(self, schedule: Schedule, reason: str) -> None:
         self.emit("schedule_refused", schedule=text_of(schedule.name), reason=reason)
+
+
+def repeatable(text: str) -> str:
+    """Text as a log may show it: one line, and no password."""
+    return harmless(without_secrets(text) if "://" in text else text)
 
 
 def text_of(data: bytes) -> str:

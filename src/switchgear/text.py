@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
+from urllib.parse import unquote
 
-__all__ = ["bytes_in_words", "counted", "harmless"]
+__all__ = ["bytes_in_words", "counted", "escaped_name", "harmless", "printable", "without_secrets"]
+
+# A password before the host of a URL.  It may itself have a slash or an at sign that should have been encoded.
+_BEFORE_HOST: Final = re.compile(r"(?<=://)([^\s:/?#@\"']*):([^\s?#\"']*)@")
+# What is secret among the options behind the question mark, and in the words that libpq takes instead of a URL.
+_OPTION: Final = re.compile(
+    r"((?:^|[?&;\s])[\w.-]*(?:passw(?:or)?d|passwd|pwd|secret|token|api_?key)[\w.-]*(?<!_file)(?<!_dir)\s*=\s*)"
+    r"('(?:[^'\\]|\\.)*'|[^&;\s\"']+)",
+    re.IGNORECASE,
+)
 
 MOST_REPEATED: Final = 500
+
+# What names are made of nearly always.  A tab is within: libgearman puts one between a namespace and a name.
+USUAL_IN_NAMES: Final = b"\t" + bytes(range(0x20, 0x7F))
 
 
 def counted(number: int, noun: str) -> str:
@@ -19,6 +33,53 @@ def harmless(text: str) -> str:
     if len(text) > MOST_REPEATED:
         text = text[:MOST_REPEATED] + "..."
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def printable(text: str) -> str:
+    """One line that cannot do anything to a terminal: whoever names a function must not control the screen.
+
+    What is not printable, such as an escape, a line's end or a mark that turns the direction of writing, is written as
+    in a Python string.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def escaped_name(name: bytes) -> bytes:
+    """A name as a line of the text protocol shows it: the same bytes, except that none of them ends the line.
+
+    What a terminal would obey, or not show, is written as `\\xNN` for each of its bytes.  Bytes that are not UTF-8 stay
+    as they are, if they are letters in the older encodings.
+    """
+    if not name.translate(None, USUAL_IN_NAMES):
+        return name
+    pieces: list[bytes] = []
+    for character in name.decode("utf-8", "surrogateescape"):
+        data = character.encode("utf-8", "surrogateescape")
+        is_letter = len(data) == 1 and data[0] >= 0xA0  # of an older encoding
+        if character.isprintable() or character == "\t" or is_letter:
+            pieces.append(data)
+        else:
+            pieces.append(b"".join([b"\\x%02x" % byte for byte in data]))
+    return b"".join(pieces)
+
+
+def without_secrets(text: str, *urls: str) -> str:
+    """Text that may be shown: passwords in the URLs that it quotes are replaced by three asterisks.
+
+    `urls` are those whose passwords it may quote without the rest.
+    """
+    for url in urls:
+        for secret in _secrets_in(url):
+            text = text.replace(secret, "***")
+    text = _BEFORE_HOST.sub(r"\1:***@", text)
+    return _OPTION.sub(r"\1***", text)
+
+
+def _secrets_in(url: str) -> list[str]:
+    found = [match[2] for match in _BEFORE_HOST.finditer(url)] + [match[2] for match in _OPTION.finditer(url)]
+    return [secret for each in found for secret in (each, unquote(each)) if secret]
 
 
 def bytes_in_words(count: float) -> str:

@@ -12,6 +12,7 @@ import socket
 import stat
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,54 @@ def test_the_first_who_asks_runs_the_server(place: EmbeddedLocation) -> None:
     assert place.is_owner
     assert answers_version(address.port)
     assert place.address() == address
+
+
+def test_its_files_are_for_this_user_alone(directory: Path, place: EmbeddedLocation) -> None:
+    old = os.umask(0)
+    try:
+        place.address()
+    finally:
+        os.umask(old)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+    assert "server.json" in modes
+    assert {name for name, mode in modes.items() if mode & 0o077} <= {".gitignore"}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_directory_that_everybody_can_write_to_is_refused(directory: Path, place: EmbeddedLocation, mode: int) -> None:
+    directory.mkdir()
+    directory.chmod(mode)
+    with pytest.raises(ConfigError, match="chmod o-w"):
+        place.address()
+    assert list(directory.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_a_directory_of_another_user_is_refused(directory: Path, place: EmbeddedLocation) -> None:
+    directory.mkdir()
+    os.chown(directory, 12_345, 12_345)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        place.address()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_cannot_connect(place: EmbeddedLocation) -> None:
+    address = place.address()
+    os.seteuid(12_345)
+    try:
+        stranger = socket.socket()
+    finally:
+        os.seteuid(0)
+    with stranger:
+        stranger.settimeout(10)
+        stranger.connect((address.host, address.port))
+        with suppress(ConnectionResetError, BrokenPipeError):
+            stranger.sendall(b"version\n")
+        try:
+            assert stranger.recv(100) == b""
+        except ConnectionResetError:
+            pass
+    assert answers_version(address.port)
 
 
 def test_nothing_is_made_before_it_is_needed(directory: Path, place: EmbeddedLocation) -> None:

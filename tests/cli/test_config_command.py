@@ -110,3 +110,43 @@ def test_show_of_a_bad_file_is_a_configuration_error(bad: Path) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith(f"switchgear: {bad}: unknown key")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_passwords_are_not_shown(tmp_path: Path, as_json: bool) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("[joblog]\nurl = 'postgresql://jobs:hunter2@db/jobs?sslpassword=hunter2'\n", encoding="utf-8")
+    result = config("show", *(["--json"] if as_json else []), str(file))
+    assert result.exit_code == 0
+    assert "hunter2" not in result.output
+    assert "postgresql://jobs:***@db/jobs?sslpassword=***" in result.output
+    if not as_json:
+        assert "The password is not shown" in result.output
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "listen = 'redis://h:6379?password=hunter2'",
+        "listen = 'redis://h:6379?passwort=1&password=hunter2'",
+        "listen = 'redis://u:hunter2@h:6379'",
+        "listen = 'gearman://h?password=hunter2'",
+        "store = 'postgresql://u:hunter2@h/db'",
+        "store = 'postgresql://h/db?password=hunter2'",
+        "joblog.url = 'mysql://u:hunter2@h/db'",
+        "limits.jobs = 'redis://u:hunter2@h'",
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_passwords_are_not_repeated_in_problems(tmp_path: Path, line: str, command: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(line + "\n", encoding="utf-8")
+    result = config(command, str(file))
+    assert result.exit_code == 2
+    assert "hunter2" not in result.output
+
+
+def test_a_password_in_a_listener_is_sent_to_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("listen = 'redis://h:6379?password=hunter2'\n", encoding="utf-8")
+    assert "password_file=FILE" in config("check", str(file)).output

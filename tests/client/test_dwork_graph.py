@@ -150,7 +150,10 @@ def test_any_name_can_be_drawn(name: str) -> None:
     graph = TaskGraph([GraphTask(1, name, "failed", (), 1.0, name)])
     root = ET.fromstring(svg_of(graph).encode())
     assert any(element.text == short(name) or not name for element in root.iter(f"{SVG}text"))
-    assert dot_of(graph).encode().count(b"t1 [") >= 1
+    dot = dot_of(graph)
+    assert dot.encode().count(b"t1 [") >= 1
+    assert all(line.isprintable() for line in dot.split("\n")), "nothing in it would control a terminal"
+    assert len(dot.split("\n")) == len(dot_of(TaskGraph([GraphTask(1, "x", "failed", (), 1.0, "x")])).split("\n"))
 
 
 def test_an_empty_graph_can_be_drawn() -> None:

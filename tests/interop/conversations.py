@@ -50,6 +50,10 @@ def _error(code: str, text: str) -> tuple[Message, ...]:
     return _packet(Kind.ERROR, code, text)
 
 
+def _unknown_commands(*commands: str) -> tuple[Message, ...]:
+    return _lines(*(f"ERR UNKNOWN_COMMAND Unknown+server+command{command}\r" for command in commands))
+
+
 NOTHING: tuple[Message, ...] = ()
 HUNG_UP: tuple[Message, ...] = (CLOSED,)
 _NOT_FOUND = _error("JOB_NOT_FOUND", "Job given in work result not found")
@@ -78,6 +82,29 @@ _MALFORMED = {
         )
         for kind, (wanted, args) in malformed.TOO_FEW.items()
     },
+    ("a browser knocks", "the answer"): Difference(
+        "the lines of its request might be commands that somebody has made it send",
+        _unknown_commands("GET", "Host:", ""),
+        (
+            *_lines(
+                "HTTP/1.1 400 Bad Request\r",
+                "Content-Type: text/plain; charset=utf-8\r",
+                "X-Content-Type-Options: nosniff\r",
+                "Cache-Control: no-store\r",
+                "Content-Length: 106\r",
+                "Connection: close\r",
+                "\r",
+                "This port speaks Gearman, not HTTP.  Nothing of the request was obeyed.",
+                "This server has no port for HTTP.",
+            ),
+            *HUNG_UP,
+        ),
+    ),
+    ("a first line that is no command", "the answer"): Difference(
+        "somebody else's protocol, perhaps, and the next lines might be commands",
+        _unknown_commands("nonsense"),
+        (*_unknown_commands("nonsense"), *HUNG_UP),
+    ),
     ("wrong magic", "the answer"): Difference(
         "the peer is told why", HUNG_UP, (*_error("INVALID_MAGIC", "unknown magic bytes"), *HUNG_UP)
     ),

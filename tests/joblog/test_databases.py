@@ -16,7 +16,7 @@ import pytest
 from switchgear.errors import ConfigError, SchemaTooNew, StorageError
 from switchgear.joblog import JobLog
 from switchgear.joblog.database import Database
-from switchgear.joblog.postgres import MIGRATION_LOCK, PostgresDatabase, without_password
+from switchgear.joblog.postgres import MIGRATION_LOCK, PostgresDatabase
 from switchgear.joblog.postgres import MIGRATIONS as POSTGRES_MIGRATIONS
 from switchgear.joblog.sqlite import MIGRATIONS as SQLITE_MIGRATIONS
 from switchgear.joblog.sqlite import SqliteDatabase
@@ -194,13 +194,15 @@ def test_without_psycopg_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    "url",
     [
-        ("postgresql://jobs:secret@db/jobs", "postgresql://jobs@db/jobs"),
-        ("postgresql://jobs@db:5432/jobs", "postgresql://jobs@db:5432/jobs"),
-        ("postgresql://db:5432/jobs?a=b@c", "postgresql://db:5432/jobs?a=b@c"),
-        ("postgresql:///jobs?password=secret&host=/run", "postgresql:///jobs?password=***&host=/run"),
+        "postgresql://jobs:hunter2@127.0.0.1:1/jobs",
+        "postgresql://jobs:hunter2%zz@127.0.0.1:1/jobs",
+        "postgresql://jobs@127.0.0.1:1/jobs?password=hunter2",
+        "postgresql://jobs:hunter2@127.0.0.1:1/jobs?nonsense=1",
     ],
 )
-def test_a_password_is_not_shown(url: str, shown: str) -> None:
-    assert without_password(url) == shown
+def test_a_password_is_not_shown(url: str) -> None:
+    with pytest.raises((ConfigError, StorageError)) as caught:
+        JobLog.open(url)
+    assert "hunter2" not in str(caught.value)

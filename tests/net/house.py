@@ -259,7 +259,7 @@ class HubHouse:
         self.engine = Engine(settings, self.telemetry)
         self.hub = Hub(self.engine, store, self.clock, self.telemetry, payload_memory_bytes)
         self.hub.operator = Operations(self.hub, "H:t:")
-        self.setup = GearmanSetup(b"H:t:", "test", handle_messages, on_line)
+        self.setup = GearmanSetup(b"H:t:", "test", handle_messages, on_line, shutdown="loopback")
 
     def connect(self) -> Connected:
         return Connected(self)

@@ -127,3 +127,70 @@ def test_a_connection_that_leaves_without_a_word() -> None:
     house.talker("other").send(b"\0J")
     house.talker("other").leave()
     assert not house.setup.sessions
+
+
+# --- who is not welcome ---
+
+
+class GuardedDoor(Door):
+    """A connection whose first line must be `begin`, and where HTTP is not spoken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        dialects = Dialects(
+            self._maker("usual"),
+            spoken="Usual",
+            refuse_line=lambda line: b"" if line == b"begin" else b"no such command\n",
+        )
+        self.speakers.clear()
+        self.wire.session = dialects(self.house, self.wire)
+
+    @property
+    def said(self) -> bytes:
+        return b"".join(self.session.out)
+
+    @property
+    def heard(self) -> bytes:
+        return b"".join(self.speakers[0].heard)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_first_line_that_is_a_command_opens_the_conversation(size: int) -> None:
+    door = GuardedDoor()
+    data = b"begin\r\nanything\n"
+    for start in range(0, len(data), size):
+        door.receive(data[start : start + size])
+    assert door.heard == data
+    assert not door.session.closing
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("first", "answer"),
+    [(b"GET / HTTP/1.1\r\n", b"HTTP/1.1 400 "), (b"hallo\n", b"no such command\n"), (b"\n", b"no ")],
+)
+def test_after_anything_else_nothing_is_heard(first: bytes, answer: bytes, size: int) -> None:
+    door = GuardedDoor()
+    data = first + b"begin\nanything\n"
+    for start in range(0, len(data), size):
+        door.receive(data[start : start + size])
+    assert door.said.startswith(answer)
+    assert door.session.closing
+    assert door.heard == b""
+    assert len(door.house.bad_input) == 1
+
+
+def test_a_first_line_without_end_is_held_up_to_a_limit() -> None:
+    door = GuardedDoor()
+    door.receive(b"x" * 8000)
+    assert door.session.buffered_bytes == 8000
+    assert not door.session.closing
+    door.receive(b"x" * 200)
+    assert door.session.closing
+    assert (door.said, door.heard, door.session.buffered_bytes) == (b"", b"", 0)
+
+
+def test_packets_are_not_held() -> None:
+    door = GuardedDoor()
+    door.receive(b"\0")
+    assert door.heard == b"\0"

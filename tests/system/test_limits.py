@@ -67,10 +67,11 @@ def test_what_comes_before_garbage_is_answered() -> None:
         assert stranger.receive() is CLOSED
 
 
-def test_text_garbage_is_answered_line_by_line() -> None:
+def test_text_garbage_after_a_command_is_answered_line_by_line() -> None:
     with running_switchgear() as server, Wire(server.address) as stranger:
-        stranger.send_bytes(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        for word in (b"GET", b"Host:", b""):
+        assert stranger.ask("version")[0].startswith(b"OK ")
+        stranger.send_bytes(b"statsu\r\nHost: x\r\n\r\n")
+        for word in (b"statsu", b"Host:", b""):
             assert stranger.receive() == (b"ERR UNKNOWN_COMMAND Unknown+server+command" + word + b"\r\n",)
         stranger.expect_nothing()
         stranger.send_bytes(b"x" * 10_000)

@@ -263,7 +263,7 @@ def test_a_file_that_is_gone_changes_nothing(tmp_path: Path) -> None:
 def test_the_log_file_is_opened_anew_after_rotation(tmp_path: Path) -> None:
     log, rotated = tmp_path / "server.log", tmp_path / "server.log.1"
     with running_switchgear("--log-file", str(log)) as server, Wire(server.address) as client:
-        client.send_bytes(b"nonsense\n")
+        client.send_bytes(b"version\nnonsense\n")
         eventually(lambda: "UNKNOWN_COMMAND" in log.read_text(), "the log has a line")
         log.rename(rotated)
         server.process.send_signal(signal.SIGHUP)

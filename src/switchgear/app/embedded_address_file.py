@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ import msgspec
 from switchgear.client.address import ServerAddress
 from switchgear.client.connection import GearmanConnection
 from switchgear.errors import ServerUnreachable
+from switchgear.net.peer_user import is_same_user
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
 
@@ -46,7 +48,10 @@ class EmbeddedAddress(msgspec.Struct):
         """Others see the old text or the new one, never half of it; raises OSError."""
         path = directory / _NAME
         new = path.with_name(f"{_NAME}.new")
-        new.write_bytes(msgspec.json.encode(self) + b"\n")
+        new.unlink(missing_ok=True)  # of one that was killed, and with whatever mode
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(self) + b"\n")
         new.replace(path)
 
     @staticmethod
@@ -60,6 +65,9 @@ class EmbeddedAddress(msgspec.Struct):
         with GearmanConnection(address.host, address.port, _HELLO_SECONDS) as connection:
             connection.send(request(Packet.CONTROL, b"server", b"{}"))
             kind, body = connection.receive_answer()
+            user = connection.find_user()
+        if user is not None and not is_same_user(user):
+            raise ServerUnreachable(f"at {address} there is a server of another user now")
         try:
             answer = msgspec.json.decode(body, type=_OwnerAnswer) if kind == Packet.CONTROL_RES else None
         except msgspec.DecodeError:

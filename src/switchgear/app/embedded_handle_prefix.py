@@ -43,7 +43,8 @@ def handle_prefix(directory: Path, store_name: str) -> str:
 def _write(path: Path, prefix: str) -> None:
     """On disk before there is a store: handles that somebody has noted must not change, even if the power fails."""
     new = path.with_name(f"{_NAME}.new")
-    with open(new, "w", encoding="ascii") as file:
+    new.unlink(missing_ok=True)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(f"{prefix}\n")
         file.flush()
         os.fsync(file.fileno())

@@ -6,7 +6,9 @@ break; whoever asks for the address next takes the lock and goes on with the job
 it.  Nothing that was acknowledged is lost, because the store commits before the server answers.
 
 Trust.  `server.json` may be a leftover, and its port somebody else's by now.  So it is believed only while the lock is
-held, and only after the server at that port has said that it is this process and keeps its jobs in this directory.
+held, and only after the server at that port has said that it is this process and keeps its jobs in this directory; and
+where the system tells whose process it is (net/peer_user.py), it must be of the same user.  The server in turn takes no
+connections of other users there.  A directory that other users own or can write to is not used.
 
 In one process, all apps that use a directory share one `_EmbeddedDirectory`.
 """
@@ -27,6 +29,7 @@ from switchgear.app.embedded_address_file import EmbeddedAddress
 from switchgear.app.server_locations import EMBEDDED_SCHEME, ServerLocation
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ConfigError, ServerUnreachable, SwitchgearError
+from switchgear.net.ownership import check_directory, check_link
 
 if TYPE_CHECKING:
     from switchgear.app.embedded_server import EmbeddedServer
@@ -61,13 +64,15 @@ class EmbeddedLocation(ServerLocation):
         if path.startswith("//"):
             raise ConfigError(f'"{url}": a plain path is expected after embedded:, as in embedded:{path.lstrip("/")}')
         try:
-            self.directory: Path = Path(path or DEFAULT_DIRECTORY).expanduser().resolve()
+            self._written = Path(path or DEFAULT_DIRECTORY).expanduser().absolute()
+            self.directory: Path = self._written.resolve()
         except (RuntimeError, ValueError, OSError) as error:  # no such home, a NUL in the path, a loop of links
             raise ConfigError(f'"{url}": {error}') from None
         self._url = f"{EMBEDDED_SCHEME}{path or DEFAULT_DIRECTORY}"
 
     def address(self) -> ServerAddress:
         """Where the server is; raises ServerUnreachable, or ConfigError if the directory cannot be used."""
+        check_link(self._written)
         home = _home_at(self.directory)
         home.users.add(self)
         return home.address()
@@ -150,6 +155,7 @@ class _EmbeddedDirectory:
         lock = OwnerLock(self.directory)
         try:
             self._make_directory()
+            check_directory(self.directory)
             if not lock.acquire():
                 return None
             if self._abandoned is not None:
@@ -164,7 +170,7 @@ class _EmbeddedDirectory:
             raise self._unusable(error) from error
         except RuntimeError as error:  # no threads can be started: the interpreter is ending
             raise ServerUnreachable(f"cannot start a server for {self.directory}: {error}") from error
-        except ServerUnreachable:
+        except (ConfigError, ServerUnreachable):
             raise
         except SwitchgearError as error:
             raise ServerUnreachable(f"cannot start a server for {self.directory}: {error}") from error

@@ -11,6 +11,7 @@ import click
 from switchgear.config import as_json as settings_as_json
 from switchgear.config import as_toml, load_config, read_config
 from switchgear.errors import ConfigError
+from switchgear.text import printable
 
 __all__ = ["config"]
 
@@ -54,7 +55,7 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
         click.echo(json.dumps({"ok": not problems, "problems": problems}))
     else:
         for problem in problems or ["OK"]:
-            click.echo(problem)
+            click.echo(printable(problem))
     ctx.exit(2 if problems else 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ import click
 from switchgear.cli.dwork_show import RunDisplay, print_summary, summary_object
 from switchgear.cli.dwork_tasks import COMMA_HINT, ordered, read_file, source_of
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, json_option, plain, print_json
+from switchgear.cli.output import complain, fit_for, json_option, plain, print_json
 from switchgear.cli.signals import on_signals
 from switchgear.client.dwork.local_run import LocalRun, RunReport, run_tasks
 from switchgear.client.dwork.records import bytes_of
@@ -136,7 +137,7 @@ def _print_order(local_run: LocalRun, as_json: bool) -> None:
         print_json([plain(bytes_of(name)) for name in names])
     else:
         for name in names:
-            click.echo(bytes_of(name))
+            click.echo(fit_for(sys.stdout, bytes_of(name)))
 
 
 def _write_left(path: Path, tasks: TaskFile, report: RunReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 
 import click
@@ -13,6 +14,7 @@ from switchgear.cli.output import (
     Column,
     complain,
     duration_option,
+    fit_for,
     json_option,
     moment,
     plain,
@@ -78,7 +80,7 @@ def steal(
         ]
         print_json({"tasks": tasks, "all_done": stolen.all_done and not stolen.stuck, "stuck": stolen.stuck})
     elif quiet:
-        click.echo(bytes_of(stolen.tasks[0].name) if stolen.tasks else NO_TASK)
+        click.echo(fit_for(sys.stdout, bytes_of(stolen.tasks[0].name)) if stolen.tasks else NO_TASK)
     else:
         _print_stolen(stolen)
     if stolen.tasks:

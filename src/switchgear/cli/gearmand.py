@@ -147,6 +147,7 @@ def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> Order:
         "engine.attempts": 0,
         "engine.wakeups": 0,
         "engine.function_order": "registration",
+        "gearman.shutdown": "loopback",  # gearmand obeys everybody
         "listen": (ListenUrl("gearman", "127.0.0.1", int(DEFAULT_PORT)),),
         "store": "memory:",
         "log.level": "error",

@@ -20,6 +20,7 @@ from switchgear.errors import (
     ServerUnreachable,
     SwitchgearError,
 )
+from switchgear.text import printable, without_secrets
 from switchgear.version import VERSION
 
 __all__ = ["COMMANDS", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "main", "report"]
@@ -154,13 +155,13 @@ def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
     if os.environ.get("SWITCHGEAR_DEBUG", "") not in ("", "0"):
         import traceback
 
-        traceback.print_exception(error)
+        click.echo(without_secrets("".join(traceback.format_exception(error))), err=True, nl=False)
     code = exit_code_of(error)
     if code is ExitCode.INTERRUPTED:
         click.echo(err=True)  # the terminal shows ^C at the start of the line
         return code
     for line in _words_of(error).splitlines() or [code.meaning]:
-        click.echo(f"{prefix}: {line}", err=True)
+        click.echo(f"{prefix}: {printable(without_secrets(line))}", err=True)
     return code
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -19,6 +19,7 @@ from switchgear.cli.main import UNREACHABLE_HINT
 from switchgear.client.address import DEFAULT_URL, Locator
 from switchgear.client.durations import parse_duration, parse_when
 from switchgear.errors import ConfigError
+from switchgear.text import printable, without_secrets
 
 __all__ = [
     "STATE_STYLES",
@@ -26,6 +27,7 @@ __all__ = [
     "bytes_of",
     "complain",
     "duration_option",
+    "fit_for",
     "json_option",
     "lasting",
     "locators",
@@ -172,7 +174,7 @@ def print_json(value: object) -> None:
 def complain(text: str) -> None:
     """A line on standard error, as the program says what went wrong."""
     for line in text.splitlines():
-        click.echo(f"switchgear: {printable(line)}", err=True)
+        click.echo(f"switchgear: {printable(without_secrets(line))}", err=True)
 
 
 # --- values ---
@@ -200,9 +202,15 @@ def plain(data: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def printable(text: str) -> str:
-    """One line that cannot do anything to a terminal: whoever names a function must not control the screen."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+def fit_for(stream: IO[Any], data: bytes) -> bytes:
+    """A result or a name as it is written there: every byte of it, unless the stream is a terminal.
+
+    A terminal gets lines and tabs; the rest of what is not printable is written as in a Python string.
+    """
+    if not stream.isatty():
+        return data
+    text = data.decode("utf-8", "backslashreplace")
+    return "".join(c if c in "\n\t" else printable(c) for c in text).encode()
 
 
 def report_line(program: str, text: str) -> str:

@@ -14,6 +14,7 @@ from switchgear.cli.output import (
     bytes_of,
     complain,
     duration_option,
+    fit_for,
     json_option,
     plain,
     print_json,
@@ -220,7 +221,7 @@ def _wait(client: Client, submission: Submission, timeout_seconds: float | None)
 
 
 def _write(stream: BinaryIO, data: bytes) -> None:
-    stream.write(data)
+    stream.write(fit_for(stream, data))
     stream.flush()
 
 

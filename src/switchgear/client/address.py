@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, Self
 
 from switchgear.errors import ConfigError
+from switchgear.text import without_secrets
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "Locator", "ServerAddress"]
 
@@ -36,6 +37,7 @@ class Address:
     def parse(cls, text: str) -> Self:
         """Read a URL; raises ConfigError."""
         match = _URL.fullmatch(text.strip())
+        text = without_secrets(text)  # as it is shown from here on
         if match is None:
             raise ConfigError(f'"{text}" is not of the form {cls.scheme}://HOST:PORT')
         if (match["scheme"] or cls.scheme).lower() not in (cls.scheme, *cls.other_schemes):

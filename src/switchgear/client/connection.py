@@ -59,6 +59,16 @@ class GearmanConnection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(self._socket)
 
+    def find_user(self) -> int | None:
+        """The id of the user whose process has answered, if it is on this machine and the system tells; else None."""
+        from switchgear.net.peer_user import user_behind  # few ask, and a client needs nothing else of the server
+
+        try:
+            peer, here = self._socket.getpeername(), self._socket.getsockname()
+        except OSError:  # it has hung up
+            return None
+        return user_behind((peer[0], peer[1]), (here[0], here[1]))
+
     def __enter__(self) -> Self:
         return self
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from urllib.parse import parse_qsl
 
+from switchgear.text import without_secrets
+
 __all__ = ["SCHEMES", "ListenUrl", "Option", "Scheme"]
 
 MAX_PORT = 65_535
@@ -161,6 +163,7 @@ class ListenUrl:
     def parse(cls, text: str) -> ListenUrl:
         """Read a URL; raises ValueError that says what is wrong with it."""
         match = _URL.fullmatch(text.strip())
+        text = without_secrets(text)  # as it is shown from here on
         if match is None and "@" in text:
             # Not shown: there may be a password in it.
             raise ValueError(
@@ -233,6 +236,8 @@ def _host(written: str, url: str) -> str:
 
 def _options(query: str, scheme: Scheme, url: str) -> dict[str, str]:
     options: dict[str, str] = {}
+    if any(key == "password" for key, _ in parse_qsl(query)) and "password_file" in scheme.options:
+        raise ValueError(f'"{url}" has a password in it, and is shown in logs; put it in a file: password_file=FILE')
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in scheme.options:
             raise ValueError(f'"{url}" has the unknown option {key}{_perhaps(key, scheme.options)}')

@@ -20,6 +20,7 @@ from typing import Any
 from switchgear.config.settings import SECTIONS, SETTINGS, Config, Setting
 from switchgear.config.values import FilePath, StoreUrl
 from switchgear.errors import ConfigError
+from switchgear.text import without_secrets
 
 __all__ = ["LoadedConfig", "default_state_dir", "load_config", "read_config"]
 
@@ -234,7 +235,7 @@ def _shown(value: object) -> str:
         return "a table"
     if isinstance(value, list):
         return "a list"
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = f'"{without_secrets(value)}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from switchgear.config.values import Kind
 from switchgear.errors import ConfigError
+from switchgear.text import without_secrets
 
 __all__ = ["Checked", "Setting", "setting"]
 
@@ -76,5 +77,5 @@ class Checked:
             try:
                 object.__setattr__(self, entry.name, kind.read(value))
             except ValueError as error:
-                text = str(error) or f"expected {kind.expected}, got {value!r}"
+                text = str(error) or f"expected {kind.expected}, got {without_secrets(repr(value))}"
                 raise ConfigError(f"{entry.name}: {text}") from None

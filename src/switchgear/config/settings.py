@@ -238,10 +238,11 @@ class GearmanConfig(Checked):
         "A client that never asked may not know the packet; it gets WORK_FAIL.",
     )
     shutdown: str = setting(
-        "loopback",
-        Choice("loopback", "anywhere", "never"),
-        "From where the admin command `shutdown` is obeyed.",
-        "The protocol has no passwords, so a stranger must not be able to stop the server.",
+        "same-user",
+        Choice("same-user", "loopback", "anywhere", "never"),
+        "Whose admin command `shutdown` is obeyed: that of processes of this machine which run as the server's own user"
+        " or as root, of every process of this machine, anybody's, or nobody's.",
+        "The protocol has no passwords. Whoever may send the server a signal can stop it anyway; nobody else should.",
     )
 
 

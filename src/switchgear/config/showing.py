@@ -9,6 +9,7 @@ from switchgear.config.listen import SCHEMES
 from switchgear.config.loading import LoadedConfig
 from switchgear.config.settings import SECTIONS, SETTINGS, Setting
 from switchgear.config.values import ListenUrls
+from switchgear.text import without_secrets
 
 __all__ = ["as_json", "as_toml", "options_table", "settings_table"]
 
@@ -74,11 +75,16 @@ def _toml_block(setting: Setting, loaded: LoadedConfig) -> str:
     elif setting.name == "store":
         notes[-1] += f" In effect: {loaded.config.store_url}"
     elif setting.name == "joblog.url":
-        notes[-1] += f" In effect: {loaded.config.joblog_url or 'off'}"
+        notes[-1] += f" In effect: {without_secrets(loaded.config.joblog_url) or 'off'}"
     if setting.reloadable:
         notes[-1] += " Taken up on SIGHUP."
     key = setting.name.rpartition(".")[2]
-    return "\n".join([*_comments(notes), f"{key} = {setting.kind.toml(value)}"])
+    shown = value
+    if isinstance(value, str):
+        shown = without_secrets(value)
+        if shown != value:
+            notes.append("The password is not shown; whoever uses this text as a file has to put it in.")
+    return "\n".join([*_comments(notes), f"{key} = {setting.kind.toml(shown)}"])
 
 
 def _comments(notes: Iterable[str]) -> Iterable[str]:
@@ -92,4 +98,4 @@ def _plain(setting: Setting, loaded: LoadedConfig) -> object:
     value = setting.value_in(loaded.config)
     if isinstance(setting.kind, ListenUrls):
         return [str(url) for url in value]
-    return value if isinstance(value, bool | int | float) else str(value)
+    return value if isinstance(value, bool | int | float) else without_secrets(str(value))

@@ -28,6 +28,7 @@ from switchgear.joblog.runs import (
     summary_from_row,
 )
 from switchgear.joblog.sqlite import SqliteDatabase
+from switchgear.text import without_secrets
 
 __all__ = ["JobLog"]
 
@@ -217,7 +218,7 @@ def _database_at(url: str, create: bool) -> Database[Any]:
         return SqliteDatabase.at(rest, create=create)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         return PostgresDatabase(url, create=create)
-    raise ConfigError(f"job log {url!r}: expected sqlite:PATH or postgresql://USER@HOST/DATABASE")
+    raise ConfigError(f"job log {without_secrets(url)!r}: expected sqlite:PATH or postgresql://USER@HOST/DATABASE")
 
 
 def _identity(task: RegisteredTask) -> dict[str, str]:

@@ -16,6 +16,7 @@ import msgspec
 from switchgear.errors import ConfigError, StorageError
 from switchgear.joblog.database import Answer, Ask, ConnectionLost, Database, Server, read_migrations, read_statements
 from switchgear.joblog.runs import RunRow
+from switchgear.text import without_secrets
 
 if TYPE_CHECKING:
     import psycopg
@@ -61,8 +62,9 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
         try:
             given = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
-            raise ConfigError(f"job log {without_password(url)!r}: {error}") from None
-        self.url = without_password(url)
+            raise ConfigError(f"job log {without_secrets(url)!r}: {without_secrets(str(error), url)}") from None
+        self.url = without_secrets(url)
+        self._given_url = url
         self._arguments: dict[str, Any] = {**CONNECTION_DEFAULTS, **given}
         self._create = create
         self._migrations = migrations
@@ -73,7 +75,8 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             connection = self._psycopg.connect(autocommit=True, prepare_threshold=None, **self._arguments)
             connection.isolation_level = self._psycopg.IsolationLevel.READ_COMMITTED
         except (self._psycopg.Error, OSError, UnicodeError) as error:
-            raise ConnectionLost(f"the job log {self.url} cannot be reached: {error}") from error
+            reason = without_secrets(str(error), self._given_url)
+            raise ConnectionLost(f"the job log {self.url} cannot be reached: {reason}") from error
         try:
             self._prepare(connection)
         except self._psycopg.Error as error:
@@ -157,9 +160,3 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
 def _translated(statement: str) -> bytes:
     """A statement's `:name` is psycopg's `%(name)s`."""
     return re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", statement).encode()
-
-
-def without_password(url: str) -> str:
-    """A URL that may be shown."""
-    hidden = re.sub(r"^([a-z]+://[^/:@?]*):[^/@?]*@", r"\1@", url)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden)

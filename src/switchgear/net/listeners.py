@@ -12,10 +12,11 @@ from switchgear.config import SCHEMES, Config, ListenUrl
 from switchgear.errors import ConfigError
 from switchgear.model import SECOND_US, Worker
 from switchgear.net.dialects import Dialect, Dialects
+from switchgear.net.foreign import DRAFT, GEARMAN, MEMCACHED, REDIS
 from switchgear.net.hub import Hub
 from switchgear.net.tcp import TcpDoor
 from switchgear.protocols.base import Context, Session, Wire
-from switchgear.protocols.gearman.admin import on_line
+from switchgear.protocols.gearman.admin import first_line_refusal, on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
 from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.protocols.gearman_draft.codec import MAGIC as DRAFT_MAGIC
@@ -44,6 +45,7 @@ class Listeners:
         self.bridges: list[Bridge] = []
         self._bridge_workers: set[Worker] = set()
         self.addresses: list[str] = []
+        self.is_private = False  # on TCP, only processes of the server's own user, and of root, may connect
         self._zmq_house: ZmqHouse | None = None
         self._wmp_setups: list[WmpSetup] = []
         self.gearman = GearmanSetup(
@@ -84,6 +86,7 @@ class Listeners:
                 self._open_bridge(url)
             else:
                 door = TcpDoor(url, self.hub, self.config.limits, self._tcp_sessions(url), self.tcp_doors)
+                door.is_private = self.is_private
                 await door.open()
                 self.tcp_doors.append(door)
                 self.addresses += door.addresses
@@ -154,10 +157,18 @@ class Listeners:
 
     def _tcp_sessions(self, url: ListenUrl) -> Callable[[Context, Wire], Session]:
         if url.scheme == "gearmonkey":
-            return partial(GearMonkeySession, setup=self.gearmonkey)
+            return Dialects(
+                usual=partial(GearMonkeySession, setup=self.gearmonkey),
+                spoken="GearMonkey (RESP)",
+                own=frozenset({REDIS, MEMCACHED}),  # which has commands of the same names
+                binary=b"*",
+            )
         return Dialects(
             usual=lambda context, wire: GearmanSession(context, wire, self.gearman),
             others=(Dialect(DRAFT_MAGIC, lambda context, wire: DraftSession(context, wire, self.draft)),),
+            spoken="Gearman",
+            own=frozenset({GEARMAN, DRAFT}),
+            refuse_line=first_line_refusal,
         )
 
     # --- Redis ---

@@ -21,6 +21,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from importlib import import_module
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -35,6 +36,8 @@ from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
 from switchgear.net.listeners import Listeners
 from switchgear.net.operations import Operations
+from switchgear.net.ownership import check_database, is_open_to_others
+from switchgear.net.peer_user import can_tell_users
 from switchgear.net.recording import start_recorder
 from switchgear.storage.open import open_store
 from switchgear.telemetry import JsonFormatter, Telemetry
@@ -102,6 +105,8 @@ class Service:
     async def run(self) -> int:
         """The whole life of a server."""
         async with AsyncExitStack() as house:
+            for path in databases(self.config):
+                check_database(path)
             self.store = open_store(
                 self.config.store_url,
                 sync=self.config.storage.sync,  # type: ignore[arg-type]  # checked by the configuration
@@ -109,6 +114,9 @@ class Service:
             )
             house.push_async_callback(self.store.close)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
+            for path in databases(self.config):
+                if is_open_to_others(path):
+                    self.telemetry.emit("directory_open", path=str(path.parent))
             self.engine = Engine(engine_settings(self.config), self.telemetry)
             self.engine.wake_policy = load_wake_policy(self.config.engine.wake_policy)
             self.hub = Hub(
@@ -137,6 +145,7 @@ class Service:
         self.hub.operator = self.operations
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
+        self.listeners.is_private = self._is_guest and can_tell_users()
         self.operations.connections = self.listeners.count_connections
         self.operations.listeners = self.listeners.describe
 
@@ -340,6 +349,7 @@ def check_files(config: Config) -> list[str]:
 
     problems = []
     checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]
+    checks += [partial(check_database, path) for path in databases(config)]
     if config.zeromq.curve_key_file:
         checks.append(lambda: load_server_keys(config.zeromq))
     if config.zeromq.curve_clients_dir:
@@ -350,6 +360,12 @@ def check_files(config: Config) -> list[str]:
         except ConfigError as error:
             problems.append(str(error))
     return problems
+
+
+def databases(config: Config) -> list[Path]:
+    """The files that a configuration names for jobs and the job log."""
+    urls = (config.store_url, config.joblog_url)
+    return [Path(url.removeprefix("sqlite:")) for url in urls if url.startswith("sqlite:")]
 
 
 async def cancel_all(tasks: list[asyncio.Task[None]]) -> None:

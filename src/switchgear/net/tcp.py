@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.errors import ConfigError
 from switchgear.net.hub import Hub
+from switchgear.net.peer_user import is_same_user, user_behind
 from switchgear.protocols.base import Context, Session, Wire
 
 __all__ = ["Connection", "TcpDoor"]
@@ -55,6 +56,7 @@ class TcpDoor:
         self.limits = limits
         self.make_session = make_session
         self.doors = [self] if doors is None else doors  # all of the house, which share the limits
+        self.is_private = False  # only processes of the server's own user, and of root, may connect
         self.connections: set[Connection] = set()
         self.by_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
@@ -211,7 +213,7 @@ class Connection(Wire):
         peer = transport.get_extra_info("peername") or ("", 0)
         self.host, self.port = peer[0], peer[1]
         self.is_loopback = ipaddress.ip_address(self.host.partition("%")[0]).is_loopback if self.host else False
-        reason = self.door.refusal_for(self)
+        reason = self.door.refusal_for(self) or self._refusal_of_user()
         if reason:
             self.hub.telemetry.emit("connection_refused", host=self.host, reason=reason)
             transport.abort()
@@ -223,6 +225,12 @@ class Connection(Wire):
         self.door.by_host[self.host] += 1
         self.session = self.door.make_session(self.hub, self)
         self.hub.telemetry.emit("connection_made", host=self.host, port=self.port)
+
+    def _refusal_of_user(self) -> str:
+        """Why this connection is not taken at a door for one user, or nothing."""
+        if self.door.is_private and not self.is_of_same_user():
+            return "it is not of the server's own user"
+        return ""
 
     def data_received(self, data: bytes) -> None:
         session = self.session
@@ -360,6 +368,12 @@ class Connection(Wire):
         """Hang up for good, once everything written has been sent."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
+
+    def is_of_same_user(self) -> bool:
+        if self.transport is None or not self.is_loopback:
+            return False
+        local = self.transport.get_extra_info("sockname") or ("", 0)
+        return is_same_user(user_behind((self.host, self.port), (local[0], local[1])))
 
     def when_taken(self, go_on: Callable[[], None]) -> None:
         if self.transport is None:

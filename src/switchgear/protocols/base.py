@@ -49,6 +49,10 @@ class Wire(ABC):
     def close(self) -> None:
         """Hang up, once everything written has been sent."""
 
+    def is_of_same_user(self) -> bool:
+        """Whether the peer is a process of this machine that runs as the server's own user, or as root."""
+        return False
+
     def when_taken(self, go_on: Callable[[], None]) -> None:
         """Call this when the peer has taken most of what was written; read nothing from it until then."""
         go_on()

@@ -38,6 +38,7 @@ PLAIN = (
     ),
     conversation(
         "what is no command",
+        tell("admin", "show jobs"),  # the first line must be one
         tell("admin", ""),
         tell("admin", "", end=b"\r\n"),
         tell("admin", "nonsense"),
@@ -77,15 +78,18 @@ PLAIN = (
     ),
     conversation(
         "five words",
+        tell("admin", "show jobs"),
         tell("admin", "one two three four five"),
         tell("admin", "maxqueue f 1 2 3"),
     ),
     conversation(
         "more than five words",
+        tell("admin", "show jobs"),
         pour("admin", words("one two three four five six"), to_the_end=True),
     ),
     conversation(
         "what follows a line of six words is not heard",
+        tell("client", "show jobs"),
         pour("client", words("one two three four five six"), frame(Kind.SUBMIT_JOB_BG, "f", "", "x"), to_the_end=True),
         tell("admin", "status"),
     ),

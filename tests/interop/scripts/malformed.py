@@ -137,10 +137,11 @@ CONVERSATIONS = (
     ),
     conversation(
         "a browser knocks",
-        pour("client", b"GET / HTTP/1.0\r\nHost: x\r\n\r\n"),
+        pour("client", b"GET / HTTP/1.0\r\nHost: x\r\n\r\n", note="the answer"),
     ),
     conversation("a line of 9000 bytes", pour("client", b"x" * 9000 + b"\n", to_the_end=True)),
-    conversation("a line of 8000 bytes", pour("client", b"x" * 8000 + b"\n")),
+    conversation("a line of 8000 bytes", pour("client", b"show jobs\n" + b"x" * 8000 + b"\n")),
+    conversation("a first line that is no command", pour("client", b"nonsense\n", note="the answer")),
     conversation(
         "a function name of 8000 bytes",
         say("client", Kind.SUBMIT_JOB_BG, "n" * 8000, "", "x", note="the answer"),

@@ -38,6 +38,10 @@ class FakeWire(Wire):
         self.descriptor = descriptor
         self.written = b""
         self.is_closed = False
+        self.is_of_servers_user = True
+
+    def is_of_same_user(self) -> bool:
+        return self.is_of_servers_user
 
     def write(self, out: list[bytes]) -> None:
         data = b"".join(out)
@@ -130,7 +134,7 @@ class House(Context):
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         assert text
         names = [name for name, talker in self.talkers.items() if talker.session is session]
-        self.bad_input.append((names[0], code))
+        self.bad_input.append((names[0] if names else "", code))
 
     def soon(self, action: Callable[[], object]) -> None:
         self.put_off.append(action)

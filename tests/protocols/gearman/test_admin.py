@@ -60,13 +60,74 @@ def test_shutdown_with_other_words_does_not_stop() -> None:
     assert house.stops == []
 
 
-@pytest.mark.parametrize(("allowed", "stops"), [("never", []), ("loopback", []), ("always", [False])])
-def test_who_may_shut_down_from_another_machine(allowed: str, stops: list[bool]) -> None:
-    house = House(shutdown=allowed)
+@pytest.mark.parametrize(
+    ("allowed", "who"),
+    [
+        ("same-user", {"own user"}),
+        ("loopback", {"own user", "other user"}),
+        ("anywhere", {"own user", "other user", "other machine"}),
+        ("never", set()),
+    ],
+)
+def test_who_may_shut_down(allowed: str, who: set[str]) -> None:
+    for peer in ("own user", "other user", "other machine"):
+        house = House(shutdown=allowed)
+        admin = house.talker("admin")
+        admin.wire.is_loopback = peer != "other machine"
+        admin.wire.is_of_servers_user = peer == "own user"
+        admin.send(b"shutdown\n")
+        (answer,) = admin.heard()
+        if peer in who:
+            assert (answer, house.stops) == (Line(b"OK\r\n"), [False])
+        else:
+            assert house.stops == []
+            assert isinstance(answer, Line)
+            assert answer.text.startswith(b"ERR NOT_ALLOWED shutdown+is+")
+            assert b"SIGTERM" in answer.text
+            assert b"gearman.shutdown" in answer.text
+            assert house.bad_input == [("admin", "NOT_ALLOWED")]
+
+
+NASTY = {
+    "newline": b"mail\n.\nforged\t9\t9\t9",
+    "escape": b"\x1b[2Jcls",
+    "carriage return": b"a\rb",
+    "not UTF-8": b"a\x9b2J\xff",
+    "C1": "a\x9b2J".encode(),
+    "right to left": "a\u202egnp".encode(),
+    "delete": b"a\x7f",
+    "long": b"n\n" * 32,
+}
+
+
+@pytest.mark.parametrize("name", NASTY.values(), ids=NASTY)
+@pytest.mark.parametrize("command", ["status", "prioritystatus", "workers", "show unique jobs"])
+def test_a_name_cannot_forge_lines_of_a_listing_or_control_a_terminal(command: str, name: bytes) -> None:
+    house = House()
+    worker, client, admin = house.talker("worker"), house.talker("client"), house.talker("admin")
+    worker.send(request(Kind.SET_CLIENT_ID, name) + request(Kind.CAN_DO, name))
+    client.send(request(Kind.SUBMIT_JOB_BG, name, name, b"x"))
+    admin.send(command.encode() + b"\n")
+    answer = admin.take_bytes()
+    lines = answer.decode("utf-8", "replace").split("\n")
+    assert lines[-2:] == [".", ""]
+    assert len(lines) == (5 if command == "workers" else 3)
+    assert all(line.replace("\t", "").isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("name", [b"mail", b"a\\x0ab", b"with space", b"space\tname", "größe".encode(), b"gr\xf6\xdfe"])
+def test_plain_names_are_listed_byte_by_byte(name: bytes) -> None:
+    house = House()
+    house.engine.submit(name, name, b"x", NORMAL, Delivery.HANDLE)
     admin = house.talker("admin")
-    admin.wire.is_loopback = False
-    admin.send(b"shutdown\n")
-    assert house.stops == stops
+    admin.send(b"status\nshow unique jobs\n")
+    assert admin.take_bytes() == name + b"\t1\t0\t0\n.\n" + name + b"\n.\n"
+
+
+def test_a_command_that_does_not_exist_is_repeated_without_what_a_terminal_obeys() -> None:
+    admin = House().talker("admin")
+    admin.send(b"\x1b[2J\r \n")
+    assert admin.take_bytes() == b"ERR UNKNOWN_COMMAND Unknown+server+command\\x1b[2J\\x0d\r\n"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from switchgear.client.dwork.graph_analysis import STATES, GraphTask, TaskGraph
 from switchgear.client.dwork.layout import Layout, lay_out
+from switchgear.text import printable
 
 __all__ = ["MOST_DRAWN", "dot_of", "svg_of"]
 
@@ -83,13 +84,14 @@ def dot_of(graph: TaskGraph) -> str:
 
 
 def _dot_string(text: str) -> str:
-    text = text.encode(errors="replace").decode()
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    """A string of DOT, in which nothing but its own line ends is an escape."""
+    lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
+    return '"' + "\\n".join(lines) + '"'
 
 
 def _about(task: GraphTask, state: str) -> str:
     """Everything about a task, for whoever points at it."""
-    lines = [task.name, f"{state}, {task.seconds:.3g} s" if task.seconds else state]
+    lines = [printable(task.name), f"{state}, {task.seconds:.3g} s" if task.seconds else state]
     if task.error:
         lines.append(task.error)
     return "\n".join(lines)

@@ -26,6 +26,7 @@ from redis.retry import Retry
 
 from switchgear.client.gearmonkey.commands import GearMonkeyFunction
 from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
+from switchgear.text import without_secrets
 
 __all__ = [
     "RAW",
@@ -111,7 +112,7 @@ def connect(url: str) -> redis.Redis:
     try:
         return redis.Redis.from_url(_redis_url(url), **_settings(Retry(NoBackoff(), 0)))
     except ValueError as error:
-        raise ConfigError(f"the address of the Redis: {error}") from None
+        raise ConfigError(f"the address of the Redis: {without_secrets(str(error), url)}") from None
 
 
 def connect_async(url: str) -> redis.asyncio.Redis:
@@ -119,7 +120,7 @@ def connect_async(url: str) -> redis.asyncio.Redis:
     try:
         return redis.asyncio.Redis.from_url(_redis_url(url), **_settings(AsyncRetry(NoBackoff(), 0)))
     except ValueError as error:
-        raise ConfigError(f"the address of the Redis: {error}") from None
+        raise ConfigError(f"the address of the Redis: {without_secrets(str(error), url)}") from None
 
 
 def _redis_url(url: str) -> str:

@@ -12,9 +12,9 @@ from typing import Final
 from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function
 from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code
-from switchgear.text import harmless
+from switchgear.text import escaped_name, harmless
 
-__all__ = ["ON_COMMAND", "on_line"]
+__all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
 
 MOST_WORDS: Final = 5
 MOST_LIMIT: Final = 2**31 - 1
@@ -50,8 +50,18 @@ def on_line(session: GearmanSession, line: bytes) -> None:
     session.send(answer)
 
 
+def first_line_refusal(line: bytes) -> bytes:
+    """The answer to the first line of a connection if it is no command, or nothing.
+
+    Whoever begins with something else may be a program that was made to send its user's words here, so it is not
+    listened to any further.
+    """
+    first = line.partition(b" ")[0]
+    return b"" if first.lower() in ON_COMMAND else unknown(first)
+
+
 def unknown(command: bytes) -> bytes:
-    return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % command
+    return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % escaped_name(command)
 
 
 def refusal(code: bytes, text: str) -> bytes:
@@ -76,7 +86,8 @@ def on_verbose(session: GearmanSession, words: Words) -> bytes:
 
 def on_status(session: GearmanSession, words: Words) -> bytes:
     lines = [
-        b"%b\t%d\t%d\t%d\n" % (f.name, f.total, f.running, len(f.workers)) for f in session.engine.functions.values()
+        b"%b\t%d\t%d\t%d\n" % (escaped_name(f.name), f.total, f.running, len(f.workers))
+        for f in session.engine.functions.values()
     ]
     return b"".join(lines) + END
 
@@ -87,7 +98,7 @@ def on_priority_status(session: GearmanSession, words: Words) -> bytes:
     for function in session.engine.functions.values():
         ready = function.ready_of
         counts = (ready(URGENT) + ready(HIGH), ready(NORMAL), ready(LOW), len(function.workers))
-        lines.append(b"%b\t%d\t%d\t%d\t%d\n" % (function.name, *counts))
+        lines.append(b"%b\t%d\t%d\t%d\t%d\n" % (escaped_name(function.name), *counts))
     return b"".join(lines) + END
 
 
@@ -96,8 +107,9 @@ def on_workers(session: GearmanSession, words: Words) -> bytes:
     lines = []
     for other in session.setup.sessions:
         functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
-        names = b"".join(b" " + function.name for function in functions)
-        lines.append(b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), other.client_id, names))
+        names = b"".join(b" " + escaped_name(function.name) for function in functions)
+        client_id = escaped_name(other.client_id)
+        lines.append(b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), client_id, names))
     return b"".join(lines) + END
 
 
@@ -112,7 +124,7 @@ def on_show(session: GearmanSession, words: Words) -> bytes:
             for job in jobs
         ]
     elif what == [b"unique", b"jobs"]:
-        lines = [b"%b\n" % job.shown_unique for job in jobs]
+        lines = [b"%b\n" % escaped_name(job.shown_unique) for job in jobs]
     else:
         return b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
     return b"".join(lines) + END
@@ -169,14 +181,32 @@ def on_drop(session: GearmanSession, words: Words) -> bytes:
 
 
 def on_shutdown(session: GearmanSession, words: Words) -> bytes:
-    allowed = session.setup.shutdown
-    if allowed == "never" or (allowed == "loopback" and not session.wire.is_loopback):
-        return b"ERR NOT_ALLOWED shutdown+is+not+allowed+from+here\r\n"
+    refusal = shutdown_refusal(session)
+    if refusal:
+        session.context.count_bad_input(session, "NOT_ALLOWED", f"shutdown: {refusal}")
+        return b"ERR NOT_ALLOWED %b\r\n" % refusal.replace(" ", "+").encode()
     graceful = [word.lower() for word in words]
     if graceful not in ([], [b"graceful"]):
         return b"ERR UNKNOWN_SHUTDOWN_ARGUMENTS\r\n"
     session.context.request_stop(graceful=bool(graceful))
     return OK
+
+
+def shutdown_refusal(session: GearmanSession) -> str:
+    """Why this peer may not stop the server, and what to do about it; or nothing."""
+    allowed = session.setup.shutdown
+    if allowed == "anywhere":
+        return ""
+    if allowed == "never":
+        return "shutdown is not allowed here; send the server SIGTERM, or change gearman.shutdown"
+    if not session.wire.is_loopback:
+        return "shutdown is not allowed from other machines; send the server SIGTERM, or set gearman.shutdown=anywhere"
+    if allowed == "same-user" and not session.wire.is_of_same_user():
+        return (
+            "shutdown is only allowed to the user whom the server runs as, and to root;"
+            " send the server SIGTERM, or set gearman.shutdown=loopback"
+        )
+    return ""
 
 
 ON_COMMAND: Final[dict[bytes, Callable[[GearmanSession, Words], bytes]]] = {

@@ -57,7 +57,7 @@ class GearmanSetup:
     name_bytes: int = 512
     long_bytes: int = LONG_BYTES
     long_answer_bytes: int = LONG_ANSWER_BYTES
-    shutdown: str = "loopback"
+    shutdown: str = "same-user"
     log_level: str = "INFO"
     sessions: dict[Listed, None] = field(default_factory=dict)
 
