@@ -317,6 +317,13 @@ class Connection(Wire):
     # --- looking after it ---
 
     @property
+    def unsent_bytes(self) -> int:
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
+
+    def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
+        self.give_up("slow_reader_closed", waiting_bytes)
+
+    @property
     def buffered_bytes(self) -> int:
         return self.session.buffered_bytes if self.session is not None else 0
 

@@ -49,6 +49,15 @@ class Wire(ABC):
     def close(self) -> None:
         """Hang up, once everything written has been sent."""
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written, and the peer has not taken."""
+        return 0
+
+    def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
+        """Hang up at once: more than may wait for the peer would."""
+        self.close()
+
     def when_taken(self, go_on: Callable[[], None]) -> None:
         """Call this when the peer has taken most of what was written; read nothing from it until then."""
         go_on()

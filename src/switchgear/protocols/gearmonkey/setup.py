@@ -48,11 +48,13 @@ class GearMonkeySetup:
         version: str,
         packet_bytes: int = 64 * 1024 * 1024,
         name_bytes: int = 512,
+        output_bytes: int = 136 * 1024 * 1024,
     ) -> None:
         self.verbs = verbs
         self.version = version
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
+        self.output_bytes = output_bytes  # that may wait for a peer that has subscribed
         self.drafts = Drafts()
         self.extras = ExtraFields(engine)
         self.channels = Channels(engine, PROTOCOL)
