@@ -25,6 +25,7 @@ from switchgear.client.connection import LARGEST_PACKET_BYTES
 from switchgear.client.dialogue import FINAL_NEWS, Dialogue, Follower, Question
 from switchgear.client.requests import SUBMIT, control_request
 from switchgear.errors import ClientError, ExtensionRequired, ServerRefused, ServerUnreachable
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import request as packet_of
 from switchgear.protocols.gearman.messages import Packet
 
@@ -330,8 +331,8 @@ class _Greeting(Question):
         if kind == Packet.OPTION_RES:
             option, _, value = body.partition(b"\0")
             self._agreed = self._agreed or option.lower() == OPTION
-            if option == PACKET_BYTES and value.isdigit():
-                self._conversation.packet_bytes = int(value)
+            if option == PACKET_BYTES:
+                self._conversation.packet_bytes = whole_number(value) or self._conversation.packet_bytes
             return True
         if kind == Packet.ECHO_RES:
             self._conversation.greeted(self._agreed)

@@ -75,7 +75,7 @@ class Operations:
             raise ValueError(f"unknown verb {verb!r}; there are {', '.join(self._verbs)}")
         try:
             return action(**arguments)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error

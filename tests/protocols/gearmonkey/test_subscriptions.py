@@ -78,7 +78,7 @@ def reference(pattern: bytes, text: bytes) -> bool:
 
     @cache
     def fits(at: int, position: int) -> bool:
-        if at == len(pattern):
+        if at >= len(pattern):
             return position == len(text)
         if pattern[at : at + 1] == b"*":
             return fits(at + 1, position) or (position < len(text) and fits(at, position + 1))

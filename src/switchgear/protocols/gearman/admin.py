@@ -11,7 +11,8 @@ from typing import Final
 
 from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function
-from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code
+from switchgear.numbers import leading_number
+from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.text import harmless
 
 __all__ = ["ON_COMMAND", "on_line"]

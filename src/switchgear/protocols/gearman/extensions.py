@@ -19,6 +19,7 @@ from typing import Final
 
 from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, RUNNING, Job
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
@@ -178,6 +179,7 @@ def not_found(session: GearmanSession) -> None:
 
 def number(text: bytes, most: int, name: str) -> int:
     """A whole number in decimal digits."""
-    if not text.isdigit() or len(text) > len(str(most)) or int(text) > most:
+    found = whole_number(text, most)
+    if found is None:
         raise PeerError(f"{name} is a whole number up to {most}", code="INVALID_ARGUMENT")
-    return int(text)
+    return found

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from switchgear.errors import PeerError
 from switchgear.model import CANCELLED, DONE, EXPIRED, FINAL_STATES, READY, RUNNING, SECOND_US, Cause, Job, Worker
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearmonkey.drafts import Draft, Fields
 from switchgear.protocols.gearmonkey.keys import (
     BUSY,
@@ -41,8 +42,6 @@ SERVER_WORDS: Final = {CANCELLED: b"cancelled", EXPIRED: b"expired"}
 
 # How long a finished job is shown, as the document has workers say it: 25 hours.
 KEEP_US: Final = JOB_SECONDS * SECOND_US
-
-LARGEST_NUMBER: Final = 2**63 - 1
 
 
 # --- reading ---
@@ -237,9 +236,10 @@ class Report(NamedTuple):
 
 def number(text: bytes) -> int:
     """A whole number, not negative."""
-    if not text.isdigit() or int(text) > LARGEST_NUMBER:
+    found = whole_number(text)
+    if found is None:
         raise PeerError("value is not an integer or out of range", code="ERR")
-    return int(text)
+    return found
 
 
 def report(session: GearMonkeySession, job: Job, said: Report) -> None:

@@ -52,7 +52,7 @@ class Published:
         opening = _opening(version, 4, b"pmessage")
         if not self._is_long:
             return [opening + (self._rest + opening).join(patterns) + self._rest]
-        pieces = []
+        pieces: list[bytes] = []
         for pattern in patterns:
             pieces += (opening + pattern + self._start, self._message, END)
         return pieces
