@@ -25,12 +25,14 @@ class MemoryAccount:
         self.history_bytes = 0  # payloads and results of finished jobs that a store keeps in memory
         self.input_bytes = 0  # received parts of messages that are not complete
         self.output_bytes = 0  # written to peers, and not yet taken by them; or held until a commit
+        self.draft_bytes = 0  # written for jobs that are not submitted yet, and beside jobs
         self.subscription_bytes = 0  # what peers subscribed to: channels and patterns
 
     @property
     def held_bytes(self) -> int:
         """All that is held."""
-        return self.job_bytes + self.history_bytes + self.input_bytes + self.output_bytes + self.subscription_bytes
+        of_connections = self.input_bytes + self.output_bytes + self.subscription_bytes
+        return self.job_bytes + self.history_bytes + self.draft_bytes + of_connections
 
     @property
     def connection_limit_bytes(self) -> int:

@@ -21,11 +21,24 @@ from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
 from switchgear.model import Job, Peer, Worker
 
-__all__ = ["Context", "Listed", "Message", "MessageSession", "Promises", "Session", "Wire", "number_in_handle"]
+__all__ = [
+    "MOST_FUNCTIONS",
+    "Context",
+    "Listed",
+    "Message",
+    "MessageSession",
+    "Promises",
+    "Session",
+    "Wire",
+    "number_in_handle",
+]
 
 Message = list[bytes]
 """A message of several frames.  What arrives begins with who sent it, and what is sent with who is to have it."""
 
+
+# Functions that one worker may register.  Each makes the server hold some entries, for every worker that names it.
+MOST_FUNCTIONS: Final = 1000
 
 MOST_DIGITS: Final = 19  # as many may be more than a store can hold
 ZERO: Final = 48

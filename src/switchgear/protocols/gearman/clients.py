@@ -10,7 +10,7 @@ from switchgear.errors import PeerError
 from switchgear.model import FINAL_STATES, NORMAL, PAYLOAD_KEY, RUNNING, SECOND_US, Delivery, Job
 from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.codec import ResponseMaker, response
-from switchgear.protocols.gearman.extensions import follow, tell_held_end
+from switchgear.protocols.gearman.extensions import check_watching, follow, tell_held_end
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
 
@@ -83,6 +83,8 @@ def submit_with_options(
 ) -> None:
     """The slower way, for the rarer submit packets."""
     watcher = session if delivery is Delivery.WAIT else None
+    if watch:
+        check_watching(session)
     key = unique_key(session, unique, payload)
     job = session.engine.submit(session.name_of(function), key, payload, priority, delivery, watcher, options)
     session.send(response(Packet.JOB_CREATED, session.handle(job)))

@@ -7,7 +7,7 @@ from typing import Final
 from switchgear.errors import PeerError
 from switchgear.model import Function, Job, Worker
 from switchgear.numbers import leading_number
-from switchgear.protocols.base import number_in_handle
+from switchgear.protocols.base import MOST_FUNCTIONS, number_in_handle
 from switchgear.protocols.gearman.codec import ResponseMaker, response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import (
@@ -41,8 +41,17 @@ def on_set_client_id(session: GearmanSession, body: bytes) -> None:
         session.worker.name = session.client_id
 
 
+def function_to_do(session: GearmanSession, name: bytes) -> Function:
+    """The function that a worker registers; raises PeerError or Refused."""
+    known = session.engine.functions.get(session.name_of(name))
+    worker = session.worker
+    if worker is not None and len(worker.timeouts_us) >= MOST_FUNCTIONS and known not in worker.timeouts_us:
+        raise PeerError(f"a worker may register {MOST_FUNCTIONS} functions", code="ARGUMENT_TOO_LARGE")
+    return known or session.engine.function_named(name)
+
+
 def on_can_do(session: GearmanSession, body: bytes) -> None:
-    function = session.engine.function_named(session.name_of(first_argument(body)))
+    function = function_to_do(session, first_argument(body))
     session.engine.can_do(worker_of(session), function)
 
 
@@ -51,7 +60,7 @@ def on_can_do_timeout(session: GearmanSession, body: bytes) -> None:
     timeout_ms = leading_number(text)
     if timeout_ms:
         timeout_ms = min(max(timeout_ms, LEAST_TIMEOUT_MS), LONGEST_TIMEOUT_MS)
-    function = session.engine.function_named(session.name_of(name))
+    function = function_to_do(session, name)
     session.engine.can_do(worker_of(session), function, timeout_ms * 1000)
 
 

@@ -1,4 +1,4 @@
-"""What subscribers are sent.
+"""What subscribers are sent, and other long answers.
 
 A message may go to any number of connections, and to one connection once for each of its patterns.  So it is encoded
 once for all of them, and a long one is a piece of output by itself, of which all share the one copy.
@@ -8,14 +8,35 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.protocols.gearmonkey.resp import bulk
+from switchgear.protocols.gearmonkey.resp import bulk, null
 
-__all__ = ["Published"]
+__all__ = ["Pieces", "Published"]
 
 # A longer message is not copied into its frames.
 LONG_BYTES: Final = 4096
 
 END: Final = b"\r\n"
+
+
+class Pieces:
+    """An answer of several values.  One that is long is a piece by itself: it may be asked for many times at once."""
+
+    def __init__(self, start: bytes) -> None:
+        self._short = [start]  # what is to be one piece
+        self._pieces: list[bytes] = []
+
+    def add(self, value: bytes | None, version: int = 2) -> None:
+        if value is None:
+            self._short.append(null(version))
+        elif len(value) <= LONG_BYTES:
+            self._short.append(bulk(value))
+        else:
+            self._short.append(b"$%d\r\n" % len(value))
+            self._pieces += (b"".join(self._short), value)
+            self._short = [END]
+
+    def whole(self) -> list[bytes]:
+        return [*self._pieces, b"".join(self._short)]
 
 
 class Published:

@@ -135,7 +135,13 @@ def submit_draft(session: GearMonkeySession, key: Key, job_id: int, draft: Draft
     if extras:
         setup.extras.check_room(job_id, extras)
     options = SubmitOptions(job_id=job_id, run_at_us=run_at_us, origin=session.protocol)
-    job = session.engine.submit(key.function, b"", fields.get(INPUT, b""), key.number, Delivery.HANDLE, options=options)
+    memory = session.engine.memory
+    memory.draft_bytes -= draft.held_bytes  # the engine counts it from now on, if it takes it
+    try:
+        data = fields.get(INPUT, b"")
+        job = session.engine.submit(key.function, b"", data, key.number, Delivery.HANDLE, options=options)
+    finally:
+        memory.draft_bytes += draft.held_bytes
     setup.drafts.remove(job_id)
     setup.extras.write(job_id, extras)
     for waiting in setup.locks.waiting.get(job_id, ()):

@@ -14,7 +14,7 @@ from typing import Final
 from switchgear.engine.core import REFUSED_FULL, REFUSED_STORAGE
 from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, URGENT, Cause, Function, Job, Worker
-from switchgear.protocols.base import Context, Session, Wire
+from switchgear.protocols.base import MOST_FUNCTIONS, Context, Session, Wire
 from switchgear.protocols.gearmonkey.keys import CHANNEL, Key, parse_key, queue_key
 from switchgear.protocols.gearmonkey.resp import Command, Decoder, array, bulk, error, null_array
 from switchgear.protocols.gearmonkey.setup import PROTOCOL, GearMonkeySetup, Verb, remember
@@ -36,6 +36,7 @@ MOST_ANSWER_BYTES = 256 * 1024 * 1024
 MOST_BEHIND = 10_000  # commands behind one that waits
 MOST_QUEUED = 10_000  # commands in a transaction
 WORD_OVERHEAD_BYTES: Final = 64  # of each word in them, whatever its length, and of each command
+MOST_REGISTERED = 2 * MOST_FUNCTIONS  # functions in all of these sets
 MOST_WORKERS = 100  # different sets of functions that one connection pops from
 
 REFUSAL_WORDS: Final = {REFUSED_FULL: "OOM", REFUSED_STORAGE: "MISCONF"}
@@ -203,6 +204,14 @@ class GearMonkeySession(Session):
             self.long_bytes += len(answer)
         self.send(answer)
 
+    def send_pieces(self, pieces: list[bytes]) -> None:
+        """Send what may be long, and has pieces that others may share."""
+        size = sum(map(len, pieces))
+        if size > LONG_ANSWER_BYTES:
+            self.long_bytes += size
+        self.out += pieces
+        self.mark()
+
     def key(self, text: bytes) -> Key:
         return parse_key(text, self.setup.name_bytes)
 
@@ -252,6 +261,8 @@ class GearMonkeySession(Session):
         if worker is None or not worker.alive:  # one that is not was given up by the server, which stops
             if len(self.workers) >= MOST_WORKERS:
                 raise PeerError(f"a connection may pop from {MOST_WORKERS} different sets of queues", code="ERR")
+            if len(functions) + sum(map(len, self.workers)) > MOST_REGISTERED:
+                raise PeerError(f"the sets of queues of a connection may name {MOST_REGISTERED} functions", code="ERR")
             worker = self.engine.add_worker(self, self.protocol, self.client_id)
             for function in functions:
                 self.engine.can_do(worker, function)
