@@ -31,6 +31,7 @@ MODULES = (
     "net/hub",
     "net/tcp",
     "net/zeromq",
+    "numbers",
     "states",
     "storage/base",
     "storage/memory",

@@ -25,6 +25,7 @@ class MemoryAccount:
         self.history_bytes = 0  # payloads and results of finished jobs that a store keeps in memory
         self.input_bytes = 0  # received parts of messages that are not complete, or not handled yet
         self.output_bytes = 0  # written to peers, and not yet taken by them
+        self.draft_bytes = 0  # written for jobs that are not submitted yet, and beside jobs
         self.subscription_bytes = 0  # what peers subscribed to: channels and patterns
 
     @property
@@ -35,7 +36,7 @@ class MemoryAccount:
     @property
     def stored_bytes(self) -> int:
         """What is held for longer than a connection takes to send or to read it."""
-        return self.job_bytes + self.history_bytes + self.subscription_bytes
+        return self.job_bytes + self.history_bytes + self.draft_bytes + self.subscription_bytes
 
     @property
     def connection_limit_bytes(self) -> int:

@@ -164,7 +164,7 @@ def timetable_of(cron: str = "", every_seconds: float = 0, timezone: str = "") -
         return Cron(cron, timezone)
     if timezone not in ("", "UTC"):
         raise ConfigError("a timezone goes with a cron expression; an interval has the same length everywhere")
-    if not math.isfinite(every_seconds):
+    if not math.isfinite(every_seconds * SECOND_US):
         raise ConfigError(f"an interval of {every_seconds} s is out of range")
     return Every(round(every_seconds * SECOND_US))
 

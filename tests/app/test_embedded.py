@@ -66,7 +66,9 @@ def test_its_files_are_for_this_user_alone(directory: Path, place: EmbeddedLocat
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_a_directory_that_everybody_can_write_to_is_refused(directory: Path, place: EmbeddedLocation, mode: int) -> None:
+def test_a_directory_that_everybody_can_write_to_is_refused(
+    directory: Path, place: EmbeddedLocation, mode: int
+) -> None:
     directory.mkdir()
     directory.chmod(mode)
     with pytest.raises(ConfigError, match="chmod o-w"):

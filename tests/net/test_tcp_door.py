@@ -281,3 +281,20 @@ async def test_what_waits_for_a_failing_store_is_counted_until_the_store_works()
     house.hub.storage_error = None
     connection.check_reader(house.loop.time())
     assert peers.memory.output_bytes == 0
+
+
+@in_turns
+async def test_a_session_knows_what_its_peer_has_not_taken_and_can_give_it_up() -> None:
+    house = await open_house()
+    door = door_with(LimitsConfig())
+    door.hub = house.hub
+    connection = Connection(door)
+    connection.host, connection.port = "192.0.2.1", 4711
+    assert connection.unsent_bytes == 0
+    pipe = Pipe()
+    connection.transport = pipe  # type: ignore[assignment]
+    connection.write([b"x" * 1000])
+    assert connection.unsent_bytes == 1000
+    connection.give_up_on_slow_reader(5000)
+    assert pipe.is_aborted
+    assert house.hub.telemetry.counts["slow_reader_closed"] == 1

@@ -25,6 +25,7 @@ from switchgear.client.client_protocol import FINAL_NEWS, ClientProtocol, EventH
 from switchgear.client.connection import LARGEST_PACKET_BYTES
 from switchgear.client.request_builders import SUBMIT, control_request
 from switchgear.errors import ClientError, ExtensionRequired, ServerRefused, ServerUnreachable
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import request as packet_of
 from switchgear.protocols.gearman.messages import Packet
 
@@ -330,8 +331,8 @@ class _ServerGreeting(PendingRequest):
         if kind == Packet.OPTION_RES:
             option, _, value = body.partition(b"\0")
             self._agreed = self._agreed or option.lower() == OPTION
-            if option == PACKET_BYTES and value.isdigit():
-                self._conversation.packet_bytes = int(value)
+            if option == PACKET_BYTES:
+                self._conversation.packet_bytes = whole_number(value) or self._conversation.packet_bytes
             return True
         if kind == Packet.ECHO_RES:
             self._conversation.greeted(self._agreed)

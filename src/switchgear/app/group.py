@@ -18,6 +18,7 @@ from switchgear.app.job_updates import UNKNOWN, End, JobSubscriber
 from switchgear.app.submit_request import SubmitRequest
 from switchgear.app.transport import refuse_to_block
 from switchgear.errors import JobFailed, JobUnknown, ServerUnreachable
+from switchgear.numbers import whole_number
 from switchgear.text import counted
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Handles(Sequence[str]):
     def append(self, handle: str) -> None:
         """Add this one."""
         prefix, colon, digits = handle.rpartition(":")
-        number = int(digits) if digits.isascii() and digits.isdigit() else -1
-        if not colon or str(number) != digits or number > _LARGEST:
+        number = whole_number(digits.encode(errors="replace"), _LARGEST)
+        if not colon or number is None or str(number) != digits:
             self._odd[len(self._numbers)] = handle
             self._numbers.append(0)
             return

@@ -224,7 +224,10 @@ def moment(epoch_seconds: float | None, precision: str = "seconds") -> str:
     """A time of day, local, or nothing."""
     if not epoch_seconds:
         return ""
-    return datetime.fromtimestamp(epoch_seconds).isoformat(" ", precision)
+    try:
+        return datetime.fromtimestamp(epoch_seconds).isoformat(" ", precision)
+    except (ValueError, OverflowError, OSError):  # whoever submitted the job may have chosen any year
+        return f"{epoch_seconds:.0f} s since 1970"
 
 
 def lasting(seconds: float | None) -> str:

@@ -19,6 +19,7 @@ _HELD_FOR: Final = {
     "history": "payloads and results of finished jobs",
     "input": "packets that are not complete",
     "output": "answers that peers have not read",
+    "drafts": "fields of GearMonkey jobs beside their payloads and results",
     "subscriptions": "channels and patterns that peers subscribed to",
 }
 

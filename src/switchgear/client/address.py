@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, Self
 
 from switchgear.errors import ConfigError
+from switchgear.numbers import whole_number
 from switchgear.text import without_secrets
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "Locator", "ServerAddress"]
@@ -42,9 +43,9 @@ class Address:
             raise ConfigError(f'"{text}" is not of the form {cls.scheme}://HOST:PORT')
         if (match["scheme"] or cls.scheme).lower() not in (cls.scheme, *cls.other_schemes):
             raise ConfigError(f'"{text}": {cls.rule}, not {match["scheme"]}://')
-        port = int(match["port"] or cls.default_port)
-        if not 0 < port <= LARGEST_PORT:
-            raise ConfigError(f'"{text}" has the port {port}; ports are 1 to {LARGEST_PORT}')
+        port = whole_number(match["port"].encode()) if match["port"] else int(cls.default_port)
+        if not port or port > LARGEST_PORT:
+            raise ConfigError(f'"{text}" has the port {match["port"]}; ports are 1 to {LARGEST_PORT}')
         return cls(match["six"] or match["host"], port)
 
     @property

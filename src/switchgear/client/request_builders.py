@@ -12,6 +12,7 @@ import msgspec
 
 from switchgear.errors import ClientError, ServerRefused
 from switchgear.model import PRIORITY_NAMES
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
 
@@ -112,7 +113,7 @@ def status_answer(body: bytes, server: object) -> JobStatus:
     fields = body.split(b"\0")
     if len(fields) != 5:
         raise ClientError(f"{server} answered with a status of {len(fields)} fields")
-    known, running, numerator, denominator = (int(field) if field.isdigit() else 0 for field in fields[1:])
+    known, running, numerator, denominator = (whole_number(field) or 0 for field in fields[1:])
     return JobStatus(bool(known), bool(running), numerator, denominator)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from urllib.parse import parse_qsl
 
+from switchgear.numbers import whole_number
 from switchgear.text import without_secrets
 
 __all__ = ["SCHEMES", "ListenUrl", "Option", "Scheme"]
@@ -46,13 +47,15 @@ class Option:
                 raise ValueError(f"it has not between 1 and {LONGEST_NAME} bytes")
             return text
         if self.kind == "port":
-            if not text.isdigit() or int(text) > MAX_PORT:
+            port = whole_number(text.encode(), MAX_PORT)
+            if port is None:
                 raise ValueError(f"{text!r} is not a port")
-            return int(text)
+            return port
         if self.kind == "count":
-            if not text.isdigit() or not 0 < int(text) <= MAX_COUNT:
+            count = whole_number(text.encode(), MAX_COUNT)
+            if not count:
                 raise ValueError(f"{text!r} is not a number between 1 and {MAX_COUNT}")
-            return int(text)
+            return count
         try:
             seconds = float(text)
         except ValueError:
@@ -177,9 +180,9 @@ class ListenUrl:
         if scheme is None:
             known = ", ".join(SCHEMES)
             raise ValueError(f'"{text}" has the unknown scheme {name}{_perhaps(name, SCHEMES)} (known: {known})')
-        port = int(match["port"]) if match["port"] else scheme.default_port
-        if port > MAX_PORT:
-            raise ValueError(f'"{text}" has the port {port}; the largest is {MAX_PORT}')
+        port = whole_number(match["port"].encode(), MAX_PORT) if match["port"] else scheme.default_port
+        if port is None:
+            raise ValueError(f'"{text}" has the port {match["port"]}; the largest is {MAX_PORT}')
         path = (match["path"] or "").removesuffix("/")
         if path and not scheme.dials:
             raise ValueError(f'"{text}" is not of the form SCHEME://HOST:PORT')

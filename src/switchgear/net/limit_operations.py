@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import isfinite
-from typing import Any, Protocol
+from math import inf
+from typing import Any, Final, Protocol
 
 from switchgear.model import SECOND_US, Function
 from switchgear.net.hub import Hub
@@ -17,6 +17,8 @@ from switchgear.net.values import encoded, whole
 from switchgear.policy import Policy, Rate
 
 __all__ = ["LimitOperations", "plain_policy"]
+
+MOST_SECONDS: Final = 10**9  # more than any policy takes, and few enough to be counted in microseconds
 
 
 class Office(Protocol):
@@ -92,6 +94,6 @@ def rate_of(value: object, name: str) -> Rate | None:
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"{name} is an array of a count and a number of seconds, or 0, not {value!r}")
     count, seconds = value
-    if type(count) is not int or type(seconds) not in (int, float) or not isfinite(seconds):
+    if type(count) is not int or type(seconds) not in (int, float) or not abs(seconds) < inf:
         raise ValueError(f"{name} is an array of a count and a number of seconds, not {value!r}")
-    return (count, round(seconds * SECOND_US)) if count else None
+    return (count, round(max(-1, min(seconds, MOST_SECONDS)) * SECOND_US)) if count else None

@@ -72,6 +72,7 @@ class Listeners:
             version=VERSION,
             packet_bytes=config.limits.packet_bytes,
             name_bytes=config.limits.name_bytes,
+            output_bytes=config.limits.slow_reader_bytes + 2 * config.limits.packet_bytes,
         )
         for url in config.listen:
             if url.scheme == "dwork":  # before the jobs are loaded, so that they are queued in its order
@@ -144,6 +145,7 @@ class Listeners:
         for setup in self._tcp_setups():
             setup.packet_bytes = limits.packet_bytes
             setup.name_bytes = limits.name_bytes
+        self.gearmonkey.output_bytes = limits.slow_reader_bytes + 2 * limits.packet_bytes
         for tcp_door in self.tcp_doors:
             tcp_door.limits = limits
         for manager in self._wmp_setups:

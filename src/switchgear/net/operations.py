@@ -76,7 +76,7 @@ class Operations:
             raise ValueError(f"unknown verb {verb!r}; there are {', '.join(self._verbs)}")
         try:
             return action(**arguments)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error
@@ -113,6 +113,7 @@ class Operations:
             "history": memory.history_bytes,
             "input": memory.input_bytes,
             "output": memory.output_bytes,
+            "drafts": memory.draft_bytes,
             "subscriptions": memory.subscription_bytes,
         }
 

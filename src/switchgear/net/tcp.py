@@ -432,6 +432,13 @@ class Connection(Wire):
         self.memory.output_bytes -= self.output_bytes
         self.input_bytes = self.output_bytes = 0
 
+    @property
+    def unsent_bytes(self) -> int:
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
+
+    def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
+        self.give_up("slow_reader_closed", waiting_bytes)
+
     def _is_too_slow(self, pending: int) -> bool:
         """Before more is written: hang up if much waits for a peer that takes nothing, or far too much for any peer."""
         limits = self.door.limits

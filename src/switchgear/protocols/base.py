@@ -21,11 +21,24 @@ from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
 from switchgear.model import Job, Peer, Worker
 
-__all__ = ["Context", "Listed", "Message", "MessageSession", "Promises", "Session", "Wire", "number_in_handle"]
+__all__ = [
+    "MOST_FUNCTIONS",
+    "Context",
+    "Listed",
+    "Message",
+    "MessageSession",
+    "Promises",
+    "Session",
+    "Wire",
+    "number_in_handle",
+]
 
 Message = list[bytes]
 """A message of several frames.  What arrives begins with who sent it, and what is sent with who is to have it."""
 
+
+# Functions that one worker may register.  Each makes the server hold some entries, for every worker that names it.
+MOST_FUNCTIONS: Final = 1000
 
 MOST_DIGITS: Final = 19  # as many may be more than a store can hold
 ZERO: Final = 48
@@ -52,6 +65,15 @@ class Wire(ABC):
     def is_of_same_user(self) -> bool:
         """Whether the peer is a process of this machine that runs as the server's own user, or as root."""
         return False
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written, and the peer has not taken."""
+        return 0
+
+    def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
+        """Hang up at once: more than may wait for the peer would."""
+        self.close()
 
     def when_taken(self, go_on: Callable[[], None]) -> None:
         """Call this when the peer has taken most of what was written; read nothing from it until then."""

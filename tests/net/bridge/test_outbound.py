@@ -373,3 +373,37 @@ async def test_two_bridges_do_not_take_each_other_for_workers(server: RedisServe
             await soon(lambda: job.state is RUNNING, "one of them has it")
             assert store.zcard("switchgear:claimed:shout") == there.zcard("switchgear:claimed:shout") == 0
             assert len(house.engine.jobs) == 1
+
+
+@in_loop
+@pytest.mark.parametrize("count", ["--5", "9" * 5000, "1_000", "²", "-", ""])
+async def test_a_count_that_is_no_number_counts_as_none(
+    server: RedisServer, store: Any, count: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.set("count:shout", count)
+    async with bridged(server) as house:
+        job = house.submit("shout")
+        house.submit("other")
+        store.set("count:other", 1)
+        await pushed(house, store)
+        assert job.state is READY
+    assert "defect" not in caplog.text
+
+
+@in_loop
+async def test_progress_and_origins_that_are_no_numbers_are_ignored(
+    server: RedisServer, store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bridged(server, outbound="shout") as house:
+        job = house.submit("shout")
+        await pushed(house, store)
+        begin(store, 1)
+        store.hset("job:shout:1", mapping={"status:dividend": "9" * 5000, "status:divisor": "²"})
+        await soon(lambda: next(iter(house.bridge.outbound.jobs.values())).is_busy, "it is seen to be busy")
+        store.hset("job:shout:1", mapping={"status:dividend": "3", "status:divisor": "4"})
+        await soon(lambda: (job.numerator, job.denominator) == (3, 4), "its progress is understood")
+        for number in ("9" * 5000, "²", "9" * 19, "", "-1"):
+            origin = PREFIX + number.encode() + b"@1"
+            keys = next(iter(house.bridge.outbound.jobs.values())).keys
+            assert not house.bridge.outbound.is_own(keys, b"7", origin)
+    assert "defect" not in caplog.text

@@ -100,7 +100,7 @@ def test_what_is_packed_is_unpacked(message: Any) -> None:
 
 @given(st.lists(words, unique=True, max_size=5))
 def test_names_are_joined_and_split(names: list[bytes]) -> None:
-    assert split_names(join_names(names)) == names
+    assert split_names(join_names(names), 1000) == names
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,9 @@ def test_the_decoder_understands_nothing_after_a_failure() -> None:
     assert decoder.feed(b"nonsense") == []
     assert decoder.failure is not None
     assert decoder.feed(packet(Packet.NOOP)) == []
+
+
+def test_very_many_names_are_refused_before_they_are_told_apart() -> None:
+    assert len(split_names(b"a\0b\0c\0", 3)) == len(split_names(b"a\0b\0c", 3)) == 3
+    with pytest.raises(PeerError, match="more than 1000 job names"):
+        split_names(b"ab\0" * 20_000_000, 1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.protocols.gearmonkey import hashes, pubsub, session
+from switchgear.protocols.gearmonkey import channels, hashes, session
 from tests.protocols.gearmonkey.house import NAME_BYTES, PACKET_BYTES, TRIO, MonkeyHouse, Word, pop, push
 from tests.support.resp_wire import OK, QUEUED, Error, NullArray, Push, Simple, Verbatim, command
 
@@ -166,7 +166,7 @@ def test_a_channel_is_heard_once_for_each_subscription_that_fits() -> None:
 
 
 def test_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pubsub, "MOST_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(channels, "MOST_SUBSCRIPTIONS", 3)
     house = MonkeyHouse()
     house.tell("client", ("SUBSCRIBE", "a", "b"), ("PSUBSCRIBE", "c"))
     assert house.ask("client", "SUBSCRIBE", "d") == Error(b"ERR a connection may have 3 subscriptions")

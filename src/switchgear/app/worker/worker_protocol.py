@@ -32,6 +32,7 @@ from switchgear.app.worker.server_events import (
 )
 from switchgear.client.connection import LARGEST_PACKET_BYTES, refusal
 from switchgear.errors import PeerError
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, RESPONSE, TEXT, Decoder, request
 from switchgear.protocols.gearman.messages import Packet
 
@@ -464,6 +465,7 @@ def _fields(body: bytes, count: int) -> list[bytes]:
 def _number(text: bytes) -> int:
     if text == b"0":
         return 0
-    if not text.isdigit():
-        raise PeerError(f"{text!r} where there should be a number")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise PeerError(f"{text[:100]!r} where there should be a number")
+    return number

@@ -19,6 +19,7 @@ from switchgear.model import SECOND_US, URGENT, Function, Job, Peer, Worker
 from switchgear.net.bridge.keys import JOB_SECONDS, MARK_SECONDS, Keys
 from switchgear.net.bridge.office import FINAL, PROTOCOL, Office
 from switchgear.net.bridge.scripts import SCRIPTS
+from switchgear.numbers import signed_number, whole_number
 from switchgear.telemetry import text_of
 
 __all__ = ["Outbound", "Pushed"]
@@ -105,7 +106,9 @@ class Outbound:
     def _counted(self, function: Function, answers: list[Any], servers: int) -> None:
         """How many workers there are, and how many of these are bridges."""
         count = answers[0] if answers else None
-        workers = int(count) if count is not None and count.lstrip(b"-").isdigit() else 0
+        workers = signed_number(count) if count is not None else 0
+        if workers is None:  # anybody can write there
+            workers = 0
         if workers - servers >= 1 and not self.office.workers_of(function):
             self._enter(function)
         else:
@@ -291,8 +294,9 @@ class Outbound:
             pushed.is_busy = True
             pushed.dividend = dividend
             self._renew(pushed)
-            if dividend.isdigit() and divisor.isdigit() and len(dividend) < 19 > len(divisor):
-                engine.progress(self.worker, pushed.job.id, int(dividend), int(divisor))
+            numerator, denominator = whole_number(dividend), whole_number(divisor)
+            if numerator is not None and denominator is not None:
+                engine.progress(self.worker, pushed.job.id, numerator, denominator)
 
     def _see_that_it_waits(self, pushed: Pushed) -> None:
         """A worker that dies just after taking a job leaves it idle, and in no queue."""
@@ -409,7 +413,7 @@ class Outbound:
         if not origin or not origin.startswith(self._handle_prefix):
             return False
         number = origin[len(self._handle_prefix) :].partition(b"@")[0]
-        job = self.office.engine.job(int(number)) if number.isdigit() else None
+        job = self.office.engine.job(whole_number(number) or 0)
         if job is None or self._origin(job) != origin:
             return False
         self.office.deeds.add(("DEL", keys.job(job_id)))

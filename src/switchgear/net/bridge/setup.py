@@ -8,12 +8,14 @@ from typing import Final
 
 from switchgear.config import ListenUrl
 from switchgear.errors import ConfigError
+from switchgear.numbers import whole_number
 
 __all__ = ["BridgeSetup", "Place"]
 
 LEAST_LEASE_SECONDS: Final = 0.2
 LEAST_BUSY_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 1.0
+MOST_DATABASES: Final = 10**6
 AUTO: Final = "auto"
 NEVER: Final = "never"
 
@@ -75,7 +77,8 @@ class BridgeSetup:
 
 def _place(url: ListenUrl) -> Place:
     database = url.path.strip("/") or "0"
-    if not database.isdigit():
+    number = whole_number(database.encode(), MOST_DATABASES)
+    if number is None:
         raise ConfigError(f"listen: {url}: the number of a database is expected after the port, as in /0")
     password = ""
     path = url.text("password_file")
@@ -92,7 +95,7 @@ def _place(url: ListenUrl) -> Place:
     return Place(
         host=url.host,
         port=url.port,
-        database=int(database),
+        database=number,
         has_tls=url.text("tls") == "yes",
         user=url.text("user"),
         password=password,

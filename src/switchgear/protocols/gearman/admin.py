@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function
-from switchgear.protocols.gearman.session import GearmanSession, leading_number, refusal_code
+from switchgear.numbers import leading_number
+from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.text import escaped_name, harmless
 
 __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
 
 MOST_WORDS: Final = 5
 MOST_LIMIT: Final = 2**31 - 1
+# Nobody else is served while a list is made; `switchgear jobs` lists any number, piece by piece.
+MOST_SHOWN = 50_000
+MOST_ANSWER_BYTES = 32 * 1024 * 1024
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
 
@@ -105,11 +110,16 @@ def on_priority_status(session: GearmanSession, words: Words) -> bytes:
 def on_workers(session: GearmanSession, words: Words) -> bytes:
     """One line per connection, whatever it does; the function registered last comes first."""
     lines = []
+    size = 0
     for other in session.setup.sessions:
         functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
         names = b"".join(b" " + escaped_name(function.name) for function in functions)
         client_id = escaped_name(other.client_id)
-        lines.append(b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), client_id, names))
+        line = b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), client_id, names)
+        size += len(line)
+        if size > MOST_ANSWER_BYTES:
+            raise PeerError(f"the list has more than {MOST_ANSWER_BYTES} bytes", code="ANSWER_TOO_LARGE")
+        lines.append(line)
     return b"".join(lines) + END
 
 
@@ -117,7 +127,7 @@ def on_show(session: GearmanSession, words: Words) -> bytes:
     if not words:
         return unknown(b"show")
     what = [word.lower() for word in words]
-    jobs = session.engine.unfinished_jobs()
+    jobs = islice(session.engine.unfinished_jobs(), MOST_SHOWN)
     if what == [b"jobs"]:
         lines = [
             b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.durable)

@@ -8,10 +8,11 @@ from typing import Final
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
 from switchgear.model import FINAL_STATES, NORMAL, PAYLOAD_KEY, RUNNING, SECOND_US, Delivery, Job
+from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.codec import ResponseMaker, response
-from switchgear.protocols.gearman.extensions import follow, tell_held_end
+from switchgear.protocols.gearman.extensions import check_watching, follow, tell_held_end
 from switchgear.protocols.gearman.messages import Packet
-from switchgear.protocols.gearman.session import GearmanSession, first_argument, leading_number, split
+from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
 
 __all__ = [
     "on_echo",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 UNIQUE_BYTES: Final = 64
-LAST_MOMENT_US: Final = 2**63 - 1
+LATEST_SECONDS: Final = 253_402_300_799  # the last second of the year 9999: nobody can show a later one
 WAIT: Final = int(Delivery.WAIT)
 CREATED: Final = ResponseMaker(Packet.JOB_CREATED)
 
@@ -82,6 +83,8 @@ def submit_with_options(
 ) -> None:
     """The slower way, for the rarer submit packets."""
     watcher = session if delivery is Delivery.WAIT else None
+    if watch:
+        check_watching(session)
     key = unique_key(session, unique, payload)
     job = session.engine.submit(session.name_of(function), key, payload, priority, delivery, watcher, options)
     session.send(response(Packet.JOB_CREATED, session.handle(job)))
@@ -97,10 +100,10 @@ def submit_with_options(
 
 def on_submit_epoch(session: GearmanSession, body: bytes) -> None:
     function, unique, epoch, payload = split(body, Packet.SUBMIT_JOB_EPOCH)
-    run_at_us = leading_number(epoch) * SECOND_US
-    if run_at_us > LAST_MOMENT_US:
+    seconds = leading_number(epoch)
+    if seconds > LATEST_SECONDS:
         raise PeerError("epoch is too far away", code="ARGUMENT_TOO_LARGE")
-    options = SubmitOptions(run_at_us=run_at_us)
+    options = SubmitOptions(run_at_us=seconds * SECOND_US)
     submit_with_options(session, function, unique, payload, NORMAL, Delivery.HANDLE, options)
 
 

@@ -33,6 +33,8 @@ Parsed = TypeVar("Parsed")
 YEAR_SECONDS: Final = 366 * 24 * 3600
 # Looking for circles takes time that others wait for.
 MOST_PREDECESSORS: Final = 10_000
+# Room for the handles of all predecessors.  Read JSON can take twenty times the memory of its text.
+MOST_JSON_BYTES: Final = 4 * 1024 * 1024
 MOST_ATTEMPTS: Final = 1_000_000
 EDGE_POLICIES: Final = {policy.name.lower(): policy for policy in EdgePolicy}
 UNIQUE_SCOPES: Final = {scope.name.lower(): scope for scope in UniqueScope}
@@ -158,6 +160,8 @@ def within_reason(count: int) -> int:
 
 def parsed(text: bytes, kind: type[Parsed], name: str) -> Parsed:
     """A JSON object; nothing is an empty one."""
+    if len(text) > MOST_JSON_BYTES:
+        raise PeerError(f"{name} of more than {MOST_JSON_BYTES} bytes", code="ARGUMENT_TOO_LARGE")
     try:
         return msgspec.json.decode(text or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -19,12 +19,22 @@ from typing import Final
 
 from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, RUNNING, Job
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
 from switchgear.protocols.gearman.workers import worker_of
 
-__all__ = ["follow", "on_credit", "on_hand_back", "on_retry_later", "on_watch", "on_work_progress", "tell_held_end"]
+__all__ = [
+    "check_watching",
+    "follow",
+    "on_credit",
+    "on_hand_back",
+    "on_retry_later",
+    "on_watch",
+    "on_work_progress",
+    "tell_held_end",
+]
 
 UNKNOWN: Final = b"unknown"
 MESSAGE_BYTES: Final = 1024  # kept of what a worker says it is doing; it is for people to read
@@ -33,6 +43,8 @@ MOST_CREDIT: Final = 1_000_000_000
 LONGEST_LEASE_MS: Final = 7 * 24 * 3600 * 1000
 LONGEST_DELAY_MS: Final = 100 * 366 * 24 * 3600 * 1000
 MOST_ATTEMPTS: Final = 1_000_000
+# Each keeps its job in memory, wherever that is in its queue, until it ends or the connection does.
+MOST_WATCHED = 100_000
 MOST_FIGURE: Final = 10**18
 
 
@@ -44,6 +56,7 @@ def on_watch(session: GearmanSession, body: bytes) -> None:
     job_id = session.job_id(handle)
     job = session.engine.job(job_id)
     if job is not None:
+        check_watching(session, job_id)
         session.send(response(Packet.WATCH_RES, handle, state_word(job)))
         follow(session, job)
         return
@@ -57,6 +70,12 @@ def on_watch(session: GearmanSession, body: bytes) -> None:
 
 def state_word(job: Job) -> bytes:
     return job.state.name.lower().encode()
+
+
+def check_watching(session: GearmanSession, job_id: int = 0) -> None:
+    """Whether the connection may watch one more; raises PeerError."""
+    if len(session.watching) >= MOST_WATCHED and job_id not in session.watching:
+        raise PeerError(f"a connection may watch {MOST_WATCHED} jobs", code="ARGUMENT_TOO_LARGE")
 
 
 def follow(session: GearmanSession, job: Job) -> None:
@@ -178,6 +197,7 @@ def not_found(session: GearmanSession) -> None:
 
 def number(text: bytes, most: int, name: str) -> int:
     """A whole number in decimal digits."""
-    if not text.isdigit() or len(text) > len(str(most)) or int(text) > most:
+    found = whole_number(text, most)
+    if found is None:
         raise PeerError(f"{name} is a whole number up to {most}", code="INVALID_ARGUMENT")
-    return int(text)
+    return found

@@ -25,7 +25,6 @@ __all__ = [
     "GearmanSession",
     "GearmanSetup",
     "first_argument",
-    "leading_number",
     "refusal_code",
     "split",
 ]
@@ -315,13 +314,3 @@ def split(body: bytes, kind: Packet) -> list[bytes]:
 def first_argument(body: bytes) -> bytes:
     """The one argument of a request; what follows a NUL is ignored, as gearmand does."""
     return body.partition(b"\0")[0]
-
-
-def leading_number(text: bytes) -> int:
-    """The digits a text starts with, as a number; 0 if there are none."""
-    digits = 0
-    for byte in text.strip():
-        if not 48 <= byte <= 57:
-            break
-        digits += 1
-    return int(text.strip()[: min(digits, 18)] or b"0")

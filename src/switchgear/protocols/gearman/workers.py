@@ -6,19 +6,21 @@ from typing import Final
 
 from switchgear.errors import PeerError
 from switchgear.model import Function, Job, Worker
-from switchgear.protocols.base import number_in_handle
+from switchgear.numbers import leading_number
+from switchgear.protocols.base import MOST_FUNCTIONS, number_in_handle
 from switchgear.protocols.gearman.codec import ResponseMaker, response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import (
     NOOP,
     GearmanSession,
     first_argument,
-    leading_number,
     split,
 )
 
 HANDLE_BYTES: Final = 64  # gearmand's room for a handle, its end included
 CLIENT_ID_BYTES: Final = 127
+FIGURES_BYTES: Final = 64  # of the words of a worker about its progress
+LONGEST_TIMEOUT_MS: Final = 100 * 366 * 86_400 * 1000
 LEAST_TIMEOUT_MS: Final = 1000  # gearmand raises shorter limits to this, and clients rely on it
 
 NO_JOB: Final = response(Packet.NO_JOB)
@@ -39,8 +41,17 @@ def on_set_client_id(session: GearmanSession, body: bytes) -> None:
         session.worker.name = session.client_id
 
 
+def function_to_do(session: GearmanSession, name: bytes) -> Function:
+    """The function that a worker registers; raises PeerError or Refused."""
+    known = session.engine.functions.get(session.name_of(name))
+    worker = session.worker
+    if worker is not None and len(worker.timeouts_us) >= MOST_FUNCTIONS and known not in worker.timeouts_us:
+        raise PeerError(f"a worker may register {MOST_FUNCTIONS} functions", code="ARGUMENT_TOO_LARGE")
+    return known or session.engine.function_named(name)
+
+
 def on_can_do(session: GearmanSession, body: bytes) -> None:
-    function = session.engine.function_named(session.name_of(first_argument(body)))
+    function = function_to_do(session, first_argument(body))
     session.engine.can_do(worker_of(session), function)
 
 
@@ -48,8 +59,8 @@ def on_can_do_timeout(session: GearmanSession, body: bytes) -> None:
     name, text = split(body, Packet.CAN_DO_TIMEOUT)
     timeout_ms = leading_number(text)
     if timeout_ms:
-        timeout_ms = max(timeout_ms, LEAST_TIMEOUT_MS)
-    function = session.engine.function_named(session.name_of(name))
+        timeout_ms = min(max(timeout_ms, LEAST_TIMEOUT_MS), LONGEST_TIMEOUT_MS)
+    function = function_to_do(session, name)
     session.engine.can_do(worker_of(session), function, timeout_ms * 1000)
 
 
@@ -173,6 +184,8 @@ def on_work_status(session: GearmanSession, body: bytes) -> None:
     if worker is not None:
         figures = leading_number(numerator), leading_number(denominator)
         words = numerator + b"\0" + denominator
+        if len(words) > FIGURES_BYTES:
+            words = b""  # they are kept with the job, and passed on as they were understood
         job = session.engine.progress(worker, session.job_id(handle), *figures, text=words)
     if job is None:
         session.send_error("JOB_NOT_FOUND", "Job given in work result not found")

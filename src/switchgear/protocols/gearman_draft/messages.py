@@ -213,10 +213,12 @@ def join_names(names: list[bytes]) -> bytes:
     return b"\0".join(names)
 
 
-def split_names(body: bytes) -> list[bytes]:
+def split_names(body: bytes, most: int) -> list[bytes]:
     """The names in the body of worker_connect, each once.  A NUL may also end the last one; no body, no names."""
     if not body:
         return []
+    if body.removesuffix(b"\0").count(b"\0") >= most:
+        raise PeerError(f"more than {most} job names", code=ErrorCode.TOO_LARGE.name)
     return list(dict.fromkeys(_name(name) for name in body.removesuffix(b"\0").split(b"\0")))
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, NORMAL, Delivery, Job, Worker
-from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
+from switchgear.protocols.base import MOST_FUNCTIONS, Context, Listed, Session, Wire, number_in_handle
 from switchgear.protocols.gearman_draft.answers import OpenRequest, OpenRequests, progress_of
 from switchgear.protocols.gearman_draft.codec import Decoder, packet
 from switchgear.protocols.gearman_draft.messages import (
@@ -228,7 +228,7 @@ class DraftSession(Session):
 
 
 def on_worker_connect(session: DraftSession, body: bytes) -> None:
-    names = [session.short(name, "job name") for name in split_names(body)]
+    names = [session.short(name, "job name") for name in split_names(body, MOST_FUNCTIONS)]
     functions = [session.engine.function_named(name) for name in names]
     worker = session.as_worker()
     session.engine.forget_functions(worker)

@@ -2,23 +2,88 @@
 
 Workers of GearMonkey tell of the start and the end of their jobs themselves.  What becomes of jobs otherwise, at
 workers of other protocols or in nobody's hands, the listener tells, so that whoever has subscribed hears of every job.
+
+Bounds.  What is subscribed to counts in the server's memory account.  Every published name is compared with every
+pattern that is more than a prefix, so the work that this can be is limited (`Pattern.steps`), for a connection and in
+all.  A comparison is made once: for names that were published to lately it is known who is told.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from switchgear.engine.core import REFUSED_FULL
 from switchgear.engine.engine import Engine
+from switchgear.errors import PeerError, Refused
 from switchgear.model import Job, Peer
 from switchgear.protocols.gearmonkey.keys import CHANNEL
-from switchgear.protocols.gearmonkey.patterns import Pattern
+from switchgear.protocols.gearmonkey.messages import Published
+from switchgear.protocols.gearmonkey.patterns import Pattern, special_count
+from switchgear.protocols.gearmonkey.resp import bulk
 
 if TYPE_CHECKING:
     from switchgear.protocols.gearmonkey.session import GearMonkeySession
 
 __all__ = ["Channels"]
 
+# Of one connection, channels and patterns together.  Programs have a handful, or at most one for each queue.
+MOST_SUBSCRIPTIONS = 1000
+
+# To patterns, of all connections.  Whoever publishes waits until all of them have been told.
+MOST_PATTERN_SUBSCRIPTIONS = 5000
+
+# Steps that the comparison of one name with all patterns may take: some 10 ms.  One connection alone cannot use up what
+# there is.
+MOST_STEPS = 250_000
+MOST_STEPS_OF_CONNECTION = 200_000
+
+# Names whose audience is known, and how many entries these audiences may have in all.
+MOST_KNOWN_NAMES: Final = 256
+MOST_KNOWN_ENTRIES: Final = 500_000
+
+# What a subscription makes the server hold beside the name: entries in tables of the connection and of the listener.
+SUBSCRIPTION_BYTES: Final = 400
+
+# Special bytes in the patterns that one command names, and the work of understanding each.  All is done in one turn.
+MOST_SPECIAL = 15_000
+SPECIAL_STEPS: Final = 30
+
+TELLING_STEPS: Final = 40  # the work of passing on a message to one connection, in the same measure
+
 Sessions = dict["GearMonkeySession", None]
+
+
+class Subscribed:
+    """A pattern that somebody has subscribed to."""
+
+    __slots__ = ("is_prefix", "number", "pattern", "sessions", "steps", "text", "told")
+
+    def __init__(self, text: bytes, name_bytes: int) -> None:
+        self.text = text
+        self.told = bulk(text)  # as it stands in each message
+        self.pattern = Pattern(text)
+        self.is_prefix = self.pattern.prefix is not None
+        self.steps = 0 if self.is_prefix else self.pattern.steps(name_bytes)
+        self.number = 0  # patterns are numbered in the order in which they came
+        self.sessions: Sessions = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """What the first subscriber makes the server hold, beside the subscription."""
+        return self.pattern.memory_bytes + len(self.told) + SUBSCRIPTION_BYTES
+
+
+class Audience:
+    """Who is told of what is published to one name, because of patterns."""
+
+    __slots__ = ("changes", "compared", "entries", "matching", "told")
+
+    def __init__(self) -> None:
+        self.changes = -1  # the number of changes to subscriptions when this was made
+        self.compared = 0  # the number of the last pattern that the name was compared with
+        self.entries = 0  # in the following
+        self.matching: list[Subscribed] = []  # of those that are not mere prefixes
+        self.told: dict[GearMonkeySession, list[bytes]] = {}  # and for which patterns
 
 
 class Channels(Peer):
@@ -27,37 +92,136 @@ class Channels(Peer):
     def __init__(self, engine: Engine, protocol: str) -> None:
         super().__init__()
         self.spoken_for = 0  # the job that a worker of ours reports on, or will: it tells of its end itself
+        self.spent_steps = 0  # the work that all publishing has been so far
+        self.steps = 0  # of a comparison with all patterns
         self._engine = engine
         self._protocol = protocol
         self._by_name: dict[bytes, Sessions] = {}
-        self._by_pattern: dict[bytes, tuple[Pattern, Sessions]] = {}
+        self._by_pattern: dict[bytes, Subscribed] = {}
+        self._by_prefix: dict[bytes, dict[bytes, Subscribed]] = {}
+        self._prefix_sizes: dict[int, int] = {}  # how many prefixes there are of each length
+        self._compared: dict[int, Subscribed] = {}  # by number, those that every name is compared with
+        self._last_number = 0
+        self._pattern_subscriptions = 0
+        self._changes = 0  # to who has subscribed to which pattern
+        self._known: dict[bytes, Audience] = {}
+        self._known_entries = 0
 
     # --- who listens ---
 
-    def subscribe(self, session: GearMonkeySession, name: bytes) -> None:
-        self._by_name.setdefault(name, {})[session] = None
+    def subscribe(self, session: GearMonkeySession, names: list[bytes]) -> None:
+        """Subscribe to these channels; raises PeerError or Refused, and does nothing then."""
+        new = [name for name in dict.fromkeys(names) if name not in session.channels]
+        check_number(session, len(new))
+        self._hold(sum(map(len, new)) + len(new) * SUBSCRIPTION_BYTES)
+        for name in new:
+            session.channels[name] = None
+            self._by_name.setdefault(name, {})[session] = None
         self._follow_engine()
 
     def unsubscribe(self, session: GearMonkeySession, name: bytes) -> None:
-        sessions = self._by_name.get(name, {})
-        sessions.pop(session, None)
+        if name not in session.channels:
+            return
+        del session.channels[name]
+        sessions = self._by_name[name]
+        del sessions[session]
         if not sessions:
-            self._by_name.pop(name, None)
+            del self._by_name[name]
+        self._let_go(len(name) + SUBSCRIPTION_BYTES)
         self._follow_engine()
 
-    def subscribe_pattern(self, session: GearMonkeySession, text: bytes) -> None:
-        if text not in self._by_pattern:
-            self._by_pattern[text] = (Pattern(text), {})
-        self._by_pattern[text][1][session] = None
+    def subscribe_patterns(self, session: GearMonkeySession, texts: list[bytes]) -> None:
+        """Subscribe to these patterns; raises PeerError or Refused, and does nothing then."""
+        new = [text for text in dict.fromkeys(texts) if text not in session.patterns]
+        check_number(session, len(new))
+        if self._pattern_subscriptions + len(new) > MOST_PATTERN_SUBSCRIPTIONS:
+            raise Refused(REFUSED_FULL, f"connections have {MOST_PATTERN_SUBSCRIPTIONS} subscriptions to patterns")
+        wanted = self._patterns(session, new)
+        unheard_of = [subscribed for subscribed in wanted if not subscribed.sessions]
+        self._hold(sum(pattern.held_bytes for pattern in unheard_of) + len(new) * SUBSCRIPTION_BYTES)
+        for subscribed in unheard_of:
+            self._add(subscribed)
+        for subscribed in wanted:
+            subscribed.sessions[session] = None
+            session.patterns[subscribed.text] = None
+            session.pattern_steps += subscribed.steps
+        self._pattern_subscriptions += len(new)
+        self._changes += 1
         self._follow_engine()
+
+    def _patterns(self, session: GearMonkeySession, texts: list[bytes]) -> list[Subscribed]:
+        """What these patterns mean, if comparing names with all of them is not too much work; raises PeerError
+        or Refused."""
+        specials = sum(map(special_count, texts))
+        if specials > MOST_SPECIAL:
+            raise PeerError(f"patterns with more than {MOST_SPECIAL} special bytes at once", code="ERR")
+        self.spent_steps += specials * SPECIAL_STEPS
+        wanted: list[Subscribed] = []
+        own_steps = session.pattern_steps
+        steps = self.steps
+        for text in texts:
+            subscribed = self._by_pattern.get(text)
+            if subscribed is None:
+                subscribed = Subscribed(text, session.channel_bytes)
+                steps += subscribed.steps
+            own_steps += subscribed.steps
+            if own_steps > MOST_STEPS_OF_CONNECTION:
+                raise Refused(REFUSED_FULL, "comparing names with the patterns of this connection would take too long")
+            if steps > MOST_STEPS:
+                raise Refused(REFUSED_FULL, "comparing names with the patterns of all connections would take too long")
+            wanted.append(subscribed)
+        return wanted
 
     def unsubscribe_pattern(self, session: GearMonkeySession, text: bytes) -> None:
-        if text in self._by_pattern:
-            sessions = self._by_pattern[text][1]
-            sessions.pop(session, None)
-            if not sessions:
-                del self._by_pattern[text]
+        if text not in session.patterns:
+            return
+        subscribed = self._by_pattern[text]
+        del session.patterns[text]
+        session.pattern_steps -= subscribed.steps
+        del subscribed.sessions[session]
+        if not subscribed.sessions:
+            self._remove(subscribed)
+            self._let_go(subscribed.held_bytes)
+        self._let_go(SUBSCRIPTION_BYTES)
+        self._pattern_subscriptions -= 1
+        self._changes += 1
         self._follow_engine()
+
+    def _add(self, subscribed: Subscribed) -> None:
+        self._by_pattern[subscribed.text] = subscribed
+        self._last_number += 1
+        subscribed.number = self._last_number
+        self.steps += subscribed.steps
+        prefix = subscribed.pattern.prefix
+        if prefix is None:
+            self._compared[subscribed.number] = subscribed
+        else:
+            if prefix not in self._by_prefix:
+                self._prefix_sizes[len(prefix)] = self._prefix_sizes.get(len(prefix), 0) + 1
+            self._by_prefix.setdefault(prefix, {})[subscribed.text] = subscribed
+
+    def _remove(self, subscribed: Subscribed) -> None:
+        del self._by_pattern[subscribed.text]
+        self.steps -= subscribed.steps
+        prefix = subscribed.pattern.prefix
+        if prefix is None:
+            del self._compared[subscribed.number]
+            return
+        del self._by_prefix[prefix][subscribed.text]
+        if not self._by_prefix[prefix]:
+            del self._by_prefix[prefix]
+            self._prefix_sizes[len(prefix)] -= 1
+            if not self._prefix_sizes[len(prefix)]:
+                del self._prefix_sizes[len(prefix)]
+
+    def _hold(self, more_bytes: int) -> None:
+        memory = self._engine.memory
+        if not memory.has_room(more_bytes):
+            raise Refused(REFUSED_FULL, "there is no memory for more subscriptions")
+        memory.subscription_bytes += more_bytes
+
+    def _let_go(self, fewer_bytes: int) -> None:
+        self._engine.memory.subscription_bytes -= fewer_bytes
 
     def _follow_engine(self) -> None:
         """Hear of what happens to jobs only while somebody wants to be told."""
@@ -67,6 +231,8 @@ class Channels(Peer):
                 audience.append(self)
         elif self in audience:
             audience.remove(self)
+        if not self._by_pattern:
+            self._forget_known()
 
     # --- telling them ---
 
@@ -75,16 +241,69 @@ class Channels(Peer):
 
         With `promised`, the message follows from something that may not be kept yet, and waits for that.
         """
+        sessions = self._by_name.get(name)
+        if sessions is None and not self._by_pattern:
+            return 0
+        published = Published(name, message)
         count = 0
-        for session in self._by_name.get(name, ()):
-            session.tell(b"message", name, message, promised=promised)
+        for session in sessions or ():
+            size = published.message_bytes
+            if session.has_room_for(size):
+                session.tell(published.message(session.version), size, promised=promised)
             count += 1
-        for text, (pattern, sessions) in self._by_pattern.items():
-            if pattern.matches(name):
-                for session in sessions:
-                    session.tell(b"pmessage", text, name, message, promised=promised)
-                    count += 1
+        if self._by_pattern:
+            for session, patterns in self._audience_of(name).told.items():
+                size = published.pattern_messages_bytes(patterns)
+                if session.has_room_for(size):
+                    session.tell(published.pattern_messages(session.version, patterns), size, promised=promised)
+                count += len(patterns)
+        self.spent_steps += TELLING_STEPS * count
         return count
+
+    def _audience_of(self, name: bytes) -> Audience:
+        """Who has subscribed to patterns that this name fits."""
+        audience = self._known.get(name)
+        if audience is None:
+            if len(self._known) >= MOST_KNOWN_NAMES or self._known_entries > MOST_KNOWN_ENTRIES:
+                self._forget_known()
+            audience = self._known[name] = Audience()
+        if audience.changes != self._changes:
+            self._known_entries -= audience.entries
+            self._compare(name, audience)
+            self._known_entries += audience.entries
+            audience.changes = self._changes
+        return audience
+
+    def _compare(self, name: bytes, audience: Audience) -> None:
+        """Compare the name with the patterns that are new, and forget those that are gone."""
+        matching = [subscribed for subscribed in audience.matching if subscribed.sessions]
+        for number in reversed(self._compared):
+            if number <= audience.compared:
+                break
+            subscribed = self._compared[number]
+            self.spent_steps += subscribed.steps
+            if subscribed.pattern.matches(name):
+                matching.append(subscribed)
+        audience.compared = self._last_number
+        audience.matching = matching
+        told: dict[GearMonkeySession, list[bytes]] = {}
+        for subscribed in [*self._prefixes_of(name), *matching]:
+            for session in subscribed.sessions:
+                told.setdefault(session, []).append(subscribed.told)
+        audience.told = told
+        audience.entries = len(matching) + sum(map(len, told.values()))
+
+    def _prefixes_of(self, name: bytes) -> list[Subscribed]:
+        """The patterns that only say what a name begins with, and which this name fits."""
+        found: list[Subscribed] = []
+        for size in self._prefix_sizes:
+            if size <= len(name):
+                found += self._by_prefix.get(name[:size], {}).values()
+        return found
+
+    def _forget_known(self) -> None:
+        self._known.clear()
+        self._known_entries = 0
 
     def job_started(self, job: Job) -> None:
         worker = job.worker
@@ -96,3 +315,9 @@ class Channels(Peer):
             self.spoken_for = 0
         else:
             self.publish(CHANNEL + job.function.name, b"finish:%d" % job.id, promised=bool(job.delivery))
+
+
+def check_number(session: GearMonkeySession, more: int) -> None:
+    """Whether the connection may have so many subscriptions more; raises PeerError."""
+    if len(session.channels) + len(session.patterns) + more > MOST_SUBSCRIPTIONS:
+        raise PeerError(f"a connection may have {MOST_SUBSCRIPTIONS} subscriptions", code="ERR")

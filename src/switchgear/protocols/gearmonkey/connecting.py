@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from switchgear import numbers
 from switchgear.errors import PeerError
 from switchgear.protocols.gearmonkey.queues import whole_number
 from switchgear.protocols.gearmonkey.resp import (
@@ -76,9 +77,10 @@ def on_hello(session: GearMonkeySession, command: Command) -> None:
     """HELLO [version [AUTH user password] [SETNAME name]]"""
     version = session.version
     if len(command) > 1:
-        if not command[1].isdigit() or len(command[1]) > 18:
+        wanted = numbers.whole_number(command[1])
+        if wanted is None:
             raise PeerError("Protocol version is not an integer or out of range", code="ERR")
-        version = int(command[1])
+        version = wanted
         if version not in (2, 3):
             session.send(error("NOPROTO unsupported protocol version"))
             return

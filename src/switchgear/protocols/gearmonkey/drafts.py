@@ -12,7 +12,7 @@ from typing import Final
 from switchgear.engine.core import REFUSED_FULL
 from switchgear.engine.engine import Engine
 from switchgear.errors import PeerError, Refused
-from switchgear.model import Job
+from switchgear.model import SECOND_US, Job
 from switchgear.protocols.gearmonkey.keys import IDLE, INPUT, STATUS
 
 __all__ = ["Draft", "Drafts", "ExtraFields"]
@@ -24,6 +24,8 @@ MOST_DRAFT_BYTES = 256 * 1024 * 1024
 
 MOST_FIELDS = 1000  # of a draft; beside a job, of those that the engine has no use for
 MOST_EXTRA_BYTES = 64 * 1024 * 1024
+DRAFT_OVERHEAD_BYTES: Final = 400  # of an id that was given out
+FEW: Final = 1000
 FIELD_OVERHEAD_BYTES: Final = 200  # of a field that is kept, whatever its length
 
 Fields = dict[bytes, bytes]
@@ -37,14 +39,20 @@ class Draft:
     def __init__(self, function: bytes) -> None:
         self.function = function
         self.fields: Fields = {}
-        self.size = 0
+        self.size = 0  # of the fields
+
+    @property
+    def held_bytes(self) -> int:
+        """What it makes the server hold."""
+        return self.size + len(self.function) + DRAFT_OVERHEAD_BYTES
 
 
 class Drafts:
     """Jobs that are not pushed yet, the oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.bytes = 0
+        self._memory = engine.memory
         self._drafts: OrderedDict[int, Draft] = OrderedDict()
 
     def __len__(self) -> int:
@@ -52,8 +60,22 @@ class Drafts:
 
     def begin(self, job_id: int, function: bytes) -> None:
         """This id was given out for a job of this function."""
-        self._drafts[job_id] = Draft(function)
+        self._add(job_id, Draft(function))
+
+    def check_room(self, more_bytes: int = DRAFT_OVERHEAD_BYTES) -> None:
+        """Whether there is memory for so much more; raises Refused."""
+        if not self._memory.has_room(more_bytes):
+            raise Refused(REFUSED_FULL, "there is no memory for more jobs that are not pushed yet")
+
+    def _add(self, job_id: int, draft: Draft) -> None:
+        self._drafts[job_id] = draft
+        self.bytes += draft.size
+        self._memory.draft_bytes += draft.held_bytes
         self._drop_oldest()
+
+    def _let_go(self, draft: Draft) -> None:
+        self.bytes -= draft.size
+        self._memory.draft_bytes -= draft.held_bytes
 
     def get(self, job_id: int, function: bytes) -> Draft | None:
         draft = self._drafts.get(job_id)
@@ -65,25 +87,27 @@ class Drafts:
         more = growth(draft.fields, fields)
         if draft.fields and draft.size + more > max(draft.size, MOST_DRAFT_BYTES):
             raise Refused(REFUSED_FULL, f"a job that is not pushed yet may have {MOST_DRAFT_BYTES} bytes")
+        if more > 0:
+            self.check_room(more)
         draft.fields.update(fields)
         draft.size += more
         self.bytes += more
+        self._memory.draft_bytes += more
         self._drop_oldest()
 
     def put_back(self, job: Job, extras: Fields) -> None:
         """The push of this job was undone: it is a draft again, and may be pushed again."""
-        draft = self._drafts[job.id] = Draft(job.function.name)
+        draft = Draft(job.function.name)
         draft.fields = {STATUS: IDLE, INPUT: job.payload or b"", **extras}
         draft.size = growth({}, draft.fields)
-        self.bytes += draft.size
-        self._drop_oldest()
+        self._add(job.id, draft)
 
     def remove(self, job_id: int) -> None:
-        self.bytes -= self._drafts.pop(job_id).size
+        self._let_go(self._drafts.pop(job_id))
 
     def _drop_oldest(self) -> None:
         while len(self._drafts) > MOST_DRAFTS or (self.bytes > MOST_DRAFT_BYTES and len(self._drafts) > 1):
-            self.bytes -= self._drafts.popitem(last=False)[1].size
+            self._let_go(self._drafts.popitem(last=False)[1])
 
 
 class ExtraFields:
@@ -92,6 +116,7 @@ class ExtraFields:
     def __init__(self, engine: Engine) -> None:
         self.bytes = 0
         self._engine = engine
+        self._swept_us = -SECOND_US
         self._fields: dict[int, Fields] = {}
 
     def of(self, job_id: int) -> Fields:
@@ -102,6 +127,8 @@ class ExtraFields:
         kept = self.of(job_id)
         check_number(kept, fields)
         more = growth(kept, fields)
+        if more > 0 and not self._engine.memory.has_room(more):
+            raise Refused(REFUSED_FULL, "there is no memory for more fields")
         if self.bytes + more > MOST_EXTRA_BYTES:
             self._forget_finished()
         if self.bytes + more > MOST_EXTRA_BYTES:
@@ -112,17 +139,24 @@ class ExtraFields:
         if not fields:
             return
         kept = self._fields.setdefault(job_id, {})
-        self.bytes += growth(kept, fields)
+        self._hold(growth(kept, fields))
         kept.update(fields)
 
     def forget(self, job_id: int) -> Fields:
         """The job has ended, or is none any more; returns what there was."""
         fields = self._fields.pop(job_id, {})
-        self.bytes -= growth({}, fields)
+        self._hold(-growth({}, fields))
         return fields
 
+    def _hold(self, more_bytes: int) -> None:
+        self.bytes += more_bytes
+        self._engine.memory.draft_bytes += more_bytes
+
     def _forget_finished(self) -> None:
-        """Jobs that ended elsewhere are noticed when room is short."""
+        """Jobs that ended elsewhere are noticed when room is short, and not again at once: all have to be looked at."""
+        if self._engine.now_us < self._swept_us + SECOND_US and len(self._fields) > FEW:
+            return
+        self._swept_us = self._engine.now_us
         for job_id in [job_id for job_id in self._fields if not self._engine.has_job(job_id)]:
             self.forget(job_id)
 

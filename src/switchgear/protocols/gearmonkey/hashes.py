@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from switchgear.errors import PeerError
 from switchgear.model import CANCELLED, DONE, EXPIRED, FINAL_STATES, READY, RUNNING, SECOND_US, Cause, Job, Worker
+from switchgear.numbers import whole_number
 from switchgear.protocols.gearmonkey.drafts import Draft, Fields
 from switchgear.protocols.gearmonkey.keys import (
     BUSY,
@@ -24,7 +25,8 @@ from switchgear.protocols.gearmonkey.keys import (
     Kind,
     wrong_type,
 )
-from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, integer, mapping, null
+from switchgear.protocols.gearmonkey.messages import Pieces
+from switchgear.protocols.gearmonkey.resp import OK, Command, integer
 from switchgear.protocols.gearmonkey.session import MOST_ANSWER_BYTES, GearMonkeySession
 
 __all__ = ["find_job", "hidden_from_us", "on_hget", "on_hgetall", "on_hmget", "on_hmset", "on_hset"]
@@ -41,8 +43,6 @@ SERVER_WORDS: Final = {CANCELLED: b"cancelled", EXPIRED: b"expired"}
 
 # How long a finished job is shown, as the document has workers say it: 25 hours.
 KEEP_US: Final = JOB_SECONDS * SECOND_US
-
-LARGEST_NUMBER: Final = 2**63 - 1
 
 
 # --- reading ---
@@ -147,19 +147,27 @@ def read(session: GearMonkeySession, key: Key, wanted: list[bytes] | None = None
 
 def on_hgetall(session: GearMonkeySession, command: Command) -> None:
     found = read(session, job_key(session, command[1]))
-    items = [(name, bulk(value)) for name, value in found if value is not None]
-    session.send_long(mapping(session.version, items))
+    fields = [(name, value) for name, value in found if value is not None]
+    answer = Pieces(b"%%%d\r\n" % len(fields) if session.version == 3 else b"*%d\r\n" % (2 * len(fields)))
+    for name, value in fields:
+        answer.add(name)
+        answer.add(value)
+    session.send_pieces(answer.whole())
 
 
 def on_hget(session: GearMonkeySession, command: Command) -> None:
     ((_, value),) = read(session, job_key(session, command[1]), command[2:])
-    session.send_long(null(session.version) if value is None else bulk(value))
+    answer = Pieces(b"")
+    answer.add(value, session.version)
+    session.send_pieces(answer.whole())
 
 
 def on_hmget(session: GearMonkeySession, command: Command) -> None:
     found = read(session, job_key(session, command[1]), command[2:])
-    nothing = null(session.version)
-    session.send_long(array([nothing if value is None else bulk(value) for _, value in found]))
+    answer = Pieces(b"*%d\r\n" % len(found))
+    for _, value in found:
+        answer.add(value, session.version)
+    session.send_pieces(answer.whole())
 
 
 # --- writing ---
@@ -237,9 +245,10 @@ class Report(NamedTuple):
 
 def number(text: bytes) -> int:
     """A whole number, not negative."""
-    if not text.isdigit() or int(text) > LARGEST_NUMBER:
+    found = whole_number(text)
+    if found is None:
         raise PeerError("value is not an integer or out of range", code="ERR")
-    return int(text)
+    return found
 
 
 def report(session: GearMonkeySession, job: Job, said: Report) -> None:

@@ -79,6 +79,7 @@ def give_id(session: GearMonkeySession, key: Key, by: int) -> None:
     refusal = session.engine.refusal
     if refusal is not None:  # nothing could be pushed, and the store may not know that the id was given out
         raise Refused(refusal.reason, str(refusal))
+    session.setup.drafts.check_room()
     job_id = session.engine.reserve_id()
     session.setup.drafts.begin(job_id, key.function)
     session.send(integer(job_id))

@@ -2,66 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from switchgear.errors import PeerError
-from switchgear.protocols.gearmonkey.keys import CHANNEL
 from switchgear.protocols.gearmonkey.resp import Command, bulk, integer, null, push
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 
 __all__ = ["on_psubscribe", "on_publish", "on_punsubscribe", "on_subscribe", "on_unsubscribe"]
 
-MOST_SUBSCRIPTIONS = 1000  # of one connection
+Subscribe = Callable[[GearMonkeySession, list[bytes]], None]
+
+# Steps (`Pattern.steps`) that one transaction may make publishing take: nobody else is served meanwhile.
+MOST_STEPS_OF_TRANSACTION = 600_000
+
+MOST_NAMES: Final = 1000  # in one command; no connection has more subscriptions
 
 
 def on_publish(session: GearMonkeySession, command: Command) -> None:
     check_names(session, command[1:2])  # matching a long one with many patterns would take long
+    if session.executing and session.setup.channels.spent_steps > session.steps_before + MOST_STEPS_OF_TRANSACTION:
+        raise PeerError("the transaction publishes too much, to too many", code="ERR")
     # What a worker tells after a report that is not kept yet must not be heard before that is kept.
     promised = bool(session.pledges or session.waiting or session.held is not None)
     session.send(integer(session.setup.channels.publish(command[1], command[2], promised=promised)))
 
 
 def on_subscribe(session: GearMonkeySession, command: Command) -> None:
-    check_room(session, command)
-    for name in command[1:]:
-        session.channels[name] = None
-        session.setup.channels.subscribe(session, name)
-        confirm(session, b"subscribe", name)
+    subscribe(session, b"subscribe", command[1:], session.setup.channels.subscribe)
 
 
 def on_unsubscribe(session: GearMonkeySession, command: Command) -> None:
     check_time(session)
+    check_names(session, command[1:])
     for name in command[1:] or list(session.channels) or (None,):
         if name is not None:
-            session.channels.pop(name, None)
             session.setup.channels.unsubscribe(session, name)
-        confirm(session, b"unsubscribe", name)
+        confirm(session, b"unsubscribe", name, len(session.channels) + len(session.patterns))
 
 
 def on_psubscribe(session: GearMonkeySession, command: Command) -> None:
-    check_room(session, command)
-    for pattern in command[1:]:
-        session.patterns[pattern] = None
-        session.setup.channels.subscribe_pattern(session, pattern)
-        confirm(session, b"psubscribe", pattern)
+    subscribe(session, b"psubscribe", command[1:], session.setup.channels.subscribe_patterns)
 
 
 def on_punsubscribe(session: GearMonkeySession, command: Command) -> None:
     check_time(session)
+    check_names(session, command[1:])
     for pattern in command[1:] or list(session.patterns) or (None,):
         if pattern is not None:
-            session.patterns.pop(pattern, None)
             session.setup.channels.unsubscribe_pattern(session, pattern)
-        confirm(session, b"punsubscribe", pattern)
+        confirm(session, b"punsubscribe", pattern, len(session.channels) + len(session.patterns))
 
 
-def check_room(session: GearMonkeySession, command: Command) -> None:
+def subscribe(session: GearMonkeySession, word: bytes, names: list[bytes], do: Subscribe) -> None:
+    """Subscribe to all of these or, if that cannot be, to none."""
     check_time(session)
-    check_names(session, command[1:])
-    if len(session.channels) + len(session.patterns) + len(command) - 1 > MOST_SUBSCRIPTIONS:
-        raise PeerError(f"a connection may have {MOST_SUBSCRIPTIONS} subscriptions", code="ERR")
+    check_names(session, names)
+    count = len(session.channels) + len(session.patterns)
+    known = dict(session.channels if word == b"subscribe" else session.patterns)
+    do(session, names)
+    for name in names:
+        if name not in known:
+            known[name] = None
+            count += 1
+        confirm(session, word, name, count)
 
 
 def check_names(session: GearMonkeySession, names: list[bytes]) -> None:
-    limit = session.setup.name_bytes + len(CHANNEL)
+    """Whether these may be names, and may be named by one command: each is answered by itself.  Raises PeerError."""
+    if len(names) > MOST_NAMES:
+        raise PeerError(f"more than {MOST_NAMES} channels or patterns at once", code="ERR")
+    limit = session.channel_bytes
     if any(len(name) > limit for name in names):
         raise PeerError(f"name of a channel over {limit} bytes", code="ERR")
 
@@ -72,7 +83,7 @@ def check_time(session: GearMonkeySession) -> None:
         raise PeerError("subscriptions cannot be changed in a transaction", code="ERR")
 
 
-def confirm(session: GearMonkeySession, word: bytes, name: bytes | None) -> None:
-    count = len(session.channels) + len(session.patterns)
+def confirm(session: GearMonkeySession, word: bytes, name: bytes | None, count: int) -> None:
+    """Say that there is one subscription more, or less, and how many there are now."""
     named = null(session.version) if name is None else bulk(name)
     session.send(push(session.version, (bulk(word), named, integer(count))))

@@ -5,12 +5,13 @@ A push is a submission to the engine, and a pop takes a job from it.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Final
 
+from switchgear import numbers
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, SECOND_US, URGENT, Delivery, Job
+from switchgear.numbers import real_number, signed_number
 from switchgear.protocols.base import number_in_handle
 from switchgear.protocols.gearmonkey.drafts import Draft
 from switchgear.protocols.gearmonkey.keys import INPUT, SCRIPT, SCRIPT_SHA, STATUS, Key, Kind, wrong_type
@@ -19,7 +20,9 @@ from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, error
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 from switchgear.protocols.gearmonkey.waiting import LockWait, QueueWait
 
-LAST_MOMENT_US: Final = 2**63 - 1
+INFINITE: Final = {sign + word: float(sign + word) for sign in (b"", b"+", b"-") for word in (b"inf", b"infinity")}
+LATEST_SECONDS: Final = 253_402_300_799  # the last second of the year 9999: nobody can show a later one
+LONGEST_WAIT_SECONDS: Final = 10 * 366 * 86_400
 MOST_KEYS: Final = 100  # that one command may name: to each belongs a look into the store
 
 
@@ -27,19 +30,16 @@ MOST_KEYS: Final = 100  # that one command may name: to each belongs a look into
 
 
 def whole_number(text: bytes) -> int:
-    digits = text.removeprefix(b"-")
-    if not digits.isdigit() or len(digits) > 18:
+    """A number that may be negative; raises PeerError."""
+    number = signed_number(text)
+    if number is None:
         raise PeerError("value is not an integer or out of range", code="ERR")
-    return int(text)
+    return number
 
 
-def real_number(text: bytes) -> float | None:
-    """None: it is none."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return None if number != number or b"_" in text or text.strip() != text else number
+def score(text: bytes) -> float | None:
+    """A number that may be infinite; None: it is none."""
+    return INFINITE.get(text[:10].lower()) or real_number(text)
 
 
 def end_of_patience_us(session: GearMonkeySession, text: bytes) -> int:
@@ -49,10 +49,9 @@ def end_of_patience_us(session: GearMonkeySession, text: bytes) -> int:
         raise PeerError("timeout is not a float or out of range", code="ERR")
     if seconds < 0:
         raise PeerError("timeout is negative", code="ERR")
-    until_us = session.engine.now_us + seconds * SECOND_US
-    if not until_us < LAST_MOMENT_US:
+    if seconds > LONGEST_WAIT_SECONDS:
         raise PeerError("timeout is out of range", code="ERR")
-    return int(until_us) if seconds else 0
+    return session.engine.now_us + max(1, int(seconds * SECOND_US)) if seconds else 0
 
 
 # --- pushing ---
@@ -84,12 +83,13 @@ def on_zadd(session: GearMonkeySession, command: Command) -> None:
 
 def moment_us(text: bytes) -> int:
     """A score: a time in seconds since 1970."""
-    seconds = real_number(text)
+    seconds = score(text)
     if seconds is None:
         raise PeerError("value is not a valid float", code="ERR")
-    if not isfinite(seconds) or seconds * SECOND_US > LAST_MOMENT_US:
+    if abs(seconds) > LATEST_SECONDS:
         raise PeerError("the job is scheduled too far away", code="ERR")
-    return max(0, int(text) * SECOND_US if text.isdigit() else round(seconds * SECOND_US))
+    whole = numbers.whole_number(text)  # which is more exact
+    return max(0, round(seconds * SECOND_US) if whole is None else whole * SECOND_US)
 
 
 def submit(session: GearMonkeySession, key: Key, ids: list[bytes], moments_us: list[int], answer: int) -> None:
@@ -135,7 +135,13 @@ def submit_draft(session: GearMonkeySession, key: Key, job_id: int, draft: Draft
     if extras:
         setup.extras.check_room(job_id, extras)
     options = SubmitOptions(job_id=job_id, run_at_us=run_at_us, origin=session.protocol)
-    job = session.engine.submit(key.function, b"", fields.get(INPUT, b""), key.number, Delivery.HANDLE, options=options)
+    memory = session.engine.memory
+    memory.draft_bytes -= draft.held_bytes  # the engine counts it from now on, if it takes it
+    try:
+        data = fields.get(INPUT, b"")
+        job = session.engine.submit(key.function, b"", data, key.number, Delivery.HANDLE, options=options)
+    finally:
+        memory.draft_bytes += draft.held_bytes
     setup.drafts.remove(job_id)
     setup.extras.write(job_id, extras)
     for waiting in setup.locks.waiting.get(job_id, ()):
@@ -170,9 +176,10 @@ def on_rpop(session: GearMonkeySession, command: Command) -> None:
     if len(command) > 3:
         raise PeerError("wrong number of arguments for 'rpop' command", code="ERR")
     if len(command) == 3:
-        if not command[2].isdigit() or len(command[2]) > 9:
+        wanted = numbers.whole_number(command[2])
+        if wanted is None:
             raise PeerError("value is out of range, must be positive", code="ERR")
-        count = int(command[2])
+        count = wanted
     key = session.key(command[1])
     if key.kind is Kind.LOCK:
         found = [LockWait.WORD] if count and take_lock(session, key) else []
@@ -288,7 +295,7 @@ def take_due(session: GearMonkeySession, command: Command) -> None:
     key = session.key(command[3])
     if key.kind is not Kind.QUEUE or key.number != URGENT:
         raise wrong_type()
-    if real_number(command[4]) is None:
+    if score(command[4]) is None:
         raise PeerError("min or max is not a float", code="ERR")
     function = session.engine.function_named(key.function)
     job = session.engine.take_of(session.worker_for(frozenset((function,))), function, URGENT)

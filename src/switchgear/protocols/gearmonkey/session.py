@@ -14,9 +14,9 @@ from typing import Final
 from switchgear.engine.core import REFUSED_FULL, REFUSED_STORAGE
 from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, URGENT, Cause, Function, Job, Worker
-from switchgear.protocols.base import Context, Session, Wire
-from switchgear.protocols.gearmonkey.keys import Key, parse_key, queue_key
-from switchgear.protocols.gearmonkey.resp import Command, Decoder, array, bulk, error, null_array, push
+from switchgear.protocols.base import MOST_FUNCTIONS, Context, Session, Wire
+from switchgear.protocols.gearmonkey.keys import CHANNEL, Key, parse_key, queue_key
+from switchgear.protocols.gearmonkey.resp import Command, Decoder, array, bulk, error, null_array
 from switchgear.protocols.gearmonkey.setup import PROTOCOL, GearMonkeySetup, Verb, remember
 from switchgear.protocols.gearmonkey.waiting import LockWait, PopPlan, QueueWait
 from switchgear.text import harmless
@@ -27,12 +27,16 @@ __all__ = ["GearMonkeySession"]
 LONG_BYTES = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
 
+# When publishing has taken so many steps (`Pattern.steps`), others are served before the next command is.
+MOST_STEPS_AT_ONCE = 150_000
+
 # One command, or one transaction, is answered by at most so many bytes.
 MOST_ANSWER_BYTES = 256 * 1024 * 1024
 
 MOST_BEHIND = 10_000  # commands behind one that waits
 MOST_QUEUED = 10_000  # commands in a transaction
 WORD_OVERHEAD_BYTES: Final = 64  # of each word in them, whatever its length, and of each command
+MOST_REGISTERED = 2 * MOST_FUNCTIONS  # functions in all of these sets
 MOST_WORKERS = 100  # different sets of functions that one connection pops from
 
 REFUSAL_WORDS: Final = {REFUSED_FULL: "OOM", REFUSED_STORAGE: "MISCONF"}
@@ -62,12 +66,17 @@ class GearMonkeySession(Session):
         self.counted: set[bytes] = set()  # functions it has registered workers for
         self.channels: dict[bytes, None] = {}
         self.patterns: dict[bytes, None] = {}
+        self.pattern_steps = 0  # the work of comparing a name with these
+        self.steps_before = 0  # the work that all publishing had been when the transaction began that is executed
         self.queued: list[Command] | None = None  # the commands of a transaction
         self.queued_bytes = 0
         self.is_broken = False  # the transaction has a mistake in it
         self.executing = False
         self.ended = False  # the peer will send no more
         self._told_later: list[bytes] = []  # messages that came in the middle of a transaction's replies
+        self._told_in = self.out
+        self._told_bytes = 0  # how much of that output is messages
+        self._held_bytes = 0  # how much of what is held is
         self._is_working = False
         self._plan: PopPlan | None = None
         setup.sessions[self] = None
@@ -92,9 +101,11 @@ class GearMonkeySession(Session):
     def _work(self) -> None:
         """Handle commands until one has to wait."""
         behind = self.behind
+        channels = self.setup.channels
+        most_steps = channels.spent_steps + MOST_STEPS_AT_ONCE
         self._is_working = True
         while behind and self.blocked is None and not self.closing:
-            if self.long_bytes > LONG_BYTES:
+            if self.long_bytes > LONG_BYTES or channels.spent_steps > most_steps:
                 self.put_off = [(len(behind), b"")]  # how many and which is known here; that there are some is not
                 self.mark()
                 break
@@ -193,6 +204,14 @@ class GearMonkeySession(Session):
             self.long_bytes += len(answer)
         self.send(answer)
 
+    def send_pieces(self, pieces: list[bytes]) -> None:
+        """Send what may be long, and has pieces that others may share."""
+        size = sum(map(len, pieces))
+        if size > LONG_ANSWER_BYTES:
+            self.long_bytes += size
+        self.out += pieces
+        self.mark()
+
     def key(self, text: bytes) -> Key:
         return parse_key(text, self.setup.name_bytes)
 
@@ -223,6 +242,7 @@ class GearMonkeySession(Session):
         """Answer all commands of a transaction with one array.  None of them waits."""
         self.send(b"*%d\r\n" % len(commands))
         self.executing = True
+        self.steps_before = self.setup.channels.spent_steps
         for command in commands:
             if self.long_bytes > MOST_ANSWER_BYTES:
                 self.send(error(f"ERR the answers before this one have {MOST_ANSWER_BYTES} bytes already"))
@@ -241,6 +261,8 @@ class GearMonkeySession(Session):
         if worker is None or not worker.alive:  # one that is not was given up by the server, which stops
             if len(self.workers) >= MOST_WORKERS:
                 raise PeerError(f"a connection may pop from {MOST_WORKERS} different sets of queues", code="ERR")
+            if len(functions) + sum(map(len, self.workers)) > MOST_REGISTERED:
+                raise PeerError(f"the sets of queues of a connection may name {MOST_REGISTERED} functions", code="ERR")
             worker = self.engine.add_worker(self, self.protocol, self.client_id)
             for function in functions:
                 self.engine.can_do(worker, function)
@@ -335,23 +357,60 @@ class GearMonkeySession(Session):
 
     # --- messages ---
 
-    def tell(self, *words: bytes, promised: bool) -> None:
-        """Pass on a message of a channel."""
-        message = push(self.version, [bulk(word) for word in words])
+    @property
+    def channel_bytes(self) -> int:
+        """How long the name of a channel may be, or a pattern."""
+        return self.setup.name_bytes + len(CHANNEL)
+
+    def has_room_for(self, more_bytes: int) -> bool:
+        """Whether so much more may wait to be read by this peer, which has no say in how much it is told.
+
+        If not, it is hung up on as one that does not read, before anything is written for it.
+        """
+        if self.closing:
+            return False
+        if self._told_in is not self.out:  # what was counted is on its way
+            self._told_in = self.out
+            self._told_bytes = 0
+        waiting_bytes = self._told_bytes + self._held_bytes + self.wire.unsent_bytes + more_bytes
+        if waiting_bytes <= self.setup.output_bytes:
+            return True
+        self.closing = True
+        self._told_later = []
+        self.wire.give_up_on_slow_reader(waiting_bytes)
+        return False
+
+    def tell(self, pieces: list[bytes], size: int, *, promised: bool) -> None:
+        """Pass on what was published, for which there is room."""
         if promised:
             self.pledge()
+        self._told_bytes += size
         if self.executing:
-            self._told_later.append(message)
+            self._told_later += pieces
         else:
-            self.send(message)
+            self.out += pieces
+            self.mark()
+
+    def hold(self) -> None:
+        self._held_bytes = self._told_bytes if self._told_in is self.out else 0
+        self._told_bytes = 0
+        super().hold()
+
+    def release(self) -> list[bytes]:
+        self._held_bytes = 0
+        return super().release()
+
+    def unhold(self) -> None:
+        waiting_bytes = self._held_bytes + (self._told_bytes if self._told_in is self.out else 0)
+        super().unhold()
+        self._told_in = self.out
+        self._told_bytes = waiting_bytes
 
     def unsubscribe_all(self) -> None:
-        for name in self.channels:
+        for name in list(self.channels):
             self.setup.channels.unsubscribe(self, name)
-        for pattern in self.patterns:
+        for pattern in list(self.patterns):
             self.setup.channels.unsubscribe_pattern(self, pattern)
-        self.channels.clear()
-        self.patterns.clear()
 
 
 def text_of(word: bytes) -> str:

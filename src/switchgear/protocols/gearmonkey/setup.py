@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from switchgear.engine.engine import Engine
+from switchgear.errors import PeerError
 from switchgear.model import Function, Peer, Worker
 from switchgear.protocols.gearmonkey.channels import Channels
 from switchgear.protocols.gearmonkey.drafts import Drafts, ExtraFields
@@ -48,12 +49,14 @@ class GearMonkeySetup:
         version: str,
         packet_bytes: int = 64 * 1024 * 1024,
         name_bytes: int = 512,
+        output_bytes: int = 136 * 1024 * 1024,
     ) -> None:
         self.verbs = verbs
         self.version = version
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
-        self.drafts = Drafts()
+        self.output_bytes = output_bytes  # that may wait for a peer that has subscribed
+        self.drafts = Drafts(engine)
         self.extras = ExtraFields(engine)
         self.channels = Channels(engine, PROTOCOL)
         self.locks = Locks()
@@ -102,8 +105,10 @@ class Counts:
         return counted.total + others
 
     def add(self, session: GearMonkeySession, function: bytes) -> None:
-        if len(self._counted) >= MOST_COUNTED_NAMES:
+        if function not in self._counted and len(self._counted) >= MOST_COUNTED_NAMES:
             self._counted = {name: counted for name, counted in self._counted.items() if counted.total}
+            if len(self._counted) >= MOST_COUNTED_NAMES:
+                raise PeerError(f"workers are registered for {MOST_COUNTED_NAMES} functions", code="ERR")
         self._counted.setdefault(function, Counted()).change(session, 1)
         session.counted.add(function)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from switchgear.errors import PeerError
 from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function, Job, Worker
+from switchgear.protocols.base import MOST_FUNCTIONS
 from switchgear.protocols.gearmonkey.keys import Key, Kind, wrong_type
 from switchgear.protocols.gearmonkey.resp import array, bulk
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["LockWait", "PopPlan", "QueueWait"]
 
 ALL_QUEUES: Final = frozenset({HIGH, NORMAL, LOW})
+
+MOST_QUEUE_KEYS: Final = 3 * MOST_FUNCTIONS  # that one pop may name: the three queues of each function
 
 # Jobs may arrive in a queue while somebody waits at only some of the queues of a function.  The engine knows of no such
 # worker, so it is looked after every so often.
@@ -33,6 +36,8 @@ class PopPlan:
     @classmethod
     def make(cls, session: GearMonkeySession, keys: Sequence[bytes]) -> PopPlan:
         """Whoever pops from all queues of its functions is a worker as the engine knows them."""
+        if len(keys) > MOST_QUEUE_KEYS:
+            raise PeerError(f"more than {MOST_QUEUE_KEYS} keys at once", code="ERR")
         wanted: list[tuple[Function, int]] = []
         priorities: dict[Function, set[int]] = {}
         for text in keys:

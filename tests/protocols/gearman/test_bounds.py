@@ -1,0 +1,73 @@
+"""What a connection can make the server hold or list: each has an end."""
+
+from __future__ import annotations
+
+import pytest
+
+from switchgear.protocols.base import MOST_FUNCTIONS
+from switchgear.protocols.gearman import admin, control, extensions
+from switchgear.protocols.gearman.codec import request, response
+from switchgear.protocols.gearman.messages import Packet
+from tests.protocols.gearman.house import House
+
+
+def test_the_functions_of_a_worker_are_bounded() -> None:
+    house = House(packet_bytes=1_000_000)
+    worker = house.talker("worker")
+    worker.send(*(request(Packet.CAN_DO, b"f%d" % number) for number in range(MOST_FUNCTIONS)))
+    worker.send(request(Packet.CAN_DO, b"f0"), request(Packet.CAN_DO_TIMEOUT, b"f1", b"5000"))
+    assert not worker.take_bytes()
+    refused = response(Packet.ERROR, b"ARGUMENT_TOO_LARGE", b"a worker may register 1000 functions")
+    for packet in (request(Packet.CAN_DO, b"one more"), request(Packet.CAN_DO_TIMEOUT, b"one more", b"5")):
+        worker.send(packet)
+        assert worker.take_bytes() == refused
+    assert b"one more" not in house.engine.functions
+    worker.send(request(Packet.CANT_DO, b"f0"), request(Packet.CAN_DO, b"one more"))
+    assert not worker.take_bytes()
+
+
+@pytest.mark.parametrize("verb", [b"server", b"jobs"])
+def test_json_is_not_read_if_it_is_very_long(verb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "MOST_JSON_BYTES", 1000)
+    house = House()
+    peer = house.talker("peer")
+    text = b'{"nonsense": [%b1]}' % (b"[]," * 400)
+    peer.send(request(Packet.CONTROL, verb, text))
+    assert peer.take_bytes() == response(Packet.ERROR, b"ARGUMENT_TOO_LARGE", b"arguments of more than 1000 bytes")
+    peer.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", text, b""))
+    assert peer.take_bytes() == response(Packet.ERROR, b"ARGUMENT_TOO_LARGE", b"options of more than 1000 bytes")
+
+
+def test_the_jobs_that_a_connection_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extensions, "MOST_WATCHED", 2)
+    house = House()
+    peer = house.talker("peer")
+    peer.send(request(Packet.OPTION_REQ, b"switchgear"))
+    peer.send(*[request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", b'{"watch": true}', b"")] * 2)
+    peer.send(request(Packet.SUBMIT_JOB_BG, b"f", b"", b""))
+    peer.take_bytes()
+    refused = response(Packet.ERROR, b"ARGUMENT_TOO_LARGE", b"a connection may watch 2 jobs")
+    peer.send(request(Packet.WATCH, b"H:t:3"))
+    assert peer.take_bytes() == refused
+    peer.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", b'{"watch": true}', b""))
+    assert peer.take_bytes() == refused
+    assert len(house.engine.jobs) == 3
+    peer.send(request(Packet.WATCH, b"H:t:1"))
+    assert peer.take_bytes() == response(Packet.WATCH_RES, b"H:t:1", b"ready")
+    peer.send(b"cancel job H:t:1\n")
+    peer.take_bytes()
+    peer.send(request(Packet.WATCH, b"H:t:3"))
+    assert peer.take_bytes() == response(Packet.WATCH_RES, b"H:t:3", b"ready")
+
+
+def test_lists_of_the_text_protocol_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "MOST_SHOWN", 2)
+    house = House()
+    peer = house.talker("peer")
+    peer.send(*[request(Packet.SUBMIT_JOB_BG, b"f", b"", b"")] * 3)
+    peer.take_bytes()
+    peer.send(b"show jobs\n")
+    assert peer.take_bytes() == b"H:t:1\t0\t0\t1\nH:t:2\t0\t0\t1\n.\n"
+    monkeypatch.setattr(admin, "MOST_ANSWER_BYTES", 100)
+    peer.send(request(Packet.CAN_DO, b"x" * 60), request(Packet.SET_CLIENT_ID, b"y" * 60), b"workers\n")
+    assert peer.take_bytes() == b"ERR ANSWER_TOO_LARGE the+list+has+more+than+100+bytes\r\n"

@@ -1,0 +1,374 @@
+"""Subscriptions: what they make the server hold, how much work publishing can be, and who is told how much."""
+
+from __future__ import annotations
+
+import tracemalloc
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchgear.engine.engine import EngineSettings
+from switchgear.protocols.gearmonkey import channels, pubsub, session
+from switchgear.protocols.gearmonkey.patterns import Pattern
+from tests.protocols.gearmonkey.house import FakeWire, MonkeyHouse, pop, push
+from tests.support.resp_wire import Error, Push
+
+LONG = b"y" * 5000  # a message that is not copied
+
+
+class Subscriber(FakeWire):
+    """A peer that takes what it is sent only when told to, and remembers in which pieces it came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+        self.pending_bytes = 0
+        self.given_up_with = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self.pending_bytes
+
+    def write(self, out: list[bytes]) -> None:
+        self.pieces += out
+        super().write(out)
+
+    def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
+        self.given_up_with = waiting_bytes
+
+
+def subscriber(house: MonkeyHouse, name: str) -> Subscriber:
+    wire = Subscriber()
+    talker = house.talker(name)
+    talker.wire = talker.session.wire = wire
+    return wire
+
+
+def held(house: MonkeyHouse) -> int:
+    return house.engine.memory.subscription_bytes
+
+
+# --- patterns ---
+
+
+def test_a_pattern_takes_memory_in_proportion_to_its_bytes() -> None:
+    texts = [b"[^a]" * 129 + b"%04d" % number for number in range(1000)]
+    tracemalloc.start()
+    patterns = [Pattern(text) for text in texts]
+    taken_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken_bytes < 10 * sum(map(len, texts))
+    assert taken_bytes < 1.5 * sum(pattern.memory_bytes + 200 for pattern in patterns)
+
+
+@pytest.mark.parametrize("text", [b"*" * 500, b"*a" * 250, b"?" * 500, b"[ab]" * 125, b"a" * 500, b"[\0-\xff]" * 80])
+def test_what_a_pattern_is_said_to_take_is_what_it_takes(text: bytes) -> None:
+    tracemalloc.start()
+    patterns = [Pattern(text) for _ in range(100)]
+    taken_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken_bytes / 100 < 1.5 * (patterns[0].memory_bytes + 200)
+
+
+def reference(pattern: bytes, text: bytes) -> bool:
+    """What a pattern means, as simply as it can be said."""
+
+    @cache
+    def fits(at: int, position: int) -> bool:
+        if at >= len(pattern):
+            return position == len(text)
+        if pattern[at : at + 1] == b"*":
+            return fits(at + 1, position) or (position < len(text) and fits(at, position + 1))
+        if position == len(text):
+            return False
+        if pattern[at : at + 1] == b"?":
+            return fits(at + 1, position + 1)
+        if pattern[at : at + 1] == b"[":
+            is_in, after = within(at + 1, text[position])
+            return is_in and fits(after, position + 1)
+        if pattern[at : at + 1] == b"\\" and at + 1 < len(pattern):
+            at += 1
+        return pattern[at] == text[position] and fits(at + 1, position + 1)
+
+    def within(at: int, byte: int) -> tuple[bool, int]:
+        is_negated = pattern[at : at + 1] == b"^"
+        at += is_negated
+        is_in = False
+        while at < len(pattern) and pattern[at : at + 1] != b"]":
+            if pattern[at : at + 1] == b"\\" and at + 1 < len(pattern):
+                at += 1
+                is_in |= pattern[at] == byte
+            elif pattern[at + 1 : at + 2] == b"-" and at + 2 < len(pattern):
+                is_in |= min(pattern[at], pattern[at + 2]) <= byte <= max(pattern[at], pattern[at + 2])
+                at += 2
+            else:
+                is_in |= pattern[at] == byte
+            at += 1
+        return is_in != is_negated, at + 1
+
+    return fits(0, 0)
+
+
+WORDS = st.sampled_from(
+    [b"a", b"b", b"c", b"*", b"**", b"?", b"[ab]", b"[^a]", b"[", b"]", b"^", b"-", b"\\", b"[a-c]"]
+)
+
+
+@given(st.lists(WORDS, max_size=12).map(b"".join), st.lists(st.sampled_from(b"abc]-"), max_size=8).map(bytes))
+def test_a_pattern_means_what_redis_has_it_mean(pattern: bytes, text: bytes) -> None:
+    assert Pattern(pattern).matches(text) == reference(pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefix"),
+    [
+        (b"*", b""),
+        (b"channel:*", b"channel:"),
+        (b"a***", b"a"),
+        (b"\\**", b"*"),
+        (b"a", None),
+        (b"a*b", None),
+        (b"?*", None),
+    ],
+)
+def test_most_patterns_only_say_what_a_name_begins_with(pattern: bytes, prefix: bytes | None) -> None:
+    assert Pattern(pattern).prefix == prefix
+
+
+# --- what is held ---
+
+
+def test_what_is_subscribed_to_counts_as_memory_until_it_is_not() -> None:
+    house = MonkeyHouse()
+    house.tell("client", ("SUBSCRIBE", "a", "b", "a"), ("PSUBSCRIBE", "c*", "*d?", "c*"))
+    both = held(house)
+    assert both > 4 * 200
+    house.tell("client", ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "c*"))
+    assert held(house) == both
+    house.tell("other", ("PSUBSCRIBE", "c*"))
+    assert held(house) > both
+    house.tell("other", ("PUNSUBSCRIBE", "c*", "c*", "never"), ("UNSUBSCRIBE", "never"))
+    assert held(house) == both
+    house.tell("client", ("UNSUBSCRIBE", "a"), ("PUNSUBSCRIBE", "*d?"))
+    assert 0 < held(house) < both
+    house.leave("client")
+    assert held(house) == 0
+    house.tell("other", ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "c*"), ("RESET",))
+    assert held(house) == 0
+
+
+@pytest.mark.parametrize("words", [("SUBSCRIBE", "b", "c"), ("PSUBSCRIBE", "b*", "*c")])
+def test_a_subscription_that_finds_no_memory_is_refused_and_changes_nothing(words: tuple[str, ...]) -> None:
+    house = MonkeyHouse(settings=EngineSettings(memory_bytes=1500))
+    house.ask("client", "SUBSCRIBE", "a")
+    before = held(house)
+    house.engine.memory.job_bytes = 1500 - before - 500
+    assert house.ask("client", *words) == Error(b"OOM there is no memory for more subscriptions")
+    assert held(house) == before
+    assert house.ask("other", "PUBLISH", "b", "x") == 0
+    house.engine.memory.job_bytes = 0
+    assert house.ask("client", words[0], words[1])[2] == 2
+
+
+def test_subscriptions_that_are_there_already_are_confirmed_as_often_as_they_are_named() -> None:
+    house = MonkeyHouse()
+    replies = house.tell("client", ("SUBSCRIBE", "a", "b", "a"), ("PSUBSCRIBE", "a"))
+    assert [reply[2] for reply in replies] == [1, 2, 2, 3]
+
+
+def test_patterns_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "MOST_PATTERN_SUBSCRIPTIONS", 3)
+    house = MonkeyHouse()
+    house.tell("a", ("PSUBSCRIBE", "x*", "y*"))
+    assert house.ask("b", "PSUBSCRIBE", "x*", "y*") == Error(b"OOM connections have 3 subscriptions to patterns")
+    assert house.ask("b", "PSUBSCRIBE", "x*")[2] == 1
+    house.leave("a")
+    assert house.ask("b", "PSUBSCRIBE", "y*")[2] == 2
+
+
+def test_the_work_of_comparing_is_bounded_for_a_connection_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Pattern(b"*[ab][cd]*").steps(72)
+    monkeypatch.setattr(channels, "MOST_STEPS_OF_CONNECTION", steps)
+    monkeypatch.setattr(channels, "MOST_STEPS", 2 * steps)
+    house = MonkeyHouse()
+    of_connection = Error(b"OOM comparing names with the patterns of this connection would take too long")
+    assert house.ask("a", "PSUBSCRIBE", "*[ab][cd]*", "x?") == of_connection
+    house.tell("a", ("PSUBSCRIBE", "*[ab][cd]*", "*", "channel:*"))
+    house.tell("b", ("PSUBSCRIBE", "*[ab][ce]*"))
+    of_all = Error(b"OOM comparing names with the patterns of all connections would take too long")
+    assert house.ask("c", "PSUBSCRIBE", "x?") == of_all
+    assert house.ask("c", "PSUBSCRIBE", "*[ab][cd]*")[2] == 1, "others have it already"
+    house.leave("b")
+    assert house.ask("d", "PSUBSCRIBE", "x?")[2] == 1
+
+
+def test_one_command_does_not_make_the_server_parse_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "MOST_SPECIAL", 10)
+    house = MonkeyHouse()
+    assert house.ask("a", "PSUBSCRIBE", "????????", "????") == Error(
+        b"ERR patterns with more than 10 special bytes at once"
+    )
+    assert len(house.tell("a", ("PSUBSCRIBE", "*" * 70, "????"))) == 2, "stars in a row are one"
+    many = [b"%d" % number for number in range(1001)]
+    for word in ("SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE"):
+        assert house.ask("a", word, *many) == Error(b"ERR more than 1000 channels or patterns at once")
+        assert house.ask("a", word, "x" * 73) == Error(b"ERR name of a channel over 72 bytes")
+
+
+# --- who is told ---
+
+
+def test_who_is_told_follows_every_change_of_subscriptions() -> None:
+    house = MonkeyHouse()
+
+    def told() -> int:
+        count: int = house.ask("publisher", "PUBLISH", "channel:f", "x")
+        assert count == sum(len(house.heard(name)) for name in ("a", "b"))
+        return count
+
+    changes: list[tuple[str, tuple[str, ...], int]] = [
+        ("a", ("PSUBSCRIBE", "channel:*"), 1),
+        ("b", ("PSUBSCRIBE", "channel:*", "*:f"), 3),
+        ("a", ("PSUBSCRIBE", "*:g", "*:?"), 4),
+        ("b", ("SUBSCRIBE", "channel:f"), 5),
+        ("a", ("PUNSUBSCRIBE", "channel:*"), 4),
+        ("a", ("PUNSUBSCRIBE", "*:?"), 3),
+        ("a", ("PSUBSCRIBE", "*:?"), 4),
+        ("b", ("PUNSUBSCRIBE",), 2),
+        ("b", ("UNSUBSCRIBE",), 1),
+        ("a", ("PUNSUBSCRIBE",), 0),
+    ]
+    for name, words, count in changes:
+        house.tell(name, words)
+        assert told() == told() == count, words
+
+
+def test_many_names_are_published_to_and_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = MonkeyHouse()
+    house.tell("a", ("PSUBSCRIBE", "*7?", "b*"))
+    for number in range(1000):
+        assert house.ask("publisher", "PUBLISH", f"b{number}", "x") == 1 + (number // 10 % 10 == 7 and number > 9)
+        house.heard("a")
+    assert len(house.setup.channels._known) <= channels.MOST_KNOWN_NAMES
+    house.leave("a")
+    assert not house.setup.channels._known
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("message", [b"short", LONG])
+def test_a_message_comes_once_for_each_pattern(version: int, message: bytes) -> None:
+    house = MonkeyHouse()
+    house.ask("a", "HELLO", version)
+    house.tell("a", ("SUBSCRIBE", "x"), ("PSUBSCRIBE", "*", "**", "?"))
+    assert house.ask("publisher", "PUBLISH", "x", message) == 4
+    expected = [[b"message", b"x", message], *([b"pmessage", text, b"x", message] for text in (b"*", b"**", b"?"))]
+    assert house.heard("a") == (expected if version == 2 else [Push(words) for words in expected])
+
+
+def test_all_subscribers_share_one_copy_of_a_long_message() -> None:
+    house = MonkeyHouse(output_bytes=10_000_000)
+    wires = [subscriber(house, name) for name in "abc"]
+    for name in "abc":
+        house.tell(name, ("SUBSCRIBE", "x"), ("PSUBSCRIBE", *("*" * (count + 1) for count in range(60))))
+    assert house.ask("publisher", "PUBLISH", "x", LONG) == 3 * 61
+    copies = {id(piece) for wire in wires for piece in wire.pieces if len(piece) >= len(LONG)}
+    assert len(copies) == 1
+
+
+def test_a_subscriber_is_hung_up_on_before_more_is_written_than_may_wait_for_it() -> None:
+    house = MonkeyHouse(output_bytes=100_000)
+    wire = subscriber(house, "hoarder")
+    innocent = subscriber(house, "innocent")
+    house.tell("hoarder", ("PSUBSCRIBE", *("*" * (count + 1) for count in range(60))))
+    house.tell("innocent", ("SUBSCRIBE", "x"))
+    wire.pieces.clear()
+    assert house.ask("publisher", "PUBLISH", "x", LONG) == 61
+    assert wire.given_up_with > 60 * len(LONG)
+    assert not wire.pieces
+    assert not innocent.given_up_with
+    assert house.heard("innocent")[-1] == [b"message", b"x", LONG]
+    assert house.talker("hoarder").session.closing
+
+
+def test_what_a_subscriber_has_not_read_counts() -> None:
+    house = MonkeyHouse(output_bytes=100_000)
+    wire = subscriber(house, "a")
+    house.tell("a", ("SUBSCRIBE", "x"))
+    wire.pending_bytes = 94_000
+    house.ask("publisher", "PUBLISH", "x", LONG)
+    assert not wire.given_up_with
+    wire.pending_bytes = 96_000
+    house.ask("publisher", "PUBLISH", "x", LONG)
+    assert wire.given_up_with > 100_000
+
+
+def test_many_messages_of_one_turn_count_together() -> None:
+    house = MonkeyHouse(output_bytes=50_000, packet_bytes=1_000_000)
+    wire = subscriber(house, "a")
+    house.tell("a", ("SUBSCRIBE", "x"))
+    house.tell("publisher", *[("PUBLISH", "x", LONG)] * 9)
+    assert not wire.given_up_with
+    house.tell("publisher", *[("PUBLISH", "x", LONG)] * 10)
+    assert wire.given_up_with
+
+
+def test_messages_that_wait_for_the_store_count() -> None:
+    house = MonkeyHouse(keeps=True, output_bytes=20_000, packet_bytes=1_000_000)
+    house.tell("client", ("INCR", "uid:f"), ("HMSET", "job:f:1", "status", "idle", "input", "x"))
+    house.tell("client", ("LPUSH", "queue:f:normal", "1"))
+    house.keep()
+    pop(house)
+    wire = subscriber(house, "a")
+    house.tell("a", ("SUBSCRIBE", "x"))
+    house.tell("worker", ("HMSET", "job:f:1", "status", "success"), ("PUBLISH", "x", LONG), ("PUBLISH", "x", LONG))
+    house.tell("worker", ("PUBLISH", "x", LONG))
+    assert not wire.given_up_with
+    house.tell("worker", ("PUBLISH", "x", LONG))
+    assert wire.given_up_with
+
+
+# --- how long it takes ---
+
+
+def test_publishing_much_lets_others_be_served_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_STEPS_AT_ONCE", 100)
+    house = MonkeyHouse()
+    house.tell("a", ("SUBSCRIBE", "x"))
+    house.peers_read = False
+    answers = house.tell("publisher", *[("PUBLISH", "x", "y")] * 10)
+    assert 0 < len(answers) < 10
+    house.peers_read = True
+    house.soon(house.talker("publisher").session.go_on)
+    house.turn()
+    assert len(answers) + len(house.heard("publisher")) == 10
+
+
+def test_a_transaction_cannot_publish_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pubsub, "MOST_STEPS_OF_TRANSACTION", 100)
+    house = MonkeyHouse()
+    house.tell("a", ("SUBSCRIBE", "x"))
+    replies = house.tell("publisher", ("MULTI",), *[("PUBLISH", "x", "y")] * 10, ("EXEC",))[-1]
+    assert replies[0] == 1
+    assert replies[-1] == Error(b"ERR the transaction publishes too much, to too many")
+    assert house.ask("publisher", "PUBLISH", "x", "y") == 1
+
+
+def test_jobs_are_told_of_without_comparing_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+    matches = Pattern.matches
+
+    def counted(self: Any, text: bytes) -> bool:
+        compared.append(text)
+        return matches(self, text)
+
+    monkeypatch.setattr(Pattern, "matches", counted)
+    house = MonkeyHouse()
+    house.tell("a", ("PSUBSCRIBE", "*:f", "*:?"))
+    for _ in range(5):
+        push(house)
+        pop(house)
+        house.leave("worker")
+    assert len(compared) <= 2
