@@ -47,7 +47,7 @@ KEPT_LONG_ENOUGH = with_numbers("ids_kept_long_enough")
 class TestTheFile:
     def test_only_its_owner_reads_it(self, tmp_path: Path) -> None:
         path = tmp_path / "state" / "jobs.db"
-        store = opened(path)
+        store = opened(path, make_directory=True)
         commit(store, [new_job(1)])
         modes = {name.name: stat.S_IMODE(name.stat().st_mode) for name in [path.parent, *path.parent.iterdir()]}
         close(store)

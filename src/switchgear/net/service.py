@@ -106,6 +106,7 @@ class Service:
                 self.config.store_url,
                 sync=self.config.storage.sync,  # type: ignore[arg-type]  # checked by the configuration
                 payload_memory_bytes=self.config.storage.payload_memory_bytes,
+                make_directory=not self.config.store,  # the default one; another may be mistyped
             )
             house.push_async_callback(self.store.close)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
@@ -263,6 +264,7 @@ class Service:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self.hub.follow_wall_clock()
+                self.hub.check_store()
                 self.listeners.look_after()
             except Exception:
                 log.exception("defect in looking after connections")  # and look after them again all the same
