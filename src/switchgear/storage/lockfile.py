@@ -135,8 +135,10 @@ class DatabaseLock:
 
 
 def _lock_bytes(descriptor: int, kind: int, place: tuple[int, int]) -> None:
-    """Lock some bytes of an open file; raises BlockingIOError if another has them.  Does nothing where there are no such
-    locks."""
+    """Lock some bytes of an open file; raises BlockingIOError if another has them.
+
+    Where there are no such locks it does nothing.
+    """
     if _SET_LOCK is None:
         return
     start, length = place

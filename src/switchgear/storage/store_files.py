@@ -31,6 +31,7 @@ INDEX_BYTES: Final = 136  # its header, a copy of that, and the state of checkpo
 INDEX_HEADER_BYTES: Final = 48
 PAGE_SIZE: Final = struct.Struct("=14xH")  # 1: 65536
 FRAME_COUNT: Final = struct.Struct("=16xI")
+PAGE_COUNT: Final = struct.Struct("=20xI")
 MERGED_COUNTS: Final = struct.Struct("=96xI28xI")  # frames that a checkpoint has merged, and is about to
 SALTS: Final = slice(32, 40)  # changed whenever the log begins anew
 LOG_HEADER_BYTES: Final = 32
@@ -157,8 +158,7 @@ class StoreFiles:
         (frames,) = FRAME_COUNT.unpack_from(index)
         if not frames or index[:INDEX_HEADER_BYTES] != index[INDEX_HEADER_BYTES : 2 * INDEX_HEADER_BYTES]:
             return  # it is empty, or is being written at this moment
-        (page_bytes,) = PAGE_SIZE.unpack_from(index)
-        needed_bytes = LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + (page_bytes if page_bytes > 1 else 65536))
+        needed_bytes = LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + _page_bytes(index))
         header = os.pread(self._log, LOG_HEADER_BYTES, 0)
         is_whole = header[:4] in LOG_MAGIC and header[LOG_SALTS] == index[SALTS] and log_bytes >= needed_bytes
         if not is_whole and os.pread(self._index, INDEX_BYTES, 0) == index:
@@ -179,17 +179,22 @@ class StoreFiles:
             if database.st_mtime_ns == seen.mtime_ns and database.st_size == seen.size_bytes:
                 return
             if not is_merging and (database.st_size != seen.size_bytes or self._sample(database) != seen.sample):
-                self._damage = (
-                    f"the store's file {self._path} was overwritten while in use, and not by SQLite; stop the server"
-                    f" before a copy is restored, and delete {self._log_path.name} and {self._index_path.name}, which"
-                    " do not belong to the copy"
-                )
-                self._lock.keep_from_merging()
-                raise StorageError(self._damage)
+                raise self._overwritten()
         now = os.fstat(self._lock.descriptor)
         self._seen = _Seen(now.st_size, now.st_mtime_ns, checkpoints, self._sample(now))
-        if is_merging or _checkpoints(os.pread(self._index, INDEX_BYTES, 0)) != checkpoints:
+        if is_merging or os.pread(self._index, INDEX_BYTES, 0) != index:
             self._seen = None  # not at rest: the next look will tell
+        elif merged == FRAME_COUNT.unpack_from(index)[0] > 0 and now.st_size < _database_bytes(index):
+            raise self._overwritten()  # after the checkpoint
+
+    def _overwritten(self) -> StorageError:
+        self._damage = (
+            f"the store's file {self._path} was overwritten while in use, and not by SQLite; stop the server before a"
+            f" copy is restored, and delete {self._log_path.name} and {self._index_path.name}, which do not belong to"
+            " the copy"
+        )
+        self._lock.keep_from_merging()
+        return StorageError(self._damage)
 
     def _sample(self, database: os.stat_result) -> int:
         """A checksum of some pages: the first, and others at equal distances."""
@@ -202,6 +207,16 @@ class StoreFiles:
 
 def _identity(file: os.stat_result) -> tuple[int, int]:
     return file.st_dev, file.st_ino
+
+
+def _page_bytes(index: bytes) -> int:
+    (size,) = PAGE_SIZE.unpack_from(index)
+    return 65536 if size == 1 else int(size)
+
+
+def _database_bytes(index: bytes) -> int:
+    """How long the database is when all of the log is merged into it."""
+    return int(PAGE_COUNT.unpack_from(index)[0]) * _page_bytes(index)
 
 
 def _checkpoints(index: bytes) -> tuple[bytes, int, int]:
