@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 from contextlib import suppress
@@ -97,6 +98,8 @@ class DatabaseLock:
         self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         _held.add(self)
         try:
+            if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+                raise StorageError(f"{self._path} cannot be used as a job database: it is not a regular file")
             _lock_bytes(self.descriptor, fcntl.F_WRLCK, _OUR_LOCK_BYTE)
         except BlockingIOError:
             found = os.fstat(self.descriptor)

@@ -152,6 +152,7 @@ class SqliteStore(Store):
         self._thread = LoneThread("sqlite-writer")
         try:
             self._database_lock.acquire()
+            self._refuse_log_without_database()
             self._thread.submit(self._writer.open).result()
             self._files.begin()
             for row in self._reader.functions():
@@ -163,6 +164,15 @@ class SqliteStore(Store):
                 raise StorageError(f"{self.path} cannot be opened: {error}") from error
             raise
         self._warn_of_others()
+
+    def _refuse_log_without_database(self) -> None:
+        """SQLite would delete the log, and with it what was acknowledged last."""
+        log_path = self.path.with_name(self.path.name + "-wal")
+        if not self.path.stat().st_size and log_path.exists() and log_path.stat().st_size:
+            raise StorageError(
+                f"{self.path} is missing or empty, and its log {log_path} is there: put the file back that the log"
+                " belongs to, or delete the log to begin with an empty store"
+            )
 
     def _warn_of_others(self) -> None:
         """Say so if other users could change the jobs, or exchange the file."""

@@ -19,7 +19,7 @@ from switchgear.policy import Policy
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, is_exhausted, job_from_row
 from switchgear.storage.sqlite_schedules import schedule_from_row
-from switchgear.storage.sqlite_schema import STATEMENTS, connect
+from switchgear.storage.sqlite_schema import STATEMENTS, advice, connect
 from switchgear.storage.sqlite_writer import FunctionRow
 
 __all__ = ["Reader"]
@@ -37,7 +37,7 @@ class Reader:
     `check` is called before it connects, and raises StorageError if the file at `path` is not the store's any more.
     """
 
-    def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, path: Path, check: Callable[[], object] = lambda: None) -> None:
         self._path = path
         self._check = check
         self._connection: sqlite3.Connection | None = None
@@ -175,7 +175,7 @@ class Reader:
             except (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
                 # The latter four come of a row that means nothing.
                 self._discard()
-                raise StorageError(f"{self._path} cannot be read: {error}") from error
+                raise StorageError(f"{self._path} cannot be read: {error}{advice(error)}") from error
 
     def _discard(self) -> None:
         connection, self._connection = self._connection, None

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeAlias
 from switchgear.errors import StorageError
 from switchgear.storage.sqlite_rows import ID, PAYLOAD, REVISION, JobRow, clamped
 from switchgear.storage.sqlite_schedules import ScheduleRow
-from switchgear.storage.sqlite_schema import STATEMENTS, Sync, connect, migrate, put_jobs_sql
+from switchgear.storage.sqlite_schema import STATEMENTS, Sync, advice, connect, migrate, put_jobs_sql
 
 __all__ = ["FunctionRow", "Work", "Writer"]
 
@@ -67,7 +67,7 @@ class Writer:
             self._anchor.execute("SELECT count(*) FROM meta").fetchone()  # opens the log
         except (sqlite3.Error, ValueError) as error:  # the latter where SQLite quotes damaged text
             self.close()
-            raise StorageError(f"{self._path} cannot be used as a job database: {error}") from error
+            raise StorageError(f"{self._path} cannot be used as a job database: {error}{advice(error)}") from error
         except BaseException:
             self.close()
             raise
@@ -139,7 +139,7 @@ class Writer:
         except (sqlite3.Error, OSError, ValueError) as error:  # the last where SQLite quotes damaged text
             self._in_doubt = True
             self._discard()
-            raise StorageError(f"{self._path} cannot be written: {error}") from error
+            raise StorageError(f"{self._path} cannot be written: {error}{advice(error)}") from error
         except BaseException:
             self._discard()
             raise

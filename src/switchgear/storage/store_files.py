@@ -100,10 +100,13 @@ class StoreFiles:
         if self._damage:
             raise StorageError(self._damage)
         database, log = self.check_names()
-        index = os.pread(self._index, INDEX_BYTES, 0)
-        if len(index) == INDEX_BYTES:
-            self._check_log(index, log.st_size)
-            self._check_written(database, index)
+        try:
+            index = os.pread(self._index, INDEX_BYTES, 0)
+            if len(index) == INDEX_BYTES:
+                self._check_log(index, log.st_size)
+                self._check_written(database, index)
+        except OSError as error:
+            raise StorageError(f"the files of {self._path} cannot be read: {error.strerror}") from error
 
     def check_names(self) -> tuple[os.stat_result, os.stat_result]:
         """The database and its log, if they are still where they were; otherwise the same errors.  In any thread."""
@@ -155,12 +158,11 @@ class StoreFiles:
         return text + "; put it back, and work goes on by itself"
 
     def _check_log(self, index: bytes, log_bytes: int) -> None:
-        (frames,) = FRAME_COUNT.unpack_from(index)
-        if not frames or index[:INDEX_HEADER_BYTES] != index[INDEX_HEADER_BYTES : 2 * INDEX_HEADER_BYTES]:
-            return  # it is empty, or is being written at this moment
-        needed_bytes = LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + _page_bytes(index))
-        header = os.pread(self._log, LOG_HEADER_BYTES, 0)
-        is_whole = header[:4] in LOG_MAGIC and header[LOG_SALTS] == index[SALTS] and log_bytes >= needed_bytes
+        if self._is_log_whole(index, log_bytes):
+            return
+        # It may have grown between the looks at the one and the other.  So once more, in the order that it grows in.
+        index = os.pread(self._index, INDEX_BYTES, 0)
+        is_whole = self._is_log_whole(index, os.fstat(self._log).st_size)
         if not is_whole and os.pread(self._index, INDEX_BYTES, 0) == index:
             self._damage = (
                 f"{self._log_path}, the log of the store, was cut off or overwritten by another program: what was kept"
@@ -168,6 +170,16 @@ class StoreFiles:
             )
             self._lock.keep_from_merging()
             raise StorageError(self._damage)
+
+    def _is_log_whole(self, index: bytes, log_bytes: int) -> bool:
+        """Whether the log is as long as its index says, and begins as it should."""
+        (frames,) = FRAME_COUNT.unpack_from(index)
+        if not frames or index[:INDEX_HEADER_BYTES] != index[INDEX_HEADER_BYTES : 2 * INDEX_HEADER_BYTES]:
+            return True  # it is empty, or is being written at this moment
+        if log_bytes < LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + _page_bytes(index)):
+            return False
+        header = os.pread(self._log, LOG_HEADER_BYTES, 0)
+        return header[:4] in LOG_MAGIC and header[LOG_SALTS] == index[SALTS]
 
     def _check_written(self, database: os.stat_result, index: bytes) -> None:
         """`database` is how it was before `index` was read: a checkpoint leaves its trace before it writes."""
