@@ -235,9 +235,11 @@ def test_a_directory_that_is_missing_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_state_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["", "jobs.db"])
+def test_the_state_directory_is_made_for_its_owner_only(tmp_path: Path, name: str) -> None:
     listener = f"gearman://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "switchgear", "serve", "--listen", listener]
+    store = ["--store", f"sqlite:{tmp_path}/state/{name}"] if name else []
+    command = [sys.executable, "-m", "switchgear", "serve", "--listen", listener, *store]
     environment = os.environ | {"SWITCHGEAR_STATE_DIR": str(tmp_path / "state")}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -106,7 +106,7 @@ class Service:
                 self.config.store_url,
                 sync=self.config.storage.sync,  # type: ignore[arg-type]  # checked by the configuration
                 payload_memory_bytes=self.config.storage.payload_memory_bytes,
-                make_directory=not self.config.store,  # the default one; another may be mistyped
+                make_directory=is_in_state_dir(self.config),
             )
             house.push_async_callback(self.store.close)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
@@ -289,6 +289,11 @@ class Service:
                 continue
             if count:
                 self.telemetry.emit("history_dropped", count=count)
+
+
+def is_in_state_dir(config: Config) -> bool:
+    """Whether the store is in the state directory, which is made; another one may be mistyped."""
+    return Path(config.store_url.partition(":")[2]).parent == config.state_dir
 
 
 def handle_prefix(config: Config) -> str:
