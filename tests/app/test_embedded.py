@@ -24,7 +24,7 @@ from switchgear.app.server_locations import FixedLocation, place_at
 from switchgear.client import Client
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ConfigError, ServerUnreachable
-from switchgear.storage.lockfile import FileLock
+from switchgear.storage.lockfile import DatabaseLock, FileLock
 from tests.app.neighbour import neighbours
 from tests.support.servers import answers_version, free_port
 from tests.support.waiting import eventually
@@ -294,6 +294,31 @@ def test_a_directory_that_is_deleted_is_begun_anew(
     assert answers_version(place.address().port)
     assert "was deleted while it was in use" in caplog.text
     assert directory.is_dir()
+
+
+def test_a_lock_that_is_deleted_makes_no_second_server(
+    directory: Path, place: EmbeddedPlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = place.address()
+    (directory / "owner.lock").unlink()
+    eventually(lambda: place.address() != before, "another server")
+    assert answers_version(place.address().port)
+    assert "its owner.lock was deleted while it was in use; another process takes over" in caplog.text
+
+
+def test_a_store_whose_last_owner_has_not_let_go_of_the_database(
+    directory: Path, place: EmbeddedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("switchgear.app.embedded_server._STORE_PATIENCE_SECONDS", 0.0)
+    directory.mkdir()
+    lock = DatabaseLock(directory / "jobs.db")
+    lock.acquire()
+    try:
+        with pytest.raises(ServerUnreachable, match=r"jobs\.db is in use by"):
+            place.address()
+    finally:
+        lock.release()
+    assert answers_version(place.address().port)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1}'])

@@ -116,6 +116,26 @@ def test_a_file_that_is_something_else(tmp_path: Path) -> None:
         JobLog.open(f"sqlite:{tmp_path / 'empty.db'}", create=False)
 
 
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced", "directory"])
+def test_a_file_that_goes_while_it_is_written(tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What is written to it would be lost, and nobody would know."""
+    path = tmp_path / "state" / "log.db"
+    with JobLog.open(f"sqlite:{path}") as log:
+        put(log, row(1))
+        if how == "directory":
+            path.parent.rename(tmp_path / "elsewhere")
+        else:
+            for file in path.parent.iterdir():
+                file.rename(tmp_path / file.name) if how == "moved" else file.unlink()
+            if how == "replaced":
+                path.touch()
+        put(log, row(2))
+        put(log, row(3))
+        with JobLog.open(f"sqlite:{path}", create=False) as reader:
+            assert sorted(run.handle for run in reader.ran()) == ["H:here:2", "H:here:3"]
+    assert caplog.text.count("was deleted or moved; it goes on in a new file") == 1
+
+
 def test_a_question_waits_for_nobody(tmp_path: Path) -> None:
     """Neither does it keep anybody from writing."""
     path = tmp_path / "log.db"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def test_sqlite(tmp_path: Path) -> None:
 
 def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "state").mkdir()
     store = open_store("sqlite:state/jobs.db")
     close(store)
     assert store.url == "sqlite:state/jobs.db"
@@ -78,3 +80,12 @@ def test_an_unknown_sync() -> None:
 def test_a_path_that_is_a_directory(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=str(tmp_path)):
         open_store(f"sqlite:{tmp_path}")
+
+
+def test_a_directory_that_is_missing_is_made_only_if_that_is_wanted(tmp_path: Path) -> None:
+    """A mistyped path must not start an empty queue."""
+    with pytest.raises(StorageError, match=r"there is no directory .*/typo/state; .* mkdir -p -m 700 "):
+        open_store(f"sqlite:{tmp_path}/typo/state/jobs.db")
+    assert list(tmp_path.iterdir()) == []
+    close(open_store(f"sqlite:{tmp_path}/typo/state/jobs.db", make_directory=True))
+    assert stat.S_IMODE((tmp_path / "typo" / "state").stat().st_mode) == 0o700

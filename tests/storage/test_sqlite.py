@@ -47,7 +47,7 @@ KEPT_LONG_ENOUGH = with_numbers("ids_kept_long_enough")
 class TestTheFile:
     def test_only_its_owner_reads_it(self, tmp_path: Path) -> None:
         path = tmp_path / "state" / "jobs.db"
-        store = opened(path)
+        store = opened(path, make_directory=True)
         commit(store, [new_job(1)])
         modes = {name.name: stat.S_IMODE(name.stat().st_mode) for name in [path.parent, *path.parent.iterdir()]}
         close(store)
@@ -145,6 +145,26 @@ class TestFilesThatCannotBeUsed:
         tmp_path.chmod(0o500)
         with as_nobody_much(), pytest.raises(StorageError, match=r"jobs\.db cannot be opened: .*Permission denied"):
             opened(tmp_path / "jobs.db")
+
+    def test_the_log_of_a_database_that_is_missing(self, path: Path) -> None:
+        """SQLite would delete it, with what was acknowledged last."""
+        log = path.with_name("jobs.db-wal")
+        log.write_bytes(b"\x37\x7f\x06\x82" + bytes(5_000))
+        with pytest.raises(StorageError, match=r"jobs\.db is missing or empty, and its log .*jobs\.db-wal is there"):
+            opened(path)
+        assert log.exists()
+        log.unlink()
+        close(opened(path))
+
+    def test_something_that_is_no_file(self, path: Path) -> None:
+        os.mkfifo(path)
+        with pytest.raises(StorageError, match=r"jobs\.db cannot be used as a job database: it is not a regular file"):
+            opened(path)
+
+    def test_what_to_do_about_a_damaged_one_is_said(self, path: Path) -> None:
+        path.write_bytes(b"Dear diary, " * 1000)
+        with pytest.raises(StorageError, match="not a database; restore a backup, or move the file away with its -wal"):
+            opened(path)
 
     def test_it_can_be_opened_after_the_cause_is_gone(self, path: Path) -> None:
         path.write_bytes(b"Dear diary, " * 1000)

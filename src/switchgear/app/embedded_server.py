@@ -24,7 +24,7 @@ from switchgear.client.address import ServerAddress
 from switchgear.config import Config, GearmanConfig, JobLogConfig, ListenUrl
 from switchgear.errors import StorageError
 from switchgear.net.service import Service
-from switchgear.storage.lockfile import FileLock
+from switchgear.storage.lockfile import DatabaseLock, FileLock
 
 __all__ = ["EmbeddedServer", "OwnerLock"]
 
@@ -161,10 +161,13 @@ class EmbeddedServer:
         self._listening.set_result(address)
 
     async def _watch(self) -> None:
-        """Stop if somebody deletes the directory: what would be kept from then on would be lost with us."""
+        """Stop if somebody deletes the directory, or the lock in it: another process could become the owner."""
         while self._lock.is_in_place():  # noqa: ASYNC110 - the file system tells nobody
             await asyncio.sleep(_WATCH_SECONDS)
-        log.error("%s was deleted while it was in use; the jobs in it are lost", self._directory)
+        if (self._directory / _STORE_NAME).exists():
+            log.error("%s: its owner.lock was deleted while it was in use; another process takes over", self._directory)
+        else:
+            log.error("%s was deleted while it was in use; the jobs in it are lost", self._directory)
         self._service.request_stop(graceful=True)
 
 
@@ -182,16 +185,19 @@ def _wait_for_store(path: Path) -> None:
     """Until the last owner has let go of the store; raises StorageError if somebody has not."""
     deadline = time.monotonic() + _STORE_PATIENCE_SECONDS
     while True:
-        lock = FileLock(path)
+        locks = FileLock(path), DatabaseLock(path)
         try:
-            lock.acquire()
+            for lock in locks:
+                lock.acquire()
         except StorageError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_STORE_LOOK_SECONDS)
         else:
-            lock.release()
             return
+        finally:
+            for lock in locks:
+                lock.release()
 
 
 def _close_sockets_of(address: ServerAddress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -16,10 +17,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from switchgear.errors import ConfigError, StorageError
-from switchgear.joblog.database import Answer, Ask, Database, Server, read_migrations, read_statements
+from switchgear.joblog.database import Answer, Ask, ConnectionLost, Database, Server, read_migrations, read_statements
 from switchgear.joblog.runs import RunRow
 
 __all__ = ["SqliteDatabase"]
+
+log = logging.getLogger("switchgear")
 
 Result = TypeVar("Result")
 
@@ -52,6 +55,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         self.url = f"sqlite:{path}"
         self.path = path.absolute()
         self._create = create
+        self._file = (0, 0)  # device and number of what is open
         self._migrations = migrations
 
     @classmethod
@@ -72,6 +76,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
     def _connect(self) -> sqlite3.Connection:
         try:
             self._make_file()
+            self._file = self._file_in_place()
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -95,6 +100,19 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # SQLite gives its log the mode of the file, so this is enough to keep keys and errors from other users.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+
+    def _file_in_place(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return 0, 0
+        return found.st_dev, found.st_ino
+
+    def _refuse_lost_file(self) -> None:
+        """What is written to a deleted file is lost, and nothing but a look tells."""
+        if self._file_in_place() != self._file:
+            log.warning("the job log %s was deleted or moved; it goes on in a new file", self.path)
+            raise ConnectionLost(f"the job log {self.path} was deleted or moved")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         version = self._version(connection)
@@ -172,6 +190,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         # 32,766 in any SQLite since 2020, 999 before; three values are the server's.
         most = (connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) - 3) // len(FILLER)
         sizes = STATEMENT_ROWS[: bisect_right(STATEMENT_ROWS, most)]
+        self._refuse_lost_file()
         with self._telling_faults():
             if len(rows) <= sizes[-1]:
                 # One statement is a transaction by itself.  Each call lets go of the interpreter lock, and getting it

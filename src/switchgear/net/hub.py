@@ -430,6 +430,15 @@ class Hub(Context):
 
     # --- when the store fails ---
 
+    def check_store(self) -> None:
+        """Called now and then: would a restart find what is kept?  A commit looks for itself."""
+        if self._commit is None and self.storage_error is None:
+            try:
+                self.store.check()
+            except StorageError as error:
+                self._storage_failed(error)
+                self._try_again_later()
+
     def _storage_failed(self, error: StorageError) -> None:
         """Take and hand out nothing until a commit works."""
         if self.storage_error is None:

@@ -111,6 +111,7 @@ class Service:
                 self.config.store_url,
                 sync=self.config.storage.sync,  # type: ignore[arg-type]  # checked by the configuration
                 payload_memory_bytes=self.config.storage.payload_memory_bytes,
+                make_directory=is_in_state_dir(self.config),
             )
             house.push_async_callback(self.store.close)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
@@ -273,6 +274,7 @@ class Service:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             try:
                 self.hub.follow_wall_clock()
+                self.hub.check_store()
                 self.listeners.look_after()
             except Exception:
                 log.exception("defect in looking after connections")  # and look after them again all the same
@@ -297,6 +299,11 @@ class Service:
                 continue
             if count:
                 self.telemetry.emit("history_dropped", count=count)
+
+
+def is_in_state_dir(config: Config) -> bool:
+    """Whether the store is in the state directory, which is made; another one may be mistyped."""
+    return Path(config.store_url.partition(":")[2]).parent == config.state_dir
 
 
 def handle_prefix(config: Config) -> str:

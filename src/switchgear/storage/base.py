@@ -100,6 +100,11 @@ class Store(ABC):
         Raises StorageError if nothing was kept; everything stays staged and the call may be repeated.
         """
 
+    def check(self) -> None:
+        """Raise StorageError if a restart would not find what is kept; asked now and then while nothing is committed.
+        Work goes on when a commit works again."""
+        return
+
     @abstractmethod
     def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
         """The payloads of kept jobs."""

@@ -1,16 +1,35 @@
-"""One server per file: a lock that lasts as long as the process that holds it."""
+"""One server per store: locks that last as long as the process that holds them.
+
+`FileLock` is on a file beside the one that is owned, and so only as good as that name: a hard link leads round it, and
+so does deleting the lock file.  `DatabaseLock` is on the database itself, whatever it is called.  A store has both: the
+first says who has it, and keeps out servers of versions that know no other.
+"""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
+import struct
+import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 from weakref import WeakSet
 
 from switchgear.errors import StorageError
 
-__all__ = ["FileLock"]
+__all__ = ["DatabaseLock", "FileLock"]
+
+# SQLite locks 512 bytes from the first of these on, and all that is read or written of the others is our lock.
+_SQLITE_LOCK_BYTES: Final = 0x40000000
+_SQLITE_SHARED_BYTES: Final = (_SQLITE_LOCK_BYTES + 2, 510)
+_OUR_LOCK_BYTE: Final = (_SQLITE_LOCK_BYTES + 1024, 1)
+
+# A lock of an open file, and not of a process as SQLite's are: it stays when SQLite closes another descriptor of the
+# same file, and a second store in the same process does not get it either.  Not every system has such locks.
+_SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
 
 
 class FileLock:
@@ -60,7 +79,86 @@ class FileLock:
             _held.discard(self)
 
 
-_held: WeakSet[FileLock] = WeakSet()
+class DatabaseLock:
+    """Exclusive ownership of the SQLite database at `path`, by way of a lock on a byte of it that SQLite never uses.
+
+    `flock` would not do: where it is made of byte locks (NFS, the BSDs, macOS) SQLite could not lock the file any more.
+    The descriptor must be open before SQLite's first one and be closed after its last, because closing any descriptor
+    of a file lets go of the process's own locks on it, which are SQLite's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.descriptor = -1
+
+    def acquire(self) -> None:
+        """Own the database, making an empty one if there is none; raises StorageError if another has it, or OSError."""
+        self._refuse_second_in_process()
+        # SQLite gives its log the mode of the file, so this is enough to keep payloads from other users.
+        self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        _held.add(self)
+        try:
+            if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+                raise StorageError(f"{self._path} cannot be used as a job database: it is not a regular file")
+            _lock_bytes(self.descriptor, fcntl.F_WRLCK, _OUR_LOCK_BYTE)
+        except BlockingIOError:
+            found = os.fstat(self.descriptor)
+            self.release()
+            raise self._in_use("another process", found) from None
+        except BaseException:
+            self.release()
+            raise
+
+    def _refuse_second_in_process(self) -> None:
+        """Without opening the file: closing it again would cost the first one SQLite's locks."""
+        with suppress(FileNotFoundError):
+            found = os.stat(self._path)
+            for other in list(_held):
+                if isinstance(other, DatabaseLock) and os.path.samestat(os.fstat(other.descriptor), found):
+                    raise self._in_use(f"process {os.getpid()}", found)
+
+    def _in_use(self, who: str, found: os.stat_result) -> StorageError:
+        how = f", by one of its {found.st_nlink} names" if found.st_nlink > 1 else ""
+        return StorageError(f"{self._path} is in use by {who}{how}")
+
+    def keep_from_merging(self) -> None:
+        """From now on SQLite neither merges the log into the file when it is closed, nor deletes the log.
+
+        It does both by name, and only if nobody else reads the file; so somebody does.
+        """
+        with suppress(OSError):
+            _lock_bytes(self.descriptor, fcntl.F_RDLCK, _SQLITE_SHARED_BYTES)
+
+    def release(self) -> None:
+        """Let go; nothing happens if it is not held."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            _held.discard(self)
+
+
+def _lock_bytes(descriptor: int, kind: int, place: tuple[int, int]) -> None:
+    """Lock some bytes of an open file; raises BlockingIOError if another has them.
+
+    Where there are no such locks it does nothing.
+    """
+    if _SET_LOCK is None:
+        return
+    start, length = place
+    if sys.platform == "darwin":
+        request = struct.pack("qqihh", start, length, 0, kind, os.SEEK_SET)
+    else:
+        request = struct.pack("hhqqi0q", kind, os.SEEK_SET, start, length, 0)
+    try:
+        fcntl.fcntl(descriptor, _SET_LOCK, request)
+    except PermissionError as error:  # what some systems say for a lock that another has
+        raise BlockingIOError(error.errno, error.strerror) from error
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+
+
+_held: WeakSet[FileLock | DatabaseLock] = WeakSet()
 
 
 def _let_go_in_child() -> None:

@@ -22,19 +22,22 @@ def open_store(
     sync: Sync = "full",
     payload_memory_bytes: int = DEFAULT_PAYLOAD_MEMORY_BYTES,
     keep_count: int = DEFAULT_KEEP_COUNT,
+    make_directory: bool = False,
 ) -> Store:
-    """The opened store that the URL names; `keep_count` is for the one in memory, the other two for the one on disk.
+    """The opened store that the URL names; `keep_count` is for the one in memory, the others for the one on disk.
+
+    `make_directory`: make the directory of the file, for its owner only, if it is missing.
 
     Raises ConfigError for a URL that makes no sense, StorageError for a store that cannot be used.
     """
     if sync not in get_args(Sync):
         raise ConfigError(f"store sync {sync!r}: expected full or normal")
-    store = _store_at(url, sync, payload_memory_bytes, keep_count)
+    store = _store_at(url, sync, payload_memory_bytes, keep_count, make_directory)
     store.open()
     return store
 
 
-def _store_at(url: str, sync: Sync, payload_memory_bytes: int, keep_count: int) -> Store:
+def _store_at(url: str, sync: Sync, payload_memory_bytes: int, keep_count: int, make_directory: bool) -> Store:
     scheme, colon, place = url.partition(":")
     if not colon or scheme not in ("memory", "sqlite"):
         raise ConfigError(f"store {url!r}: expected {KNOWN_URLS}")
@@ -50,6 +53,6 @@ def _store_at(url: str, sync: Sync, payload_memory_bytes: int, keep_count: int) 
     if place == ":memory:":
         raise ConfigError(f"store {url!r}: write memory: for a store that is not kept")
     try:
-        return SqliteStore(Path(place).expanduser(), sync, payload_memory_bytes)
+        return SqliteStore(Path(place).expanduser(), sync, payload_memory_bytes, make_directory=make_directory)
     except (RuntimeError, ValueError) as error:  # no such home, a NUL in the path
         raise ConfigError(f"store {url!r}: {error}") from None

@@ -9,25 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
+import shlex
+import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
 from switchgear.errors import StorageError
 from switchgear.model import WAITING, Function, Gate, Job, JobState, PlainJob, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
-from switchgear.storage.lockfile import FileLock
+from switchgear.storage.lockfile import DatabaseLock, FileLock
 from switchgear.storage.lone_thread import LoneThread
 from switchgear.storage.sqlite_reader import Reader
 from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, encode, job_row
 from switchgear.storage.sqlite_schedules import ScheduleRow, schedule_row
 from switchgear.storage.sqlite_schema import Sync
 from switchgear.storage.sqlite_writer import FunctionRow, Work, Writer
+from switchgear.storage.store_files import LogFileLost, StoreFiles
 
 __all__ = ["DEFAULT_PAYLOAD_MEMORY_BYTES", "SqliteStore"]
+
+log = logging.getLogger("switchgear")
 
 Result = TypeVar("Result")
 
@@ -104,15 +111,21 @@ class SqliteStore(Store):
         path: str | os.PathLike[str],
         sync: Sync = "full",
         payload_memory_bytes: int = DEFAULT_PAYLOAD_MEMORY_BYTES,
+        *,
+        make_directory: bool = False,
     ) -> None:
+        """`make_directory`: make the directory of the file, for its owner only, if it is missing."""
         self.durable = True
         self.url = f"sqlite:{os.fspath(path)}"
         self.path = Path(path).resolve()  # one file, one lock, whatever links lead to it
+        self._make_directory = make_directory
         self._payload_memory_bytes = payload_memory_bytes
         self._lock = FileLock(self.path)
+        self._database_lock = DatabaseLock(self.path)
+        self._files = StoreFiles(Path(os.path.abspath(path)), self.path, self._database_lock)
         self._writer = Writer(self.path, sync)
-        self._reader = Reader(self.path)
-        self._searcher = Reader(self.path)  # apart, so that a long search keeps nobody waiting
+        self._reader = Reader(self.path, self._files.check_names)
+        self._searcher = Reader(self.path, self._files.check_names)  # apart, so that a long search keeps nobody waiting
         self._thread: LoneThread | None = None
         self._committing = asyncio.Lock()
         self._staged = Staged()
@@ -124,15 +137,24 @@ class SqliteStore(Store):
     def open(self) -> None:
         """Own the file, create it if it is missing, and bring its layout up to date."""
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._make_directory:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
+        except FileNotFoundError:
+            # Not made here: whoever mistypes a path would start with an empty queue, and not know why.
+            directory = self.path.parent
+            raise StorageError(
+                f"{self.path} cannot be opened: there is no directory {directory}; if the path is right, make it:"
+                f" mkdir -p -m 700 {shlex.quote(str(directory))}"
+            ) from None
         except OSError as error:
             raise StorageError(f"{self.path} cannot be opened: {error}") from error
         self._thread = LoneThread("sqlite-writer")
         try:
-            # SQLite gives its log the mode of the file, so this is enough to keep payloads from other users.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._database_lock.acquire()
+            self._refuse_log_without_database()
             self._thread.submit(self._writer.open).result()
+            self._files.begin()
             for row in self._reader.functions():
                 self._learn_function(row[0], row[1])
         except BaseException as error:
@@ -141,6 +163,28 @@ class SqliteStore(Store):
             if isinstance(error, (OSError, TypeError, ValueError)):  # the latter two come of a damaged row
                 raise StorageError(f"{self.path} cannot be opened: {error}") from error
             raise
+        self._warn_of_others()
+
+    def _refuse_log_without_database(self) -> None:
+        """SQLite would delete the log, and with it what was acknowledged last."""
+        log_path = self.path.with_name(self.path.name + "-wal")
+        if not self.path.stat().st_size and log_path.exists() and log_path.stat().st_size:
+            raise StorageError(
+                f"{self.path} is missing or empty, and its log {log_path} is there: put the file back that the log"
+                " belongs to, or delete the log to begin with an empty store"
+            )
+
+    def _warn_of_others(self) -> None:
+        """Say so if other users could change the jobs, or exchange the file."""
+        directory, file = self.path.parent.stat(), self.path.stat()
+        if directory.st_mode & stat.S_IWOTH and not directory.st_mode & stat.S_ISVTX:
+            log.warning("every user of this machine can replace the store: %s is writable for all", self.path.parent)
+        if file.st_mode & stat.S_IWOTH:
+            log.warning("every user of this machine can change jobs: %s is writable for all", self.path)
+        if file.st_uid not in (os.geteuid(), 0):
+            log.warning("%s belongs to user %d, and this server runs as %d", self.path, file.st_uid, os.geteuid())
+        if file.st_nlink > 1:
+            log.warning("%s has %d names: the others lead to a database without its log", self.path, file.st_nlink)
 
     def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         """Everything unfinished; sets what was decided for the functions it knows through `function_named`."""
@@ -233,19 +277,62 @@ class SqliteStore(Store):
     async def commit(self) -> Sequence[int]:
         """Keep all that is staged now, in one transaction; returns the ids of jobs refused."""
         async with self._committing:
-            batch = self._staged
-            if batch.is_empty():
+            if self._staged.is_empty():
                 return ()
+            await self._check_files()
+            batch = self._staged
             keeping = self._in_writer_thread(self._writer.put, batch.work())
             self._staged = Staged()
             self._in_flight = batch
+            is_kept = False
             try:
                 await _end_of(keeping)
+                await self._check_files()  # the files may have gone meanwhile
+                is_kept = True
             finally:
                 self._in_flight = Staged()
-                if keeping.cancelled() or keeping.exception() is not None:
-                    self._staged.put_under(batch)
+                if not is_kept:
+                    self._put_back(keeping, batch)
             return keeping.result()
+
+    def _put_back(self, keeping: Future[list[int]], batch: Staged) -> None:
+        """Stage again what a commit has not kept, or not where it would be found."""
+        if not keeping.cancelled() and keeping.exception() is None:
+            try:
+                self._files.check()
+            except StorageError:
+                self._writer.doubt()
+            else:
+                return  # it is kept, and only the task was cancelled
+        self._staged.put_under(batch)
+
+    async def _check_files(self) -> None:
+        """Raise StorageError unless a restart would find what is committed now.  A lost log is replaced."""
+        if self._thread is None:
+            raise StorageError(f"{self.path} is closed")
+        try:
+            self._files.check()
+        except LogFileLost as lost:
+            log.error("%s; the store is opened again with a new one", lost)
+            await _end_of(self._in_writer_thread(self._writer.merge_log))  # SQLite still has the old one
+            self._reopen()
+            log.warning("everything that was in the lost log of %s is in the store", self.path)
+
+    def _reopen(self) -> None:
+        assert self._thread is not None
+        self._reader.disconnect()
+        self._searcher.disconnect()
+        self._thread.submit(self._writer.close).result()
+        self._files.end()
+        try:
+            self._thread.submit(self._writer.open).result()
+            self._files.begin()
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be opened again: {error}") from error
+
+    def check(self) -> None:
+        """Raise StorageError if a restart would not find what is kept.  The next commit may mend that."""
+        self._files.check()
 
     def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
         """The payloads of kept jobs."""
@@ -274,6 +361,7 @@ class SqliteStore(Store):
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         """Forget jobs that finished before a time, and the oldest beyond `keep_count`, with commits in between."""
+        self.check()
         bound = await asyncio.to_thread(self._searcher.drop_bound, before_us, keep_count)
         spare_ids = json.dumps(sorted(spare()))
         dropped = 0
@@ -289,9 +377,23 @@ class SqliteStore(Store):
             if self._thread is not None:
                 self._reader.close()
                 self._searcher.close()
+                await self._prepare_for_closing()
                 # Last of all, and in its thread, because the last to close empties the log into the file.
                 await _end_of(self._in_writer_thread(self._writer.close))
                 self._let_go()
+
+    async def _prepare_for_closing(self) -> None:
+        """See that closing does no harm to a file that has taken the place of the store's, or of its log."""
+        try:
+            self._files.check()
+        except LogFileLost as lost:
+            log.error("%s; everything in it is merged into the store", lost)
+        except StorageError as error:
+            log.error("the server stops while its store cannot be relied on: %s", error)
+            if not self._files.is_damaged:
+                with suppress(StorageError):  # so that the file is whole, wherever it is
+                    await _end_of(self._in_writer_thread(self._writer.merge_log))
+            self._database_lock.keep_from_merging()
 
     def _let_go(self) -> None:
         self._reader.close()
@@ -299,6 +401,8 @@ class SqliteStore(Store):
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
+        self._files.end()
+        self._database_lock.release()
         self._lock.release()
 
     def _stage_function(self, function: Function) -> None:

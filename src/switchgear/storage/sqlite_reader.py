@@ -6,7 +6,7 @@ import gc
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from switchgear.policy import Policy
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, is_exhausted, job_from_row
 from switchgear.storage.sqlite_schedules import schedule_from_row
-from switchgear.storage.sqlite_schema import STATEMENTS, connect
+from switchgear.storage.sqlite_schema import STATEMENTS, advice, connect
 from switchgear.storage.sqlite_writer import FunctionRow
 
 __all__ = ["Reader"]
@@ -32,10 +32,14 @@ PLAIN_AT_ONCE = 512
 
 
 class Reader:
-    """Reads rows and makes jobs of them.  Any thread may call it, one at a time; the others wait."""
+    """Reads rows and makes jobs of them.  Any thread may call it, one at a time; the others wait.
 
-    def __init__(self, path: Path) -> None:
+    `check` is called before it connects, and raises StorageError if the file at `path` is not the store's any more.
+    """
+
+    def __init__(self, path: Path, check: Callable[[], object] = lambda: None) -> None:
         self._path = path
+        self._check = check
         self._connection: sqlite3.Connection | None = None
         self._busy = threading.Lock()
         self._closed = False
@@ -44,6 +48,11 @@ class Reader:
         """Let go of the connection, for good."""
         with self._busy:
             self._closed = True
+            self._discard()
+
+    def disconnect(self) -> None:
+        """Let go of the connection until the next call."""
+        with self._busy:
             self._discard()
 
     def functions(self) -> list[FunctionRow]:
@@ -158,6 +167,7 @@ class Reader:
                 raise StorageError(f"{self._path} is closed")
             try:
                 if self._connection is None:
+                    self._check()
                     self._connection = connect(self._path, "normal", any_thread=True)
                     self._connection.execute("PRAGMA query_only = ON")
                     self._connection.create_function("is_exhausted", 1, is_exhausted, deterministic=True)
@@ -165,7 +175,7 @@ class Reader:
             except (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
                 # The latter four come of a row that means nothing.
                 self._discard()
-                raise StorageError(f"{self._path} cannot be read: {error}") from error
+                raise StorageError(f"{self._path} cannot be read: {error}{advice(error)}") from error
 
     def _discard(self) -> None:
         connection, self._connection = self._connection, None

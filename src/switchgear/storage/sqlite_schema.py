@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from switchgear.errors import SchemaTooNew, StorageError
 
-__all__ = ["COLUMNS", "MIGRATIONS", "STATEMENTS", "Sync", "connect", "migrate", "put_jobs_sql"]
+__all__ = ["COLUMNS", "MIGRATIONS", "STATEMENTS", "Sync", "advice", "connect", "migrate", "put_jobs_sql"]
 
 Sync = Literal["full", "normal"]
 
@@ -96,6 +96,14 @@ def connect(path: Path, sync: Sync, *, any_thread: bool = False) -> sqlite3.Conn
         connection.close()
         raise
     return connection
+
+
+def advice(error: Exception) -> str:
+    """What to do about a file that SQLite cannot make sense of, to be added to what is wrong with it."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return "; restore a backup, or move the file away with its -wal and -shm to begin with an empty one"
+    return ""
 
 
 def migrate(connection: sqlite3.Connection, path: Path, migrations: Mapping[int, str] = MIGRATIONS) -> None:

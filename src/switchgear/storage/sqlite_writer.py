@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeAlias
 from switchgear.errors import StorageError
 from switchgear.storage.sqlite_rows import ID, PAYLOAD, REVISION, JobRow, clamped
 from switchgear.storage.sqlite_schedules import ScheduleRow
-from switchgear.storage.sqlite_schema import STATEMENTS, Sync, connect, migrate, put_jobs_sql
+from switchgear.storage.sqlite_schema import STATEMENTS, Sync, advice, connect, migrate, put_jobs_sql
 
 __all__ = ["FunctionRow", "Work", "Writer"]
 
@@ -54,6 +54,8 @@ class Writer:
         self._path = path
         self._sync: Sync = sync
         self._connection: sqlite3.Connection | None = None
+        # As long as it is there, closing another connection neither merges the log nor deletes it.
+        self._anchor: sqlite3.Connection | None = None
         self._in_doubt = False  # the last transaction failed, perhaps after it was kept
 
     def open(self) -> None:
@@ -61,14 +63,42 @@ class Writer:
         try:
             self._connection = connect(self._path, self._sync)
             migrate(self._connection, self._path)
+            self._anchor = connect(self._path, self._sync, any_thread=True)
+            self._anchor.execute("SELECT count(*) FROM meta").fetchone()  # opens the log
         except (sqlite3.Error, ValueError) as error:  # the latter where SQLite quotes damaged text
             self.close()
-            raise StorageError(f"{self._path} cannot be used as a job database: {error}") from error
+            raise StorageError(f"{self._path} cannot be used as a job database: {error}{advice(error)}") from error
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
+        """Let go of the file.  Whoever is the last to do so merges the log into it."""
+        self._discard()
+        anchor, self._anchor = self._anchor, None
+        if anchor is not None:
+            with suppress(sqlite3.Error):
+                anchor.close()
+
+    def doubt(self) -> None:
+        """The last transaction was kept, but perhaps where nobody will find it; its changes will come again."""
+        self._in_doubt = True
+
+    def merge_log(self) -> None:
+        """Write all that is in the log into the database; raises StorageError if not all of it could be.
+
+        Not by a new connection, which would open whatever has the log's name now.
+        """
+        if self._anchor is None:
+            return  # then nobody has it open
+        try:
+            busy, _, _ = self._anchor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise StorageError(f"the log of {self._path} cannot be merged into it: {error}") from error
+        if busy:
+            raise StorageError(f"the log of {self._path} cannot be merged into it: it is being read")
+
+    def _discard(self) -> None:
         """Let go of the connection; SQLite undoes a transaction that is still open."""
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -108,10 +138,10 @@ class Writer:
             self._connection.execute("COMMIT")
         except (sqlite3.Error, OSError, ValueError) as error:  # the last where SQLite quotes damaged text
             self._in_doubt = True
-            self.close()
-            raise StorageError(f"{self._path} cannot be written: {error}") from error
+            self._discard()
+            raise StorageError(f"{self._path} cannot be written: {error}{advice(error)}") from error
         except BaseException:
-            self.close()
+            self._discard()
             raise
 
     def _put(self, work: Work) -> list[int]:

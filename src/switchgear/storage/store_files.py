@@ -1,0 +1,236 @@
+"""Whether the files that SQLite has open are those that a restart would find.
+
+A file that is deleted, moved or replaced stays open.  SQLite goes on writing to it, every commit works, and all of it
+is gone with the process.  So a store looks at its files before and after every commit: nothing is acknowledged that a
+restart would not have.
+
+What is looked at.  The database by both its names (the one that the user gave, and where that leads), its log (`-wal`)
+and the log's index (`-shm`) must be the files that were opened.  The log must be as long as its index says, and begin
+with the header that the index knows: otherwise it was cut off.  The database is written by nothing but checkpoints,
+which leave a trace in the index; if it was written and there is no trace, something else than SQLite has written it,
+such as `cp backup.db jobs.db`.  The index is laid out as https://www.sqlite.org/walformat.html says.
+
+What cannot be seen: bytes that are changed within the log; a copy that is put over the database, is as long as it, and
+equal in all the pages that are compared.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from switchgear.errors import StorageError
+from switchgear.storage.lockfile import DatabaseLock
+
+__all__ = ["LogFileLost", "StoreFiles"]
+
+INDEX_BYTES: Final = 136  # its header, a copy of that, and the state of checkpoints
+INDEX_HEADER_BYTES: Final = 48
+PAGE_SIZE: Final = struct.Struct("=14xH")  # 1: 65536
+FRAME_COUNT: Final = struct.Struct("=16xI")
+PAGE_COUNT: Final = struct.Struct("=20xI")
+MERGED_COUNTS: Final = struct.Struct("=96xI28xI")  # frames that a checkpoint has merged, and is about to
+SALTS: Final = slice(32, 40)  # changed whenever the log begins anew
+LOG_HEADER_BYTES: Final = 32
+LOG_SALTS: Final = slice(16, 24)
+LOG_MAGIC: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+FRAME_HEADER_BYTES: Final = 24
+
+# Of a database that was written without a checkpoint so many pages are compared with what they were, to tell a copy
+# from a mere `touch`.
+SAMPLED_PAGES: Final = 32
+SAMPLE_BYTES: Final = 4096
+
+
+class LogFileLost(StorageError):
+    """The log, or its index, is not where it was.  SQLite still has it open, and can merge it into the database."""
+
+
+class _Seen(NamedTuple):
+    """The database as it was after the last checkpoint."""
+
+    size_bytes: int
+    mtime_ns: int
+    checkpoints: tuple[bytes, int, int]  # the log's salts, frames merged, frames to be merged
+    sample: int
+
+
+class StoreFiles:
+    """The files of one open store, looked at in the event loop's thread.
+
+    In the writer's thread each of these calls would let go of the interpreter lock, and each time wait until the event
+    loop gives it back.
+    """
+
+    def __init__(self, given: Path, path: Path, lock: DatabaseLock) -> None:
+        """`given` leads to `path`, the database, perhaps by way of links."""
+        self._path = path
+        self._given = given if given != path else None
+        self._log_path = path.with_name(path.name + "-wal")
+        self._index_path = path.with_name(path.name + "-shm")
+        self._lock = lock
+        self._database = self._log_file = self._index_file = (0, 0)  # device and number
+        self._log = self._index = -1
+        self._seen: _Seen | None = None
+        self._damage = ""
+
+    def begin(self) -> None:
+        """Remember the files that SQLite has just opened; raises StorageError or OSError."""
+        self._database = _identity(os.fstat(self._lock.descriptor))
+        self._log = os.open(self._log_path, os.O_RDONLY)
+        self._index = os.open(self._index_path, os.O_RDONLY)
+        self._log_file = _identity(os.fstat(self._log))
+        self._index_file = _identity(os.fstat(self._index))
+        self._seen = None
+        self.check()
+
+    def end(self) -> None:
+        """Forget them.  SQLite must have closed them all: closing one here lets go of its locks."""
+        for descriptor in (self._log, self._index):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._log = self._index = -1
+        self._log_file = self._index_file = (0, 0)
+
+    def check(self) -> None:
+        """Raise StorageError if a restart would not find what is committed now; LogFileLost if that can be mended."""
+        if self._damage:
+            raise StorageError(self._damage)
+        database, log = self.check_names()
+        try:
+            index = os.pread(self._index, INDEX_BYTES, 0)
+            if len(index) == INDEX_BYTES:
+                self._check_log(index, log.st_size)
+                self._check_written(database, index)
+        except OSError as error:
+            raise StorageError(f"the files of {self._path} cannot be read: {error.strerror}") from error
+
+    def check_names(self) -> tuple[os.stat_result, os.stat_result]:
+        """The database and its log, if they are still where they were; otherwise the same errors.  In any thread."""
+        database = self._check_database()
+        log = self._stat(self._log_path)
+        if log is None or _identity(log) != self._log_file:
+            raise LogFileLost(f"{self._log_path}, the log of the store, was deleted or replaced while in use")
+        index = self._stat(self._index_path)
+        if index is None or _identity(index) != self._index_file:
+            raise LogFileLost(f"{self._index_path}, the index of the store's log, was deleted or replaced while in use")
+        return database, log
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the log and the database do not belong together any more, so that they must not be merged."""
+        return bool(self._damage)
+
+    def _check_database(self) -> os.stat_result:
+        found = self._stat(self._path)
+        if found is None or _identity(found) != self._database:
+            raise StorageError(self._what_happened(found))
+        if self._given is not None:
+            try:
+                led_to = os.stat(self._given)
+            except OSError:
+                led_to = None
+            if led_to is None or _identity(led_to) != self._database:
+                raise StorageError(
+                    f"{self._given} does not lead to the store's file {self._path} any more: a restart would not find"
+                    " its jobs; let it lead there again, and work goes on by itself"
+                )
+        return found
+
+    def _stat(self, path: Path) -> os.stat_result | None:
+        try:
+            return os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StorageError(f"the store's file {path} cannot be looked at: {error.strerror}") from error
+
+    def _what_happened(self, found: os.stat_result | None) -> str:
+        was_deleted = not os.fstat(self._lock.descriptor).st_nlink
+        text = f"the store's file {self._path} is gone: it was {'deleted' if was_deleted else 'moved'} while in use"
+        if found is not None:
+            text += ", and another one is in its place"
+        if was_deleted:
+            return text + "; what this server has kept in it is lost when the server ends"
+        return text + "; put it back, and work goes on by itself"
+
+    def _check_log(self, index: bytes, log_bytes: int) -> None:
+        if self._is_log_whole(index, log_bytes):
+            return
+        # It may have grown between the looks at the one and the other.  So once more, in the order that it grows in.
+        index = os.pread(self._index, INDEX_BYTES, 0)
+        is_whole = self._is_log_whole(index, os.fstat(self._log).st_size)
+        if not is_whole and os.pread(self._index, INDEX_BYTES, 0) == index:
+            self._damage = (
+                f"{self._log_path}, the log of the store, was cut off or overwritten by another program: what was kept"
+                " last is lost; stop the server, and start it again with what is left"
+            )
+            self._lock.keep_from_merging()
+            raise StorageError(self._damage)
+
+    def _is_log_whole(self, index: bytes, log_bytes: int) -> bool:
+        """Whether the log is as long as its index says, and begins as it should."""
+        (frames,) = FRAME_COUNT.unpack_from(index)
+        if not frames or index[:INDEX_HEADER_BYTES] != index[INDEX_HEADER_BYTES : 2 * INDEX_HEADER_BYTES]:
+            return True  # it is empty, or is being written at this moment
+        if log_bytes < LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + _page_bytes(index)):
+            return False
+        header = os.pread(self._log, LOG_HEADER_BYTES, 0)
+        return header[:4] in LOG_MAGIC and header[LOG_SALTS] == index[SALTS]
+
+    def _check_written(self, database: os.stat_result, index: bytes) -> None:
+        """`database` is how it was before `index` was read: a checkpoint leaves its trace before it writes."""
+        checkpoints = _checkpoints(index)
+        _, merged, to_merge = checkpoints
+        is_merging = merged != to_merge
+        seen = self._seen
+        if seen is not None and checkpoints == seen.checkpoints:
+            if database.st_mtime_ns == seen.mtime_ns and database.st_size == seen.size_bytes:
+                return
+            if not is_merging and (database.st_size != seen.size_bytes or self._sample(database) != seen.sample):
+                raise self._overwritten()
+        now = os.fstat(self._lock.descriptor)
+        self._seen = _Seen(now.st_size, now.st_mtime_ns, checkpoints, self._sample(now))
+        if is_merging or os.pread(self._index, INDEX_BYTES, 0) != index:
+            self._seen = None  # not at rest: the next look will tell
+        elif merged == FRAME_COUNT.unpack_from(index)[0] > 0 and now.st_size < _database_bytes(index):
+            raise self._overwritten()  # after the checkpoint
+
+    def _overwritten(self) -> StorageError:
+        self._damage = (
+            f"the store's file {self._path} was overwritten while in use, and not by SQLite; stop the server before a"
+            f" copy is restored, and delete {self._log_path.name} and {self._index_path.name}, which do not belong to"
+            " the copy"
+        )
+        self._lock.keep_from_merging()
+        return StorageError(self._damage)
+
+    def _sample(self, database: os.stat_result) -> int:
+        """A checksum of some pages: the first, and others at equal distances."""
+        step = max(1, database.st_size // SAMPLE_BYTES // SAMPLED_PAGES) * SAMPLE_BYTES
+        checksum = 0
+        for offset in range(0, database.st_size, step):
+            checksum = zlib.crc32(os.pread(self._lock.descriptor, SAMPLE_BYTES, offset), checksum)
+        return checksum
+
+
+def _identity(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino
+
+
+def _page_bytes(index: bytes) -> int:
+    (size,) = PAGE_SIZE.unpack_from(index)
+    return 65536 if size == 1 else int(size)
+
+
+def _database_bytes(index: bytes) -> int:
+    """How long the database is when all of the log is merged into it."""
+    return int(PAGE_COUNT.unpack_from(index)[0]) * _page_bytes(index)
+
+
+def _checkpoints(index: bytes) -> tuple[bytes, int, int]:
+    merged, to_merge = MERGED_COUNTS.unpack_from(index)
+    return index[SALTS], merged, to_merge
