@@ -297,7 +297,7 @@ def test_a_directory_that_is_deleted_is_begun_anew(
 
 
 def test_a_lock_that_is_deleted_makes_no_second_server(
-    directory: Path, place: EmbeddedPlace, caplog: pytest.LogCaptureFixture
+    directory: Path, place: EmbeddedLocation, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = place.address()
     (directory / "owner.lock").unlink()
@@ -307,7 +307,7 @@ def test_a_lock_that_is_deleted_makes_no_second_server(
 
 
 def test_a_store_whose_last_owner_has_not_let_go_of_the_database(
-    directory: Path, place: EmbeddedPlace, monkeypatch: pytest.MonkeyPatch
+    directory: Path, place: EmbeddedLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("switchgear.app.embedded_server._STORE_PATIENCE_SECONDS", 0.0)
     directory.mkdir()

@@ -44,7 +44,7 @@ def test_fields_beside_a_job_count_until_it_ends() -> None:
 
 
 def test_what_finds_no_memory_is_refused_and_what_is_there_can_be_pushed() -> None:
-    house = MonkeyHouse(settings=EngineSettings(memory_bytes=4000))
+    house = MonkeyHouse(settings=EngineSettings(memory_bytes=8000))
     house.ask("client", "INCR", "uid:f")
     assert house.ask("client", "HMSET", "job:f:1", "status", "idle", "input", "x" * 2000) == OK
     before = held(house)
@@ -59,7 +59,7 @@ def test_what_finds_no_memory_is_refused_and_what_is_there_can_be_pushed() -> No
 
 
 def test_a_field_beside_a_job_that_finds_no_memory_is_refused() -> None:
-    house = MonkeyHouse(settings=EngineSettings(memory_bytes=4000))
+    house = MonkeyHouse(settings=EngineSettings(memory_bytes=8000))
     job_id = push(house)
     pop(house)
     reply = house.ask("worker", "HSET", f"job:f:{job_id}", "note", "x" * 5000)
