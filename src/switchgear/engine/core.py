@@ -125,6 +125,30 @@ class Core:
             self.observer.function_created(function)
         return function
 
+    def drop_contents(self, job: Job) -> None:
+        """Let go of the payload, the result and the texts of a job that has ended.
+
+        To be called when its end is stored, or told if it is not stored: from then on a store has them, or nobody.
+        The job itself may stay for a while, in a queue that it left, for a deadline or for its unique key.
+        """
+        if job.counted:
+            job.counted = False
+            self.memory.job_bytes -= job.content_bytes
+        job.drop_contents()
+
+    def _refuse_without_memory(self, more_bytes: int) -> None:
+        """Raise Refused unless so much more may be held."""
+        memory = self.memory
+        if not memory.has_room(more_bytes):
+            text = f"no memory for {more_bytes} bytes more: {memory.held_bytes} are held"
+            raise Refused(REFUSED_FULL, f"{text}, and limits.memory_bytes is {memory.limit_bytes}")
+
+    def _count_contents(self, job: Job) -> None:
+        """The job comes into the tables with what it has."""
+        if not job.counted:
+            job.counted = True
+            self.memory.job_bytes += job.content_bytes
+
     def take_changes(self) -> tuple[list[Job], list[Function]]:
         """What changed since the last call and has to be kept."""
         changes = list(self.changed), self.changed_functions

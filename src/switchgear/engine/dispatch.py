@@ -29,6 +29,7 @@ from switchgear.engine.operating import Operating
 from switchgear.engine.uniques import free_key
 from switchgear.engine.waking import WakePolicy
 from switchgear.model import BEST_FIRST, READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
+from switchgear.model.job import NO_DETAILS
 
 __all__ = ["Dispatch", "WakePolicy"]
 
@@ -42,21 +43,30 @@ LOSS_TEXTS: Final = {
 }
 
 
+class LastNumbers:
+    """The numbers that were given out last."""
+
+    __slots__ = ("run_limit", "ticket", "worker_id")
+
+    def __init__(self) -> None:
+        self.worker_id = 0
+        self.ticket = 0
+        self.run_limit = 0
+
+
 class Dispatch(Operating):
     """The part of the engine that brings jobs and workers together."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
         super().__init__(settings, observer)
-        self._last_worker_id = 0
-        self._last_ticket = 0
-        self._last_run_limit = 0
+        self._last = LastNumbers()
 
     # --- workers come, say what they can do, and go ---
 
     def add_worker(self, peer: Peer, protocol: str, name: bytes = b"") -> Worker:
         """A worker that can do nothing yet."""
-        self._last_worker_id += 1
-        worker = Worker(self._last_worker_id, peer, protocol, self.now_us)
+        self._last.worker_id += 1
+        worker = Worker(self._last.worker_id, peer, protocol, self.now_us)
         if name:
             worker.name = name
         self.workers[worker.id] = worker
@@ -176,7 +186,7 @@ class Dispatch(Operating):
         Returns the number of the ticket that `Peer.waited_in_vain` will name, or 0 if a job was assigned at once.
         A worker that has several is assigned jobs for them in the order in which it was given them.
         """
-        self._last_ticket = ticket = self._last_ticket + 1
+        self._last.ticket = ticket = self._last.ticket + 1
         if worker.tickets is None:
             worker.tickets = OrderedDict()
         worker.tickets[ticket] = until_us
@@ -186,7 +196,7 @@ class Dispatch(Operating):
 
     def alarm(self, worker: Worker, at_us: int) -> int:
         """Tell the worker's peer when it is so late; returns the number that `Peer.waited_in_vain` will name."""
-        self._last_ticket = number = self._last_ticket + 1
+        self._last.ticket = number = self._last.ticket + 1
         if worker.alarms is None:
             worker.alarms = {}
         worker.alarms[number] = at_us
@@ -308,9 +318,9 @@ class Dispatch(Operating):
 
     def _limit_run(self, job: Job, timeout_us: int) -> None:
         """See to it that this attempt ends."""
-        self._last_run_limit += 1
+        self._last.run_limit += 1
         job.special = True
-        job.run_limit = self._last_run_limit
+        job.run_limit = self._last.run_limit
         if job.run_until_us:
             job.run_until_us = 0  # an earlier attempt was renewed
         self.deadlines.add(self.now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
@@ -374,9 +384,9 @@ class Dispatch(Operating):
             if not 0 < job.losses_limit <= job.losses:
                 return False
             times = b"once" if job.losses == 1 else b"%d times" % job.losses
-            job.error = b"%s in attempt %d; lost %b, the most allowed" % (text, job.attempts, times)
+            self._set_error(job, b"%s in attempt %d; lost %b, the most allowed" % (text, job.attempts, times))
         elif self._attempts_are_spent(job):
-            job.error = b"%s in attempt %d, the last one" % (text, job.attempts)
+            self._set_error(job, b"%s in attempt %d, the last one" % (text, job.attempts))
         else:
             return False
         job.result_code = 255
@@ -384,6 +394,9 @@ class Dispatch(Operating):
 
     def _forget_run(self, job: Job) -> None:
         """What an attempt that came to nothing has said of itself."""
+        if job.details is NO_DETAILS:
+            return
+        before = job.details.content_size()
         if job.message:
             job.message = b""
         if job.numerator or job.denominator or job.time_left_s != -1 or job.progress_text:
@@ -393,6 +406,12 @@ class Dispatch(Operating):
         if job.chunks is not None or job.collected_bytes:
             job.chunks = None
             job.collected_bytes = 0
+        self.memory.job_bytes += job.details.content_size() - before
+
+    def _set_error(self, job: Job, error: bytes | None) -> None:
+        """This is said of the job's failure now."""
+        self.memory.job_bytes += len(error or b"") - len(job.error or b"")
+        job.error = error
 
     def _is_too_late(self, job: Job) -> bool:
         """Whether the job must not be started any more.  Asked where several deadlines may have passed at once."""

@@ -219,6 +219,10 @@ class Engine(Restoring):
         """
         if self.refusal is not None:
             raise Refused(self.refusal.reason, str(self.refusal))
+        memory = self.memory
+        payload_bytes = len(payload)
+        if not memory.has_room(payload_bytes):
+            self._refuse_new_contents(function_name, unique, options, payload_bytes)
         function = self.functions.get(function_name)
         if function is None:
             function = self.function_named(function_name)
@@ -242,6 +246,8 @@ class Engine(Restoring):
             self._apply(job, options)
         if job_id == self.next_job_id:
             self.next_job_id = job_id + 1
+        job.counted = True
+        memory.job_bytes += payload_bytes
         self.jobs.add(job)
         if unique:
             function.uniques[unique] = job
@@ -257,6 +263,15 @@ class Engine(Restoring):
         if job.state is READY:
             self._enqueue(job)
         return job
+
+    def _refuse_new_contents(
+        self, function_name: bytes, unique: bytes, options: SubmitOptions | None, payload_bytes: int
+    ) -> None:
+        """There is no memory for another payload: raise Refused, unless the submission joins a job that there is."""
+        function = self.functions.get(function_name)
+        is_joining = options is None or options.unique_policy != UniquePolicy.REPLACE
+        if not (unique and is_joining and function is not None and self.has_holder(function, unique)):
+            self._refuse_without_memory(payload_bytes)
 
     def reserve_id(self) -> int:
         """The id of a job that may be submitted later."""
@@ -372,6 +387,7 @@ class Engine(Restoring):
         job.function.submitted -= 1
         job.withdrawn = True
         self.changed.pop(job, None)
+        self.drop_contents(job)
         if job.schedule:
             self._take_back_tick(job)
         return True
@@ -450,6 +466,7 @@ class Engine(Restoring):
         self.changed.clear()
         self.deadlines = Deadlines()
         self.graph = Graph()
+        self.memory.job_bytes = 0
 
     def running_jobs(self) -> int:
         return sum(function.running for function in self.functions.values())

@@ -30,7 +30,7 @@ from typing import Any, Final
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_STORAGE
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
-from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, RESIDENT, Function, Job, JobState, Peer
+from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, READY, RESIDENT, Function, Job, JobState, Peer
 from switchgear.net.clock import SystemClock
 from switchgear.protocols.base import Context, Session
 from switchgear.storage.base import JobQuery, Snapshot, Store
@@ -74,6 +74,7 @@ class Hub(Context):
         self.keeps = store.durable
         self.marked: list[Session] = []
         self.turn_open = False
+        store.count_in(engine.memory)
         self.storage_error: StorageError | None = None
         self.payload_memory_bytes = payload_memory_bytes
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
@@ -123,7 +124,7 @@ class Hub(Context):
         self.engine.advance(self.clock.now_us())
         self._reserved_ids = self._kept_ids = snapshot.next_job_id
         for job in snapshot.jobs:
-            self._spill(job)
+            self._spill(job)  # they are not counted yet
         self.engine.restore(
             snapshot.jobs,
             snapshot.unsuccessful,
@@ -246,7 +247,7 @@ class Hub(Context):
         schedules = self.engine.take_changed_schedules()  # in one commit with the jobs that they made
         if self.on_changes is not None:
             self.on_changes(jobs)
-            jobs = [job for job in jobs if job.delivery or job.finished_us]  # a foreground job is kept when it is over
+            jobs = [job for job in jobs if job.delivery or self._is_history(job)]
             if not jobs and not functions and not schedules:
                 return
         if self.keeps:
@@ -258,6 +259,15 @@ class Hub(Context):
                     self._resident_bytes -= len(job.payload or b"")
             self._commit_soon()
         self.store.stage(jobs, functions, 0, schedules)
+
+    def _is_history(self, job: Job) -> bool:
+        """Whether a foreground job is stored: when it is over, unless nobody has waited for that."""
+        if not job.finished_us:
+            return False
+        if job.leaves_nothing:
+            self.engine.drop_contents(job)
+            return False
+        return True
 
     def _commit_soon(self) -> None:
         """Something is staged that nobody waits for."""
@@ -307,14 +317,12 @@ class Hub(Context):
     def _after_commit(self) -> None:
         """What was staged is kept now: the answers may go."""
         grown: dict[Function, None] = {}
-        for job in self._in_commit:
+        kept, self._in_commit = self._in_commit, []
+        for job in kept:
             if not job.kept:
                 job.kept = KEPT
                 self._spill(job)
                 grown[job.function] = None
-            if job.special and job.unique_until_us and job.finished_us:
-                job.payload = None  # it is only remembered for its key
-        self._in_commit = []
         self._ends = None
         self._kept_ids = self._ids_in_commit
         held, self._held = self._held, []
@@ -325,18 +333,37 @@ class Hub(Context):
             else:
                 session.out = ready + session.out
                 self._send(session)
+        self._drop_ended(kept)
         self._resident_bytes -= self.engine.put_away(grown)
 
     def _spill(self, job: Job) -> None:
         """Keep the payload of a queued job in memory only while there is room for it."""
         payload = job.payload
-        if payload is None or job.state not in QUEUED_STATES:
-            return
-        if self._resident_bytes + len(payload) > self.payload_memory_bytes:
+        if payload is not None and job.state in QUEUED_STATES and not self._has_resident_room(job):
             job.payload = None
-        else:
-            job.kept = RESIDENT
-            self._resident_bytes += len(payload)
+            if job.counted:
+                self.engine.memory.job_bytes -= len(payload)
+
+    def _has_resident_room(self, job: Job) -> bool:
+        """Whether the payload of a queued job may stay in memory; it counts from now on."""
+        size = len(job.payload or b"")
+        if self._resident_bytes + size > self.payload_memory_bytes:
+            return False
+        job.kept = RESIDENT
+        self._resident_bytes += size
+        return True
+
+    def _drop_ended(self, jobs: list[Job]) -> None:
+        """The store has these: let go of the contents of those that ended, whoever still refers to them."""
+        unkept: set[Job] | None = None
+        for job in jobs:
+            if job.finished_us:
+                if job.history is not None:  # it may have been retried, and have ended once more
+                    if unkept is None:
+                        unkept = set(self._unkept)
+                    if job in unkept:
+                        continue
+                self.engine.drop_contents(job)
 
     def payload(self, job: Job) -> bytes:
         if job.payload is None:
@@ -347,7 +374,7 @@ class Hub(Context):
     def _read_ahead(self, job: Job) -> None:
         """Read this job's payload, and those of the jobs that will be wanted next."""
         entries = islice(job.function.next_entries(job.priority), self._read_ahead_jobs)
-        wanted = {other.id: other for other in entries if other.payload is None}
+        wanted = {other.id: other for other in entries if other.payload is None and other.state is READY}
         wanted[job.id] = job
         try:
             payloads = self.store.read_payloads(list(wanted))
@@ -359,7 +386,10 @@ class Hub(Context):
             raise LookupError(f"the store has lost the payload of job {job.id}")
         read_bytes = 0
         for job_id, payload in payloads.items():
-            wanted[job_id].payload = payload
+            other = wanted[job_id]
+            other.payload = payload
+            if other.counted:
+                self.engine.memory.job_bytes += len(payload)
             read_bytes += len(payload)
         if read_bytes > READ_AHEAD_BYTES:
             self._read_ahead_jobs = FIRST_READ_AHEAD

@@ -194,7 +194,7 @@ class World:
         """Now it is kept, and may be said."""
         self.stage()
         newer = self.store.staged.rows
-        self.history.kept(row for row in self.store.end_commit() if row.id not in newer)
+        self.history.kept(row for row in self.store.end_commit(self.engine) if row.id not in newer)
         self.put_away()
         self.history.promised.update(job.id for job in self.pledges_in_flight)
         self.pledges_in_flight = []
@@ -227,9 +227,9 @@ class World:
         for job, cause in moves:
             if self.say is not None:
                 self.tell(f"{job} {cause.name}")
-            if job.finished_us:
+            if job.finished_us and not job.leaves_nothing:  # nobody can find such a one
                 self.ended_jobs[job.id] = job
-        check_engine(self.engine)
+        check_engine(self.engine, {*self.store.unstored_ends(), *self.engine.changed})
         self.check_counts()
         self.check_workers()
         self.check_clients()
