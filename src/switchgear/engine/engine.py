@@ -372,6 +372,7 @@ class Engine(Restoring):
         Not possible once a worker has the job, while somebody watches it who will not be `told` (and has perhaps
         submitted it too, but was not promised that it is kept), or while another job waits for it; so of several the
         newest should be undone first.  Nor if something else was undone for it, which cannot be brought back.
+        When those who asked for it are told, the caller has to drop its contents.
         """
         if job.state not in QUEUED_STATES or job.kept or job.irrevocable or self.jobs.get(job.id) is not job:
             return False
@@ -387,7 +388,6 @@ class Engine(Restoring):
         job.function.submitted -= 1
         job.withdrawn = True
         self.changed.pop(job, None)
-        self.drop_contents(job)
         if job.schedule:
             self._take_back_tick(job)
         return True

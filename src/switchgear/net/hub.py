@@ -505,6 +505,8 @@ class Hub(Context):
             else:
                 session.waiting = False
                 self._send(session)
+        for job in withdrawn:
+            self.engine.drop_contents(job)
 
     def _try_again_later(self) -> None:
         if self._retry is None:

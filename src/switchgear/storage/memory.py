@@ -36,8 +36,8 @@ class MemoryStore(Store):
     """Rings of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
 
     `keep_bytes` bounds what the contents of the jobs in each ring may take, and a part of the memory account's limit
-    what those of all rings may.  A job that falls out of its ring loses its contents, whoever still refers to it.  A job
-    that is retried stays in its ring until it falls out, but is not shown: only the engine knows how it fares.
+    what those of all rings may.  A job that falls out of its ring loses its contents, whoever still refers to it.  A
+    job that is retried stays in its ring until it falls out, but is not shown: only the engine knows how it fares.
     """
 
     durable = False

@@ -214,6 +214,8 @@ class World:
         withdrawn = [job for job in reversed(list(self.store.staged.jobs.values())) if self.engine.withdraw(job)]
         self.tell(f"withdrawn: {withdrawn}")
         self.store.unstage(withdrawn)
+        for job in withdrawn:
+            self.engine.drop_contents(job)
         pledges = self.pledges_in_flight + self.pledges
         self.pledges = [job for job in pledges if not job.withdrawn]
         self.pledges_in_flight = []
