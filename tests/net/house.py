@@ -289,9 +289,12 @@ async def open_house(
     settings: EngineSettings | None = None,
     store: ScriptedStore | None = None,
 ) -> HubHouse:
-    """A house whose hub has loaded, and whose store waits for orders from now on."""
+    """A house whose hub has loaded, and whose store waits for orders from now on.
+
+    Unless the settings say otherwise there is no limit of attempts, and so no start that a worker has to wait for.
+    """
     store = store or ScriptedStore(durable)
-    house = HubHouse(store, payload_memory_bytes, settings)
+    house = HubHouse(store, payload_memory_bytes, settings or EngineSettings(attempts=0))
     await house.hub.load()
     await idle()
     assert not house.store.is_committing

@@ -22,7 +22,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
 from switchgear.engine.lifecycle import NEXT_STATE, next_state
 from switchgear.engine.operating import Operating
@@ -43,23 +42,10 @@ LOSS_TEXTS: Final = {
 }
 
 
-class LastNumbers:
-    """The numbers that were given out last."""
-
-    __slots__ = ("run_limit", "ticket", "worker_id")
-
-    def __init__(self) -> None:
-        self.worker_id = 0
-        self.ticket = 0
-        self.run_limit = 0
-
-
 class Dispatch(Operating):
     """The part of the engine that brings jobs and workers together."""
 
-    def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
-        super().__init__(settings, observer)
-        self._last = LastNumbers()
+    holds_starts: bool = False  # a worker is sent a job when its start is kept, and the owner says when that is
 
     # --- workers come, say what they can do, and go ---
 
@@ -324,6 +310,24 @@ class Dispatch(Operating):
         if job.run_until_us:
             job.run_until_us = 0  # an earlier attempt was renewed
         self.deadlines.add(self.now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
+        is_unsent = self.holds_starts and job.delivery > 0 and self.start_must_be_kept(job)
+        if is_unsent or job.unsent:
+            job.unsent = is_unsent
+
+    def start_is_kept(self, job: Job) -> None:
+        """The worker is sent the job now, if it still has it: the time that it may take begins."""
+        job.unsent = False
+        worker = job.worker
+        if job.state is not RUNNING or worker is None:
+            return
+        timeout_us = job.timeout_us or worker.timeouts_us.get(job.function, 0)
+        if not timeout_us:
+            return  # the worker cannot do such jobs any more, and has it without a limit
+        if job.run_limit:
+            job.run_until_us = max(job.run_until_us, self.now_us + timeout_us)  # seen when the limit comes up
+        else:
+            self._limit_run(job, timeout_us)  # that has come up already
+            job.unsent = False
 
     def _leave_worker(self, job: Job) -> None:
         """A running job is not its worker's any more."""
@@ -338,6 +342,8 @@ class Dispatch(Operating):
         if job.special and job.run_limit:
             job.run_limit = 0
             self.deadlines.stale += 1
+        if job.special and job.unsent:
+            job.unsent = False
 
     def _cut_off(self, job: Job, cause: Cause = Cause.CANCELLED) -> None:
         """Tell the worker of a job that ends without it, and why.  It stays in the worker's list until it reports, so
@@ -472,6 +478,22 @@ class Dispatch(Operating):
         if job.special and job.losses_limit >= 0:
             return 0 < job.losses_limit <= job.losses + 1
         return self._attempts_are_spent(job)
+
+    def start_must_be_kept(self, job: Job) -> bool:
+        """Whether a worker may hear of this start of a durable job only when it is kept.
+
+        If not, a server that dies again and again would start the job more often than its limit says.  If losses count
+        apart and have no limit, a start that is forgotten changes nothing.  And were a job lost that a schedule has
+        just made, its tick would be due again and the work be done twice.
+        """
+        if job.special:
+            if job.schedule and not job.kept:
+                return True
+            if job.losses_limit >= 0:
+                return job.losses_limit > 0
+            if job.attempts_limit >= 0:
+                return job.attempts_limit > 0
+        return self.settings.attempts > 0
 
     def _attempts_are_spent(self, job: Job) -> bool:
         """Whether the job must not be started again, if the run that it is in counts as an attempt."""

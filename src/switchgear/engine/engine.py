@@ -181,6 +181,8 @@ class Engine(Restoring):
                 self._meet_doom(job)
         elif job.run_until_us > at_us:  # renewed meanwhile; should that end have passed too, it is next
             self.deadlines.add(job.run_until_us, Kind.RUN_LIMIT, job, job.run_limit)
+        elif job.unsent:
+            job.run_limit = 0  # this entry is used up; another follows when the job is sent
         else:
             worker = job.worker
             job.run_limit = 0  # this entry is used up, not stale

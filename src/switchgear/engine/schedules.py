@@ -137,14 +137,6 @@ class Schedules(Reports):
         self._note_schedule(schedule)
         return job
 
-    def start_must_be_kept(self, job: Job) -> bool:
-        """Whether a worker may hear of this start only when it is kept.
-
-        Of a last attempt, so that there is no further one after a crash.  And of a job that a schedule has just made:
-        were it lost, its tick would be due again and the work be done twice.
-        """
-        return self.is_last_attempt(job) or (job.special and bool(job.schedule) and not job.kept)
-
     # --- ticks ---
 
     def _meet_tick(self, schedule: Schedule) -> None:

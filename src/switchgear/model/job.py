@@ -73,6 +73,7 @@ class Details:
         "timeout_us",
         "unique_scope",
         "unique_until_us",
+        "unsent",
         "warnings",
         "withdrawn",
     )
@@ -99,6 +100,7 @@ class Details:
         self.blockers = 0  # how many of them are not done
         self.run_limit = 0  # tells the deadline of this attempt from those of earlier ones
         self.run_until_us = 0  # when this attempt ends, if that was put off since it began
+        self.unsent = False  # its worker gets it when the start is kept, and until then its time does not count
         self.ghosts = 0  # stale entries of this job in its queue
         self.withdrawn = False  # undone because the store could not keep it
         self.irrevocable = False  # that is not possible
@@ -464,6 +466,14 @@ class Job:
     @run_until_us.setter
     def run_until_us(self, run_until_us: int) -> None:
         self.own_details().run_until_us = run_until_us
+
+    @property
+    def unsent(self) -> bool:
+        return self.details.unsent
+
+    @unsent.setter
+    def unsent(self, unsent: bool) -> None:
+        self.own_details().unsent = unsent
 
     @property
     def ghosts(self) -> int:

@@ -41,6 +41,9 @@ __all__ = ["Hub"]
 log = logging.getLogger("switchgear")
 
 LAZY_COMMIT_SECONDS = 0.05
+# A job that has just come, and for which somebody was woken, is kept together with its start if that comes soon: one
+# sync less until its worker gets it.
+WOKEN_SECONDS = 0.001
 FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 1.0
 # Where little fits and much does not, the store works again only to fail again; each time it is given longer to do so.
@@ -80,11 +83,13 @@ class Hub(Context):
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
         self.on_changes: Callable[[list[Job]], None] | None = None  # hears of every start and end; see report_changes
         self.operator: Callable[[str, dict[str, Any]], Any] = lambda verb, arguments: None
-        engine.keeps = store.durable
+        engine.keeps = engine.holds_starts = store.durable
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._lazy: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None  # as long as it is awaited that somebody woken takes a job
+        self._woken = 0  # how often somebody was woken by the end of the last turn
         self._commit: asyncio.Task[None] | None = None
         self._unkept: list[Job] = []  # staged since the commit under way began
         self._in_commit: list[Job] = []
@@ -137,6 +142,8 @@ class Hub(Context):
     async def settle(self) -> None:
         """Let everything that was promised by now be kept and said, unless the store has failed."""
         self._end_turn()
+        if self._soon is not None:
+            self._start_commit()
         while self._commit is not None and self.storage_error is None:
             await self._end_of_commit()
 
@@ -147,7 +154,7 @@ class Hub(Context):
         if self._unkept or self._lazy is not None:
             self._start_commit()
             await self._end_of_commit()
-        for handle in (self._timer, self._lazy, self._retry):
+        for handle in (self._timer, self._lazy, self._soon, self._retry):
             if handle is not None:
                 handle.cancel()
         self.engine.let_go()
@@ -171,7 +178,11 @@ class Hub(Context):
     def _end_turn(self) -> None:
         self._close_turn()
         if self._waiting and self._commit is None and self.storage_error is None:
-            self._start_commit()
+            if self._woken == self.engine.wakes or self._soon is not None:
+                self._start_commit()
+            else:
+                self._soon = self._loop.call_later(WOKEN_SECONDS, self._start_commit)
+        self._woken = self.engine.wakes
         self._arm_timer()
 
     def _close_turn(self) -> None:
@@ -282,6 +293,9 @@ class Hub(Context):
         if self._lazy is not None:
             self._lazy.cancel()
             self._lazy = None
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         self._in_commit, self._unkept = self._unkept, []
         self._ids_in_commit = self._reserved_ids
         self._held, self._waiting = self._waiting, []
@@ -318,11 +332,16 @@ class Hub(Context):
         """What was staged is kept now: the answers may go."""
         grown: dict[Function, None] = {}
         kept, self._in_commit = self._in_commit, []
+        unsent: list[Job] = []
         for job in kept:
             if not job.kept:
                 job.kept = KEPT
                 self._spill(job)
                 grown[job.function] = None
+            if job.special and job.unsent:
+                unsent.append(job)
+        if unsent:
+            self._begin_runs(unsent)
         self._ends = None
         self._kept_ids = self._ids_in_commit
         held, self._held = self._held, []
@@ -352,6 +371,14 @@ class Hub(Context):
         job.kept = RESIDENT
         self._resident_bytes += size
         return True
+
+    def _begin_runs(self, jobs: list[Job]) -> None:
+        """These are sent to their workers now, unless they were started once more since."""
+        self.begin_turn()
+        unkept = set(self._unkept)
+        for job in jobs:
+            if job not in unkept:
+                self.engine.start_is_kept(job)
 
     def _drop_ended(self, jobs: list[Job]) -> None:
         """The store has these: let go of the contents of those that ended, whoever still refers to them."""

@@ -65,7 +65,7 @@ class Store(ABC):
     durable: bool  # whether what is committed survives the process
     url: str  # as a user would write it, for the start-up line
 
-    def count_in(self, memory: MemoryAccount) -> None:
+    def count_in(self, memory: MemoryAccount) -> None:  # noqa: B027
         """Count what is held in memory for finished jobs here.  Nothing to do for a store that holds none."""
 
     @abstractmethod

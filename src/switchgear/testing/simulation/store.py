@@ -190,6 +190,8 @@ class SimulatedStore:
         assert batch is not None
         for job in batch.jobs.values():
             job.kept = True
+            if job.unsent and job.id not in self.staged.jobs:
+                engine.start_is_kept(job)
         for job in batch.ended:
             if job.finished_us and job not in self.staged.ended:
                 engine.drop_contents(job)

@@ -119,7 +119,7 @@ class World:
         """A new engine, with what the store has."""
         self.engine = Engine(self.settings)
         self.limits = LimitWatch()  # all buckets are full
-        self.engine.keeps = True
+        self.engine.keeps = self.engine.holds_starts = True
         self.engine.let_down_at_once = self.let_down_at_once
         if self.shelf_jobs:
             self.engine.shelf_jobs = self.shelf_jobs
