@@ -62,6 +62,8 @@ class Dispatch(Operating):
         """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""
         if not worker.alive:
             return
+        if function.dropped:  # since the caller has seen it
+            function = self.function_named(function.name)
         if function not in worker.timeouts_us:
             worker.order.append(function)
             function.workers[worker] = None

@@ -55,6 +55,9 @@ from switchgear.model import (
 
 __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 
+# Functions looked at to find one that is not in use: a fraction of a millisecond.
+MOST_LOOKED_AT: Final = 256
+
 SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
 
 
@@ -428,9 +431,13 @@ class Engine(Restoring):
             return False
         if self.functions.get(function.name) is not function:
             return False
+        self._drop(function)
+        self._note_function(function)
+        return True
+
+    def _drop(self, function: Function) -> None:
         del self.functions[function.name]
         function.dropped = True
-        self._note_function(function)
         self._unpack_all(function)
         for line in function.lines():
             for queue in line.queues:
@@ -442,7 +449,29 @@ class Engine(Restoring):
         if function.watched:
             function.watched = False
             self.deadlines.stale += 1
-        return True
+
+    def _forget_unused_function(self) -> bool:
+        """Forget a function that nobody uses and for which nothing is set, about the oldest, to make room for another.
+
+        Those that are looked at and are in use go to the end, so that whoever asks next is not told of the same ones.
+        """
+        functions = self.functions
+        for _ in range(min(MOST_LOOKED_AT, len(functions))):
+            name = next(iter(functions))
+            function = functions[name]
+            if self._is_unused(function):
+                self._drop(function)
+                return True
+            functions[name] = functions.pop(name)
+        return False
+
+    def _is_unused(self, function: Function) -> bool:
+        """Whether nobody would notice if this function was made anew."""
+        if function.total or function.workers or function.uniques or function.released_first:
+            return False
+        if function.gate is not None or function.paused or function.named_us >= self.now_us:  # who named it is at it
+            return False
+        return function.limits == [self.settings.jobs_per_function] * 3
 
     def let_go(self) -> None:
         """Forget every job, because nobody will ask again.

@@ -30,13 +30,15 @@ WakePolicy = Callable[[Job, Sequence[Worker]], Iterable[Worker]]
 class LastNumbers:
     """The numbers that were given out last."""
 
-    __slots__ = ("run_limit", "ticket", "wake", "worker_id")
+    __slots__ = ("run_limit", "tick", "tick_us", "ticket", "wake", "worker_id")
 
     def __init__(self) -> None:
         self.worker_id = 0
         self.ticket = 0
         self.run_limit = 0
         self.wake = 0
+        self.tick = 0  # of the ticks that were met at the moment
+        self.tick_us = 0  # and that is this
 
 
 class Waking(Queues):
