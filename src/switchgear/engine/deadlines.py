@@ -3,7 +3,7 @@
 Entries are not removed when they lose their meaning (a job finished before its time limit); they are recognised as
 stale when they come up.  So that a long limit on many short jobs does not fill memory, the owner counts the stale ones
 (rather too many than too few) and the heap is rebuilt when they are the majority, which costs a constant amount per
-entry over time.
+entry over time.  An entry keeps its job in memory, but not what the job held: see `Core.drop_contents`.
 """
 
 from __future__ import annotations

@@ -357,7 +357,7 @@ class MessageSession(Session):
             promises.pledge()
 
     def send_job(self, job: Job, message: Message) -> None:
-        """Send a job to its worker.  The last attempt must be remembered first, should the server die now."""
+        """Send a job to its worker, when its start is kept if it counts: the server may die now."""
         if self.context.keeps and job.delivery and self.engine.start_must_be_kept(job):
             self.promise(message)
         else:
