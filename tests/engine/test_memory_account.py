@@ -12,17 +12,10 @@ from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House
 
 SIZES = st.integers(0, 40)
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            "submit submit unique take take data warn progress complete fail retry_later hand_back settle cancel retry"
-            " leave lose store time".split()
-        ),
-        SIZES,
-        st.integers(0, 5),
-    ),
-    max_size=60,
-)
+REPORTS = ["data", "warn", "progress", "complete", "fail", "retry_later", "hand_back"]
+OTHERS = ["settle", "cancel", "retry", "leave", "lose", "store", "time"]
+VERBS = st.sampled_from(["submit", "submit", "unique", "take", "take", *REPORTS, *OTHERS])
+STEPS = st.lists(st.tuples(VERBS, SIZES, st.integers(0, 5)), max_size=60)
 
 
 class Memory:
@@ -91,7 +84,9 @@ class Memory:
         try:
             job = self.engine.submit(b"f", unique, payload, NORMAL, delivery, watcher, options)
         except Refused as refused:
-            assert refused.reason == "unique" or held + len(payload) > 200
+            is_expected = refused.reason == "unique" or "keys are held" in str(refused)
+            if not is_expected and held + len(payload) <= 200:
+                raise
             return
         if job not in self.jobs:
             self.jobs.append(job)

@@ -299,6 +299,8 @@ class Engine(Restoring):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         if options.edges:
             check_edges(options.edges, options.predecessors)
+        if options.unique_hold_us and job.unique:
+            self._refuse_more_holds()
         job.special = True
         if options.name:
             job.name = options.name

@@ -21,6 +21,10 @@ __all__ = ["QUEUE_IS_FULL", "Wishes"]
 
 QUEUE_IS_FULL: Final = "Job queue is full"
 
+# What a job takes about that ended and is remembered for its unique key; all such may take this part of the memory.
+HELD_KEY_BYTES: Final = 1024
+HOLDS_SHARE: Final = 8
+
 
 class Wishes(Tables):
     """The part of the engine that changes what was asked for."""
@@ -231,6 +235,8 @@ class Wishes(Tables):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         if options.edges:
             check_edges(options.edges, options.predecessors)
+        if options.unique_hold_us:
+            self._refuse_more_holds()
         self._end_hold(job)
         if not going:
             free_key(job)
@@ -242,6 +248,13 @@ class Wishes(Tables):
         else:
             self._leave_queue(job)
         self._finish(job, Cause.REPLACED)
+
+    def _refuse_more_holds(self) -> None:
+        """Raise Refused if as many unique keys are held beyond the end of their jobs as there is memory for."""
+        limit_bytes = self.memory.limit_bytes
+        if limit_bytes and self.deadlines.holds * HELD_KEY_BYTES >= limit_bytes // HOLDS_SHARE:
+            text = f"{self.deadlines.holds} unique keys are held for a time, and there is no memory for more"
+            raise Refused(REFUSED_FULL, f"{text}: limits.memory_bytes is {limit_bytes}")
 
     def _refuse_unreserved(self, job_id: int) -> None:
         if not 0 < job_id < self.next_job_id or self.has_job(job_id):
