@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from switchgear.engine import schedules as schedules_module
 from switchgear.engine.core import REFUSED_STORAGE
-from switchgear.engine.schedules import MOST_MADE_UP_FOR
+from switchgear.engine.schedules import MOST_MADE_UP_FOR, TICKS_AT_ONCE
 from switchgear.errors import Refused
 from switchgear.model import HIGH, READY, SECOND_US, WAITING, CatchUp, Delivery, Job, JobState, Schedule
 from switchgear.testing import FakeClock, check_engine
@@ -119,12 +118,26 @@ class TestTicks:
             house.engine.set_schedule(schedule(timetable=Cron("0 0 */20 * 1L")))
         assert house.engine.schedules == {}
 
-    def test_there_are_not_more_than_fit(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(schedules_module, "MOST_SCHEDULES", 1)
+    def test_there_are_not_more_than_fit(self) -> None:
+        house = House(schedules=1)
         house.engine.set_schedule(schedule())
         house.engine.set_schedule(schedule(30))
         with pytest.raises(Refused, match="1 schedules already"):
             house.engine.set_schedule(schedule(name=b"another"))
+
+    def test_many_ticks_at_one_moment_are_met_in_several_turns(self) -> None:
+        house = House(schedules=0)
+        for number in range(2 * TICKS_AT_ONCE + 1):
+            house.engine.set_schedule(schedule(name=b"%d" % number))
+        house.pass_seconds(60)
+        assert len(made(house)) == TICKS_AT_ONCE
+        house.pass_seconds(0.001)
+        assert len(made(house)) == 2 * TICKS_AT_ONCE
+        check_engine(house.engine)
+        house.pass_seconds(0.001)
+        assert len(made(house)) == 2 * TICKS_AT_ONCE + 1
+        house.pass_seconds(1)
+        assert len(made(house)) == 2 * TICKS_AT_ONCE + 1
 
 
 class TestDeclaringItAgain:
@@ -516,10 +529,10 @@ class TestKeeping:
     def test_a_worker_hears_of_its_job_when_that_is_kept(self, house: House) -> None:
         known = house.engine.set_schedule(schedule(60))
         job = house.engine.run_schedule_now(known)
+        job.attempts_limit = 0
         assert house.engine.start_must_be_kept(job)
         job.kept = True
         assert not house.engine.start_must_be_kept(job)
-        assert not house.engine.start_must_be_kept(house.submit())
 
     def test_what_is_restored_goes_on_where_it_was(self, house: House) -> None:
         known = house.engine.set_schedule(schedule(60))

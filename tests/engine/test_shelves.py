@@ -67,7 +67,7 @@ class Side:
         """Keep all, and put away what can be; returns how many bytes are let go."""
         self.store.stage(self.engine)
         self.store.begin_commit()
-        self.store.end_commit()
+        self.store.end_commit(self.engine)
         return self.engine.put_away(self.engine.functions.values()) if self.shelf_jobs else 0
 
     def fill(self, count: int, unique: bytes = b"", priority: int = NORMAL) -> list[int]:
@@ -300,7 +300,7 @@ def test_payloads_that_were_counted_are_told() -> None:
         job.kept = RESIDENT if number % 2 else 0
     side.store.stage(side.engine)
     side.store.begin_commit()
-    side.store.end_commit()
+    side.store.end_commit(side.engine)
     for number, job in enumerate(jobs):
         job.kept = RESIDENT if number % 2 else 1
     assert side.engine.put_away(side.engine.functions.values()) == 4 * len(b"payload")
@@ -335,7 +335,7 @@ def test_a_job_with_more_to_it_stays_an_object_at_its_place(spoil: Callable[[Sid
     jobs = [side.submit() for _ in range(20)]
     side.store.stage(side.engine)
     side.store.begin_commit()
-    side.store.end_commit()
+    side.store.end_commit(side.engine)
     spoil(side, jobs[6])
     side.engine.put_away(side.engine.functions.values())
     assert side.engine.storeroom.jobs == 11

@@ -54,7 +54,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 def test_a_failing_history_names_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def complain(engine: Engine) -> None:
+    def complain(engine: Engine, unstored: object) -> None:
         if any(function.done for function in engine.functions.values()):
             raise BrokenInvariant("a job was done")
 

@@ -370,3 +370,19 @@ def test_a_job_may_be_replaced_by_one_that_waits_for_it(house: House) -> None:
     new = house.submit(unique=b"k", unique_policy=REPLACE, after=(old,), edges=bytes([EdgePolicy.RUN]))
     assert (state_of(new), holder(house)) == (READY, new)
     assert RUNNING not in (state_of(old), state_of(new))
+
+
+# --- how many ---
+
+
+def test_so_many_keys_are_held_as_there_is_memory_for() -> None:
+    house = House(memory_bytes=3 * 8 * 1024)
+    for number in range(3):
+        house.engine.cancel(house.submit(unique=b"%d" % number, unique_hold_us=60 * SECOND_US))
+    with pytest.raises(Refused, match="3 unique keys are held for a time") as refused:
+        house.submit(unique=b"3", unique_hold_us=60 * SECOND_US, name=b"Anna", expires_us=house.at(1))
+    assert refused.value.reason == "full"
+    assert (house.engine.names, len(house.engine.deadlines)) == ({}, 3)
+    house.submit(unique=b"3")
+    house.pass_seconds(61)
+    house.submit(unique=b"4", unique_hold_us=60 * SECOND_US)

@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from copy import copy
 from typing import Any, ParamSpec
 
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import StorageError
 from switchgear.model import FINAL_STATES, NORMAL, Delivery, Function, Job, Schedule
+from switchgear.model.job import NO_DETAILS
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
 from switchgear.protocols.base import Wire
@@ -134,7 +136,7 @@ class ScriptedStore(Store):
             before = self.staged.get(job.id, ("", None))
             self.staged[job.id] = (job.state.name, job.payload if job.payload is not None else before[1])
             if job.state in FINAL_STATES:
-                self.log[job.id] = job
+                self.log[job.id] = snapshot_of(job)
         self.staged_functions.update((function.name, function.paused) for function in functions)
         self.next_job_id = max(self.next_job_id, next_job_id)
 
@@ -185,6 +187,15 @@ class ScriptedStore(Store):
 
     async def close(self) -> None:
         """Nothing to do."""
+
+
+def snapshot_of(job: Job) -> Job:
+    """The job as it is now; what becomes of it later changes nothing here."""
+    snapshot = copy(job)
+    if job.details is not NO_DETAILS:
+        snapshot.details = copy(job.details)
+    snapshot.counted = False
+    return snapshot
 
 
 class RecordingWire(Wire):
@@ -278,9 +289,12 @@ async def open_house(
     settings: EngineSettings | None = None,
     store: ScriptedStore | None = None,
 ) -> HubHouse:
-    """A house whose hub has loaded, and whose store waits for orders from now on."""
+    """A house whose hub has loaded, and whose store waits for orders from now on.
+
+    Unless the settings say otherwise there is no limit of attempts, and so no start that a worker has to wait for.
+    """
     store = store or ScriptedStore(durable)
-    house = HubHouse(store, payload_memory_bytes, settings)
+    house = HubHouse(store, payload_memory_bytes, settings or EngineSettings(attempts=0))
     await house.hub.load()
     await idle()
     assert not house.store.is_committing

@@ -199,16 +199,19 @@ async def test_one_that_was_kept_before_is_not() -> None:
 # --- pushing ---
 
 
+@pytest.mark.parametrize("options", [b'{"attempts":1}', b'{"attempts":2}', b'{"attempts":0,"crashes":3}'])
 @in_turns
-async def test_the_start_of_the_last_attempt_is_kept_first() -> None:
+async def test_a_start_that_counts_is_kept_first_in_one_commit_with_the_submission(options: bytes) -> None:
     house = await open_house()
     client, worker = house.connect(), house.connect()
     worker.send(CAN_DO, credit(2))
-    client.send(watched(options=b'{"attempts":1}'))
+    client.send(watched(options=options))
     await idle()
     assert worker.heard() == []
     await house.store.succeed()
-    assert worker.heard() == [pushed(1, limit=1)]
+    assert len(worker.heard()) == 1
+    assert house.store.commits == 1
+    assert house.store.kept[1] == "RUNNING"
 
 
 @in_turns
@@ -216,9 +219,9 @@ async def test_other_starts_are_not_waited_for() -> None:
     house = await open_house()
     client, worker = house.connect(), house.connect()
     worker.send(CAN_DO, credit(3))
-    client.send(watched(options=b'{"attempts":2}'), watched(options=b'{"attempts":1,"crashes":3}'), FOREGROUND)
+    client.send(watched(options=b'{"attempts":0}'), watched(options=b'{"attempts":1,"crashes":0}'), FOREGROUND)
     await idle()
-    assert worker.heard() == [pushed(1, limit=2), pushed(2, limit=1), pushed(3)]
+    assert worker.heard() == [pushed(1, limit=0), pushed(2, limit=1), pushed(3)]
 
 
 @in_turns

@@ -78,7 +78,10 @@ def test_a_key_outlives_its_job_and_its_server(tmp_path: Path) -> None:
 
     async def second(hub: Hub) -> None:
         job = submit(hub)
-        assert (job.id, state_of(job), job.result) == (1, DONE, b"result")
+        assert (job.id, state_of(job), job.result) == (1, DONE, b"")
+        found = hub.find_job(1)
+        assert found is not None
+        assert found.result == b"result"
 
     async def third(hub: Hub) -> None:
         assert submit(hub).id != 1
@@ -86,12 +89,12 @@ def test_a_key_outlives_its_job_and_its_server(tmp_path: Path) -> None:
     in_lives(first, second, third)(tmp_path / "jobs.db")
 
 
-def test_only_the_store_has_the_payload_of_a_job_that_holds_its_key(tmp_path: Path) -> None:
+def test_only_the_store_has_the_contents_of_a_job_that_holds_its_key(tmp_path: Path) -> None:
     async def life(hub: Hub) -> None:
         job = submit(hub, unique_hold_us=HOUR_US)
         work(hub)
         await kept(hub)
-        assert (job.payload, job.result) == (None, b"result")
+        assert (job.payload, job.result) == (None, b"")
         found = hub.find_job(job.id)
         assert found is not None
         assert (found.payload, found.result) == (b"payload", b"result")

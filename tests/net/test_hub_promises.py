@@ -228,8 +228,9 @@ def test_a_payload_that_cannot_be_read_leaves_the_job_where_it_was() -> None:
         house.store.let_commit()
         await turns(5)
         assert house.hub.storage_error is None
+        house.store.is_gated = False
         house.say(worker, request(Packet.GRAB_JOB))
-        await turns(1)
+        await turns(5)
         assert listener.heard == [(Packet.NO_JOB, b""), (Packet.JOB_ASSIGN, b"H:1\0f\0payload")]
 
     asyncio.run(story())

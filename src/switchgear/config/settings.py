@@ -118,8 +118,16 @@ class LimitsConfig(Checked):
     functions: int = setting(
         10_000,
         WholeNumber(1),
-        "Distinct functions known at one time. A command that needs one more is refused.",
+        "Distinct functions known at one time. For one more, one is forgotten that has no jobs, no workers and no"
+        " settings; if there is none, the command that needs it is refused.",
         "Real installations have tens to hundreds; a client that puts ids into names makes millions.",
+        reloadable=True,
+    )
+    schedules: int = setting(
+        1_000,
+        WholeNumber(0),
+        "Schedules known at one time; 0: no limit. One more is refused.",
+        "Each makes jobs for ever; a client that puts ids into their names makes any number of them.",
         reloadable=True,
     )
     jobs: int = setting(

@@ -33,7 +33,8 @@ class EngineSettings:
     attempts: int = 3  # how often a job is started before a loss makes it dead
     wakeups: int = 1  # sleeping workers woken for one job; 0: all
     function_order: str = "fair"
-    functions: int = 10_000  # names cost memory for ever, so strangers cannot make up any number of them
+    functions: int = 10_000  # names cost memory, so strangers cannot make up any number of them
+    schedules: int = 1_000  # each makes jobs for ever, and strangers may make them up
     jobs: int = 0
     jobs_per_function: int = 0
     memory_bytes: int = 0  # what peers may make the server hold, all together; see `MemoryAccount`
@@ -117,13 +118,42 @@ class Core:
         function = self.functions.get(name)
         if function is None:
             limit = self.settings.functions
-            if limit and len(self.functions) >= limit:
+            if limit and len(self.functions) >= limit and not self._forget_unused_function():
                 raise Refused(REFUSED_LIMIT, f"there are {limit} functions already")
             function = self.functions[name] = Function(name)
             if self.settings.jobs_per_function:
                 function.limits = [self.settings.jobs_per_function] * 3
             self.observer.function_created(function)
+        function.named_us = self.now_us
         return function
+
+    def _forget_unused_function(self) -> bool:
+        """Make room for another function, if there is one that nobody uses."""
+        return False
+
+    def drop_contents(self, job: Job) -> None:
+        """Let go of the payload, the result and the texts of a job that has ended.
+
+        To be called when its end is stored, or told if it is not stored: from then on a store has them, or nobody.
+        The job itself may stay for a while, in a queue that it left, for a deadline or for its unique key.
+        """
+        if job.counted:
+            job.counted = False
+            self.memory.job_bytes -= job.content_bytes
+        job.drop_contents()
+
+    def _refuse_without_memory(self, more_bytes: int) -> None:
+        """Raise Refused unless so much more may be held."""
+        memory = self.memory
+        if not memory.has_room(more_bytes):
+            text = f"no memory for {more_bytes} bytes more: {memory.held_bytes} are held"
+            raise Refused(REFUSED_FULL, f"{text}, and limits.memory_bytes is {memory.limit_bytes}")
+
+    def _count_contents(self, job: Job) -> None:
+        """The job comes into the tables with what it has."""
+        if not job.counted:
+            job.counted = True
+            self.memory.job_bytes += job.content_bytes
 
     def take_changes(self) -> tuple[list[Job], list[Function]]:
         """What changed since the last call and has to be kept."""

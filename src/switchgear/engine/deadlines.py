@@ -3,7 +3,7 @@
 Entries are not removed when they lose their meaning (a job finished before its time limit); they are recognised as
 stale when they come up.  So that a long limit on many short jobs does not fill memory, the owner counts the stale ones
 (rather too many than too few) and the heap is rebuilt when they are the majority, which costs a constant amount per
-entry over time.
+entry over time.  An entry keeps its job in memory, but not what the job held: see `Core.drop_contents`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Kind(IntEnum):
     TICK = 9  # a schedule makes a job
 
 
+KEY_HELD: Final = Kind.KEY_HELD
+
 # Kinds that measure a span from some event; the others name a moment on the calendar.
 SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE, Kind.GATE, Kind.DOOM})
 
@@ -50,6 +52,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.stale = 0
+        self.holds = 0  # entries that are about a unique key, stale ones too
         self._heap: list[Deadline] = []
         self._serial = 0
 
@@ -63,6 +66,8 @@ class Deadlines:
     def add(self, at_us: int, kind: Kind, subject: Subject, token: int = 0) -> None:
         self._serial += 1
         heappush(self._heap, (at_us, self._serial, kind, subject, token))
+        if kind is KEY_HELD:
+            self.holds += 1
 
     @property
     def next_us(self) -> int | None:
@@ -73,7 +78,10 @@ class Deadlines:
         """The earliest entry whose time has come, if any."""
         if not self._heap or self._heap[0][0] > now_us:
             return None
-        return heappop(self._heap)
+        deadline = heappop(self._heap)
+        if deadline[2] is KEY_HELD:
+            self.holds -= 1
+        return deadline
 
     def forget_stale(self, is_live: Callable[[Deadline], bool]) -> None:
         """Rebuild without the stale entries, if they are the majority."""
@@ -82,6 +90,7 @@ class Deadlines:
         self._heap = [entry for entry in self._heap if is_live(entry)]
         heapify(self._heap)
         self.stale = 0
+        self.holds = sum(entry[2] is KEY_HELD for entry in self._heap)
 
     def shift_spans(self, delta_us: int) -> None:
         """The clock was set: what measures a span moves along, what names a moment stays."""

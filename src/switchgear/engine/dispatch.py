@@ -22,13 +22,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from switchgear.engine.core import EngineSettings, Observer
 from switchgear.engine.deadlines import Kind
 from switchgear.engine.lifecycle import NEXT_STATE, next_state
 from switchgear.engine.operating import Operating
 from switchgear.engine.uniques import free_key
 from switchgear.engine.waking import WakePolicy
 from switchgear.model import BEST_FIRST, READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
+from switchgear.model.job import NO_DETAILS
 
 __all__ = ["Dispatch", "WakePolicy"]
 
@@ -45,18 +45,14 @@ LOSS_TEXTS: Final = {
 class Dispatch(Operating):
     """The part of the engine that brings jobs and workers together."""
 
-    def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
-        super().__init__(settings, observer)
-        self._last_worker_id = 0
-        self._last_ticket = 0
-        self._last_run_limit = 0
+    holds_starts: bool = False  # a worker is sent a job when its start is kept, and the owner says when that is
 
     # --- workers come, say what they can do, and go ---
 
     def add_worker(self, peer: Peer, protocol: str, name: bytes = b"") -> Worker:
         """A worker that can do nothing yet."""
-        self._last_worker_id += 1
-        worker = Worker(self._last_worker_id, peer, protocol, self.now_us)
+        self._last.worker_id += 1
+        worker = Worker(self._last.worker_id, peer, protocol, self.now_us)
         if name:
             worker.name = name
         self.workers[worker.id] = worker
@@ -66,6 +62,8 @@ class Dispatch(Operating):
         """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""
         if not worker.alive:
             return
+        if function.dropped:  # since the caller has seen it
+            function = self.function_named(function.name)
         if function not in worker.timeouts_us:
             worker.order.append(function)
             function.workers[worker] = None
@@ -176,7 +174,7 @@ class Dispatch(Operating):
         Returns the number of the ticket that `Peer.waited_in_vain` will name, or 0 if a job was assigned at once.
         A worker that has several is assigned jobs for them in the order in which it was given them.
         """
-        self._last_ticket = ticket = self._last_ticket + 1
+        self._last.ticket = ticket = self._last.ticket + 1
         if worker.tickets is None:
             worker.tickets = OrderedDict()
         worker.tickets[ticket] = until_us
@@ -186,7 +184,7 @@ class Dispatch(Operating):
 
     def alarm(self, worker: Worker, at_us: int) -> int:
         """Tell the worker's peer when it is so late; returns the number that `Peer.waited_in_vain` will name."""
-        self._last_ticket = number = self._last_ticket + 1
+        self._last.ticket = number = self._last.ticket + 1
         if worker.alarms is None:
             worker.alarms = {}
         worker.alarms[number] = at_us
@@ -308,12 +306,30 @@ class Dispatch(Operating):
 
     def _limit_run(self, job: Job, timeout_us: int) -> None:
         """See to it that this attempt ends."""
-        self._last_run_limit += 1
+        self._last.run_limit += 1
         job.special = True
-        job.run_limit = self._last_run_limit
+        job.run_limit = self._last.run_limit
         if job.run_until_us:
             job.run_until_us = 0  # an earlier attempt was renewed
         self.deadlines.add(self.now_us + timeout_us, Kind.RUN_LIMIT, job, job.run_limit)
+        is_unsent = self.holds_starts and job.delivery > 0 and self.start_must_be_kept(job)
+        if is_unsent or job.unsent:
+            job.unsent = is_unsent
+
+    def start_is_kept(self, job: Job) -> None:
+        """The worker is sent the job now, if it still has it: the time that it may take begins."""
+        job.unsent = False
+        worker = job.worker
+        if job.state is not RUNNING or worker is None:
+            return
+        timeout_us = job.timeout_us or worker.timeouts_us.get(job.function, 0)
+        if not timeout_us:
+            return  # the worker cannot do such jobs any more, and has it without a limit
+        if job.run_limit:
+            job.run_until_us = max(job.run_until_us, self.now_us + timeout_us)  # seen when the limit comes up
+        else:
+            self._limit_run(job, timeout_us)  # that has come up already
+            job.unsent = False
 
     def _leave_worker(self, job: Job) -> None:
         """A running job is not its worker's any more."""
@@ -328,6 +344,8 @@ class Dispatch(Operating):
         if job.special and job.run_limit:
             job.run_limit = 0
             self.deadlines.stale += 1
+        if job.special and job.unsent:
+            job.unsent = False
 
     def _cut_off(self, job: Job, cause: Cause = Cause.CANCELLED) -> None:
         """Tell the worker of a job that ends without it, and why.  It stays in the worker's list until it reports, so
@@ -374,9 +392,9 @@ class Dispatch(Operating):
             if not 0 < job.losses_limit <= job.losses:
                 return False
             times = b"once" if job.losses == 1 else b"%d times" % job.losses
-            job.error = b"%s in attempt %d; lost %b, the most allowed" % (text, job.attempts, times)
+            self._set_error(job, b"%s in attempt %d; lost %b, the most allowed" % (text, job.attempts, times))
         elif self._attempts_are_spent(job):
-            job.error = b"%s in attempt %d, the last one" % (text, job.attempts)
+            self._set_error(job, b"%s in attempt %d, the last one" % (text, job.attempts))
         else:
             return False
         job.result_code = 255
@@ -384,6 +402,9 @@ class Dispatch(Operating):
 
     def _forget_run(self, job: Job) -> None:
         """What an attempt that came to nothing has said of itself."""
+        if job.details is NO_DETAILS:
+            return
+        before = job.details.content_size()
         if job.message:
             job.message = b""
         if job.numerator or job.denominator or job.time_left_s != -1 or job.progress_text:
@@ -393,6 +414,12 @@ class Dispatch(Operating):
         if job.chunks is not None or job.collected_bytes:
             job.chunks = None
             job.collected_bytes = 0
+        self.memory.job_bytes += job.details.content_size() - before
+
+    def _set_error(self, job: Job, error: bytes | None) -> None:
+        """This is said of the job's failure now."""
+        self.memory.job_bytes += len(error or b"") - len(job.error or b"")
+        job.error = error
 
     def _is_too_late(self, job: Job) -> bool:
         """Whether the job must not be started any more.  Asked where several deadlines may have passed at once."""
@@ -453,6 +480,22 @@ class Dispatch(Operating):
         if job.special and job.losses_limit >= 0:
             return 0 < job.losses_limit <= job.losses + 1
         return self._attempts_are_spent(job)
+
+    def start_must_be_kept(self, job: Job) -> bool:
+        """Whether a worker may hear of this start of a durable job only when it is kept.
+
+        If not, a server that dies again and again would start the job more often than its limit says.  If losses count
+        apart and have no limit, a start that is forgotten changes nothing.  And were a job lost that a schedule has
+        just made, its tick would be due again and the work be done twice.
+        """
+        if job.special:
+            if job.schedule and not job.kept:
+                return True
+            if job.losses_limit >= 0:
+                return job.losses_limit > 0
+            if job.attempts_limit >= 0:
+                return job.attempts_limit > 0
+        return self.settings.attempts > 0
 
     def _attempts_are_spent(self, job: Job) -> bool:
         """Whether the job must not be started again, if the run that it is in counts as an attempt."""

@@ -55,6 +55,9 @@ from switchgear.model import (
 
 __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 
+# Functions looked at to find one that is not in use: a fraction of a millisecond.
+MOST_LOOKED_AT: Final = 256
+
 SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
 
 
@@ -181,6 +184,8 @@ class Engine(Restoring):
                 self._meet_doom(job)
         elif job.run_until_us > at_us:  # renewed meanwhile; should that end have passed too, it is next
             self.deadlines.add(job.run_until_us, Kind.RUN_LIMIT, job, job.run_limit)
+        elif job.unsent:
+            job.run_limit = 0  # this entry is used up; another follows when the job is sent
         else:
             worker = job.worker
             job.run_limit = 0  # this entry is used up, not stale
@@ -219,6 +224,10 @@ class Engine(Restoring):
         """
         if self.refusal is not None:
             raise Refused(self.refusal.reason, str(self.refusal))
+        memory = self.memory
+        payload_bytes = len(payload)
+        if not memory.has_room(payload_bytes):
+            self._refuse_new_contents(function_name, unique, options, payload_bytes)
         function = self.functions.get(function_name)
         if function is None:
             function = self.function_named(function_name)
@@ -242,6 +251,8 @@ class Engine(Restoring):
             self._apply(job, options)
         if job_id == self.next_job_id:
             self.next_job_id = job_id + 1
+        job.counted = True
+        memory.job_bytes += payload_bytes
         self.jobs.add(job)
         if unique:
             function.uniques[unique] = job
@@ -257,6 +268,15 @@ class Engine(Restoring):
         if job.state is READY:
             self._enqueue(job)
         return job
+
+    def _refuse_new_contents(
+        self, function_name: bytes, unique: bytes, options: SubmitOptions | None, payload_bytes: int
+    ) -> None:
+        """There is no memory for another payload: raise Refused, unless the submission joins a job that there is."""
+        function = self.functions.get(function_name)
+        is_joining = options is None or options.unique_policy != UniquePolicy.REPLACE
+        if not (unique and is_joining and function is not None and self.has_holder(function, unique)):
+            self._refuse_without_memory(payload_bytes)
 
     def reserve_id(self) -> int:
         """The id of a job that may be submitted later."""
@@ -279,6 +299,8 @@ class Engine(Restoring):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         if options.edges:
             check_edges(options.edges, options.predecessors)
+        if options.unique_hold_us and job.unique:
+            self._refuse_more_holds()
         job.special = True
         if options.name:
             job.name = options.name
@@ -357,6 +379,7 @@ class Engine(Restoring):
         Not possible once a worker has the job, while somebody watches it who will not be `told` (and has perhaps
         submitted it too, but was not promised that it is kept), or while another job waits for it; so of several the
         newest should be undone first.  Nor if something else was undone for it, which cannot be brought back.
+        When those who asked for it are told, the caller has to drop its contents.
         """
         if job.state not in QUEUED_STATES or job.kept or job.irrevocable or self.jobs.get(job.id) is not job:
             return False
@@ -410,9 +433,13 @@ class Engine(Restoring):
             return False
         if self.functions.get(function.name) is not function:
             return False
+        self._drop(function)
+        self._note_function(function)
+        return True
+
+    def _drop(self, function: Function) -> None:
         del self.functions[function.name]
         function.dropped = True
-        self._note_function(function)
         self._unpack_all(function)
         for line in function.lines():
             for queue in line.queues:
@@ -424,7 +451,29 @@ class Engine(Restoring):
         if function.watched:
             function.watched = False
             self.deadlines.stale += 1
-        return True
+
+    def _forget_unused_function(self) -> bool:
+        """Forget a function that nobody uses and for which nothing is set, about the oldest, to make room for another.
+
+        Those that are looked at and are in use go to the end, so that whoever asks next is not told of the same ones.
+        """
+        functions = self.functions
+        for _ in range(min(MOST_LOOKED_AT, len(functions))):
+            name = next(iter(functions))
+            function = functions[name]
+            if self._is_unused(function):
+                self._drop(function)
+                return True
+            functions[name] = functions.pop(name)
+        return False
+
+    def _is_unused(self, function: Function) -> bool:
+        """Whether nobody would notice if this function was made anew."""
+        if function.total or function.workers or function.uniques or function.released_first:
+            return False
+        if function.gate is not None or function.paused or function.named_us >= self.now_us:  # who named it is at it
+            return False
+        return function.limits == [self.settings.jobs_per_function] * 3
 
     def let_go(self) -> None:
         """Forget every job, because nobody will ask again.
@@ -450,6 +499,7 @@ class Engine(Restoring):
         self.changed.clear()
         self.deadlines = Deadlines()
         self.graph = Graph()
+        self.memory.job_bytes = 0
 
     def running_jobs(self) -> int:
         return sum(function.running for function in self.functions.values())

@@ -6,11 +6,19 @@ worker's until it reports; the report then frees the worker and changes nothing.
 
 from __future__ import annotations
 
+from typing import Final
+
 from switchgear.engine.tables import SUCCEEDED
 from switchgear.engine.wishes import Wishes
 from switchgear.model import READY, RUNNING, Cause, Delivery, Job, Worker
 
 __all__ = ["Reports"]
+
+# The parts of a result are kept as they came.  When there are many, small ones are put together.
+MANY_CHUNKS: Final = 64
+SMALL_CHUNK_BYTES: Final = 4096
+
+PARTS_ARE_MISSING: Final = b"parts of the result are missing, because there was no room for them\n"
 
 
 class Reports(Wishes):
@@ -25,6 +33,7 @@ class Reports(Wishes):
         if job.worker is not worker:  # cancelled while it ran: the report only frees the worker
             return job
         job.result = result
+        self.memory.job_bytes += len(result)
         job.worker = None
         function = job.function
         function.running -= 1
@@ -47,8 +56,9 @@ class Reports(Wishes):
             del worker.running[job_id]
             return job
         job.result_code = code
-        job.error = error
+        self._set_error(job, error)
         job.result = result
+        self.memory.job_bytes += len(result)
         self._leave_worker(job)
         self._finish(job, Cause.ENDED_BADLY)
         return job
@@ -68,7 +78,7 @@ class Reports(Wishes):
             job.attempts_limit = attempts_limit
         if self._attempts_are_spent(job):
             return self.fail(worker, job_id, 1, error)
-        job.error = error[: self.settings.warning_bytes] if error is not None else None  # it waits in memory
+        self._set_error(job, error[: self.settings.warning_bytes] if error is not None else None)  # it waits in memory
         self._leave_worker(job)
         if job.delivery == Delivery.WAIT and not job.watchers:
             self._finish(job, Cause.ABANDONED)
@@ -124,6 +134,7 @@ class Reports(Wishes):
         job.numerator = numerator
         job.denominator = denominator
         job.time_left_s = time_left_s
+        self.memory.job_bytes += len(text) + len(message) - len(job.progress_text) - len(job.message)
         job.progress_text = text
         if message or job.message:
             job.special = True
@@ -154,23 +165,44 @@ class Reports(Wishes):
             collect = collect or watcher.collects_data
             watcher.job_data(job, data)
         if collect:
-            job.special = True
-            if job.chunks is None:
-                job.chunks = []
-            job.collected_bytes += len(data)
-            if job.collected_bytes <= self.settings.collected_bytes:  # once it is too much, nothing more is added
-                job.chunks.append(data)
+            self._collect(job, data)
         return job
+
+    def _collect(self, job: Job, data: bytes) -> None:
+        """Keep a part of a result until its end.  Once there is no room for one, nothing more is added."""
+        job.special = True
+        chunks = job.chunks
+        if chunks is None:
+            chunks = job.chunks = []
+        most_bytes = self.settings.collected_bytes
+        had_room = job.collected_bytes <= most_bytes
+        job.collected_bytes += len(data)
+        if had_room and not self.memory.has_room(len(data)):
+            job.collected_bytes = max(job.collected_bytes, most_bytes + 1)
+        if job.collected_bytes <= most_bytes:
+            self.memory.job_bytes += len(data)
+            if len(chunks) >= MANY_CHUNKS and len(chunks[-1]) + len(data) <= SMALL_CHUNK_BYTES:
+                chunks[-1] += data  # an object for each byte would take forty times as much
+            else:
+                chunks.append(data)
+        elif had_room:
+            self._add_warning(job, PARTS_ARE_MISSING)
 
     def warning(self, worker: Worker, job_id: int, data: bytes) -> Job | None:
         """Something to be said on the way."""
         job = worker.running.get(job_id)
         if job is None or job.worker is not worker:
             return job
-        job.warnings = (job.warnings + data)[-self.settings.warning_bytes :]
+        self._add_warning(job, data)
         for watcher in job.watchers or ():
             watcher.job_warning(job, data)
         return job
+
+    def _add_warning(self, job: Job, data: bytes) -> None:
+        """Keep the end of what was said."""
+        warnings = (job.warnings + data)[-self.settings.warning_bytes :]
+        self.memory.job_bytes += len(warnings) - len(job.warnings)
+        job.warnings = warnings
 
     def settle(self, job: Job, result: bytes = b"") -> bool:
         """A job is reported done by somebody who does not hold it, or not any more.  The first result counts.
@@ -185,5 +217,6 @@ class Reports(Wishes):
         else:
             self._leave_queue(job)
         job.result = result
+        self.memory.job_bytes += len(result)
         self._finish(job, Cause.SETTLED)
         return True

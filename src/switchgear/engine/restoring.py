@@ -66,6 +66,7 @@ class Restoring(Schedules):
             if job.unique_until_us:
                 self._hold_key_again(job)
         for job in sorted(held, key=lambda job: job.id, reverse=True):
+            job.drop_contents()  # the store has them
             self._hold_key_again(job)
         self._remember_ranks(jobs)
         waiting = self._line_up(sorted(jobs, key=place_of), plain)
@@ -183,6 +184,7 @@ class Restoring(Schedules):
         job = Job(job_id, function, unique, None, priority, delivery, created_us)
         job.kept = KEPT
         job.revision = FIRST_REVISION
+        job.counted = True
         self.jobs.add(job)
         self._take_key_again(job)
         return job

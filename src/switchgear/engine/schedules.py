@@ -42,8 +42,8 @@ MOST_MADE_UP_FOR: Final = 1_000
 RETRY_US: Final = SECOND_US
 # As for Debian's cron: less is daylight saving or a correction, more is another time.
 MOST_SET_BACK_US: Final = 3 * 3600 * SECOND_US
-# Each costs memory for ever, and strangers may make them up.
-MOST_SCHEDULES = 10_000
+# Ticks of many schedules may come at the same moment.  So many are met in one turn, and the others in the next ones.
+TICKS_AT_ONCE: Final = 100
 
 ORIGIN: Final = "schedule"
 
@@ -92,8 +92,9 @@ class Schedules(Reports):
         if is_other and wanted.timetable.next_after_us(self.now_us) is None:
             raise ValueError(f"{wanted.timetable.spec!r} never comes, at least not within 50 years")
         if known is None:
-            if len(self.schedules) >= MOST_SCHEDULES:
-                raise Refused(REFUSED_LIMIT, f"there are {MOST_SCHEDULES} schedules already")
+            limit = self.settings.schedules
+            if limit and len(self.schedules) >= limit:
+                raise Refused(REFUSED_LIMIT, f"there are {limit} schedules already; limits.schedules says how many")
             schedule = self.schedules[wanted.name] = wanted
             self._count_ticks_from_now(schedule)
             return schedule
@@ -137,14 +138,6 @@ class Schedules(Reports):
         self._note_schedule(schedule)
         return job
 
-    def start_must_be_kept(self, job: Job) -> bool:
-        """Whether a worker may hear of this start only when it is kept.
-
-        Of a last attempt, so that there is no further one after a crash.  And of a job that a schedule has just made:
-        were it lost, its tick would be due again and the work be done twice.
-        """
-        return self.is_last_attempt(job) or (job.special and bool(job.schedule) and not job.kept)
-
     # --- ticks ---
 
     def _meet_tick(self, schedule: Schedule) -> None:
@@ -154,10 +147,22 @@ class Schedules(Reports):
             self._hold_up(schedule, self.refusal)
             self._look_at(schedule, self.now_us + RETRY_US)
             return
+        if not self._may_meet_tick():
+            self._look_at(schedule, self.now_us + 1)
+            return
         due = schedule.timetable.last_between_us(schedule.reached_us, self.now_us, MOST_MADE_UP_FOR)
         if due:
+            self._last.tick += len(due) if schedule.catch_up == CatchUp.ALL else 1
             self._meet_ticks(schedule, due)
         self._await_tick(schedule)
+
+    def _may_meet_tick(self) -> bool:
+        """Whether so few ticks were met in this turn that there may be more."""
+        last = self._last
+        if last.tick_us != self.now_us:
+            last.tick_us = self.now_us
+            last.tick = 0
+        return last.tick < TICKS_AT_ONCE
 
     def _meet_ticks(self, schedule: Schedule, due: list[int]) -> None:
         """Make the jobs that these ticks are worth."""

@@ -170,6 +170,7 @@ class Shelves(Core):
     def _list_again(self, function: Function, job: Job) -> None:
         """A job that was on a shelf is an object again."""
         self.storeroom.jobs -= 1
+        job.counted = True
         self.jobs.add(job)
         unique = job.unique
         if unique:
@@ -245,8 +246,10 @@ class Shelves(Core):
             if job.id > last_id and self._is_plain(job) and (not unique or self._lets_key_go(job, shelf)):
                 last_id = job.id
                 self.jobs.remove(last_id)
+                payload_bytes = len(job.payload or b"")
+                self.memory.job_bytes -= payload_bytes
                 if job.kept == RESIDENT:
-                    freed_bytes += len(job.payload or b"")
+                    freed_bytes += payload_bytes
             else:
                 shelf.objects[place] = job
                 unique = b""
@@ -329,6 +332,7 @@ class Shelves(Core):
                 if place in objects:
                     continue
                 job = shelf.job_at(place)  # and `_list_again`, written out
+                job.counted = True
                 jobs.add(job)
                 unique = job.unique
                 if unique:

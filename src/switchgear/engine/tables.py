@@ -28,6 +28,7 @@ from switchgear.model import (
 __all__ = ["Tables"]
 
 SUCCEEDED: Final = Cause.SUCCEEDED  # a global is cheaper to look up than a member of an enumeration
+ABANDONED: Final = Cause.ABANDONED
 RELEASED: Final = Cause.RELEASED
 assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `_finish` relies on
 
@@ -51,6 +52,7 @@ class Tables(Dispatch):
     def _list(self, job: Job) -> None:
         """Enter a job that is not new into the tables."""
         job.special = True
+        self._count_contents(job)
         self.jobs.add(job)
         job.function.total += 1
         if job.unique and (job.unique_until_us or not self._gave_up_key(job)):
@@ -173,7 +175,10 @@ class Tables(Dispatch):
                 peer.job_finished(job)
         if job.special:
             self._tidy(job)
-        self.changed[job] = None
+        if cause is ABANDONED and not self.notes_starts and job.leaves_nothing:
+            self.drop_contents(job)  # it was never kept, and nobody wants to hear of its end
+        else:
+            self.changed[job] = None
         if minded:
             self._disappoint(job)
         if function.gate is not None:
@@ -218,7 +223,7 @@ class Tables(Dispatch):
     def _end_by_edge(self, job: Job, predecessor_id: int) -> None:
         """The end of a waiting job because one that it waited for was not done."""
         is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
-        job.error = edge_error(predecessor_id, self.graph.unsuccessful[predecessor_id])
+        self._set_error(job, edge_error(predecessor_id, self.graph.unsuccessful[predecessor_id]))
         self.graph.remove(job)
         if is_skipped:
             self._finish(job, Cause.SKIPPED)
@@ -252,7 +257,7 @@ class Tables(Dispatch):
             job.result = job.whole_result
             job.chunks = None
         if job.error is not None and job.state is DONE:
-            job.error = None
+            self._set_error(job, None)
 
     def _keep_for_others(self, job: Job) -> None:
         """Whoever waited for this job may need its result, and comes later than its own retention would allow for."""

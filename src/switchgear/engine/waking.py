@@ -27,12 +27,32 @@ __all__ = ["WakePolicy", "Waking"]
 WakePolicy = Callable[[Job, Sequence[Worker]], Iterable[Worker]]
 
 
+class LastNumbers:
+    """The numbers that were given out last."""
+
+    __slots__ = ("run_limit", "tick", "tick_us", "ticket", "wake", "worker_id")
+
+    def __init__(self) -> None:
+        self.worker_id = 0
+        self.ticket = 0
+        self.run_limit = 0
+        self.wake = 0
+        self.tick = 0  # of the ticks that were met at the moment
+        self.tick_us = 0  # and that is this
+
+
 class Waking(Queues):
     """The part of the engine that lets workers sleep and wakes them."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
         super().__init__(settings, observer)
         self.wake_policy: WakePolicy | None = None
+        self._last = LastNumbers()
+
+    @property
+    def wakes(self) -> int:
+        """How often a sleeping worker was woken for a job that has become ready."""
+        return self._last.wake
 
     def sleep(self, worker: Worker) -> bool:
         """Sleep and be woken: False if there is a job already, so the worker should ask at once."""
@@ -77,6 +97,7 @@ class Waking(Queues):
             count -= 1
 
     def _call(self, worker: Worker, function: Function) -> None:
+        self._last.wake += 1
         self._rouse(worker)
         worker.woken_for = function
         worker.peer.wake(worker)

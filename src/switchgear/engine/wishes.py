@@ -15,10 +15,15 @@ from switchgear.engine.tables import Tables
 from switchgear.engine.uniques import free_key, take_key
 from switchgear.errors import Refused
 from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, URGENT, WAITING, Cause, Delivery, EdgePolicy, Job
+from switchgear.model.job import KEPT
 
 __all__ = ["QUEUE_IS_FULL", "Wishes"]
 
 QUEUE_IS_FULL: Final = "Job queue is full"
+
+# What a job takes about that ended and is remembered for its unique key; all such may take this part of the memory.
+HELD_KEY_BYTES: Final = 1024
+HOLDS_SHARE: Final = 8
 
 
 class Wishes(Tables):
@@ -118,6 +123,8 @@ class Wishes(Tables):
         if (twin is not None and twin.id != job.id) or (job.name and job.name in self.names):
             raise Refused(REFUSED_CONFLICT, "another job has the unique key or name of {}", job.id)
         self.refuse_doomed(job)
+        if not job.counted:
+            self._refuse_without_memory(len(job.payload or b""))
         predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()
         edges = job.edges
         if edges and predecessors:
@@ -133,17 +140,23 @@ class Wishes(Tables):
         elif twin is not job:
             self._take_key_from(twin, job)
         self.graph.forget_unsuccessful(job.id)
+        if job.counted:  # it has just ended, and that is not stored yet
+            job.counted = False
+            self.memory.job_bytes -= job.content_bytes
         job.attempts = 0
         if job.losses:
             job.losses = 0
         job.result_code = 0
-        job.result = job.warnings = b""
+        job.result = job.warnings = job.message = job.progress_text = b""
         job.error = None
+        job.chunks = None
+        job.collected_bytes = job.numerator = job.denominator = 0
+        job.time_left_s = -1
         job.finished_us = job.expires_us = job.run_at_us = 0
-        self._forget_run(job)
         job.delivery = job.delivery or Delivery.HANDLE  # whoever waited is gone
         self._list(job)
-        if not job.kept:
+        if not job.kept or (job.kept == KEPT and job.payload is not None and self.keeps):
+            job.kept = 0  # so that its payload is let go when the store has this life of it, if there is little room
             job.irrevocable = True  # somebody was told of its first life
         function.submitted += 1
         if self.keeps:
@@ -222,6 +235,8 @@ class Wishes(Tables):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         if options.edges:
             check_edges(options.edges, options.predecessors)
+        if options.unique_hold_us:
+            self._refuse_more_holds()
         self._end_hold(job)
         if not going:
             free_key(job)
@@ -233,6 +248,13 @@ class Wishes(Tables):
         else:
             self._leave_queue(job)
         self._finish(job, Cause.REPLACED)
+
+    def _refuse_more_holds(self) -> None:
+        """Raise Refused if as many unique keys are held beyond the end of their jobs as there is memory for."""
+        limit_bytes = self.memory.limit_bytes
+        if limit_bytes and self.deadlines.holds * HELD_KEY_BYTES >= limit_bytes // HOLDS_SHARE:
+            text = f"{self.deadlines.holds} unique keys are held for a time, and there is no memory for more"
+            raise Refused(REFUSED_FULL, f"{text}: limits.memory_bytes is {limit_bytes}")
 
     def _refuse_unreserved(self, job_id: int) -> None:
         if not 0 < job_id < self.next_job_id or self.has_job(job_id):

@@ -197,7 +197,8 @@ class Function(Line):
         self.name = name
         self.gate: Gate | None = None  # limits, and lines for each key
         self.paused = False
-        self.dropped = False  # nobody uses it, and its settings are to be forgotten
+        self.dropped = False  # nobody uses it, and it was forgotten with its settings
+        self.named_us = 0  # when somebody last asked for it by its name
         # Most unfinished jobs at which a submission of each priority is still taken; 0: any number.
         self.limits = [0, 0, 0]
         self.uniques: dict[bytes, Job] = {}

@@ -33,6 +33,7 @@ PAYLOAD_KEY: Final = b"-\0"
 
 TAKEN: Final = Cause.TAKEN
 SUCCEEDED: Final = Cause.SUCCEEDED
+ABANDONED: Final = Cause.ABANDONED
 
 
 @mypyc_attr(acyclic=True)
@@ -72,6 +73,7 @@ class Details:
         "timeout_us",
         "unique_scope",
         "unique_until_us",
+        "unsent",
         "warnings",
         "withdrawn",
     )
@@ -98,6 +100,7 @@ class Details:
         self.blockers = 0  # how many of them are not done
         self.run_limit = 0  # tells the deadline of this attempt from those of earlier ones
         self.run_until_us = 0  # when this attempt ends, if that was put off since it began
+        self.unsent = False  # its worker gets it when the start is kept, and until then its time does not count
         self.ghosts = 0  # stale entries of this job in its queue
         self.withdrawn = False  # undone because the store could not keep it
         self.irrevocable = False  # that is not possible
@@ -111,6 +114,22 @@ class Details:
         self.schedule = b""  # the schedule that made it
         self.message = b""  # what its worker says it is doing, for people
         self.rank = 0  # its place among those that wait for the same, if not that of its submission; see engine.queues
+
+    def content_size(self) -> int:
+        """How many bytes the texts and the parts of a result have that are held here."""
+        size = len(self.warnings) + len(self.progress_text) + len(self.message)
+        if self.error is not None:
+            size += len(self.error)
+        if self.chunks is not None:
+            for chunk in self.chunks:
+                size += len(chunk)
+        return size
+
+    def drop_contents(self) -> None:
+        """Let go of them."""
+        self.warnings = self.progress_text = self.message = b""
+        self.error = None
+        self.chunks = None
 
 
 NO_DETAILS: Final = Details()  # of all jobs that have none; never changed
@@ -135,6 +154,7 @@ class Job:
 
     __slots__ = (
         "attempts",
+        "counted",
         "created_us",
         "delivery",
         "details",
@@ -176,6 +196,7 @@ class Job:
         self.finished_us = 0
         self.state: JobState = READY
         self.special = False
+        self.counted = False  # its contents are counted in `MemoryAccount.job_bytes`
         self.kept: u8 = 0  # KEPT: the store has it, in some state; RESIDENT: and its payload counts as being in memory
         self.attempts: i32 = 0
         self.revision: i32 = 0  # grows with every change that is kept; a store never goes back
@@ -251,6 +272,23 @@ class Job:
         return b"".join((*chunks, self.result)) if chunks else self.result
 
     @property
+    def content_bytes(self) -> int:
+        """How long its payload, its result and its texts are that are in memory."""
+        size = len(self.result)
+        if self.payload is not None:
+            size += len(self.payload)
+        if self.details is not NO_DETAILS:
+            size += self.details.content_size()
+        return size
+
+    def drop_contents(self) -> None:
+        """Let go of the payload, the result and the texts.  `Core.drop_contents` also keeps account of it."""
+        self.payload = None
+        self.result = b""
+        if self.details is not NO_DETAILS and not self.details.shared:
+            self.details.drop_contents()
+
+    @property
     def durable(self) -> bool:
         """Whether losing this job would break a promise: somebody left and relies on it."""
         return self.delivery != Delivery.WAIT
@@ -259,6 +297,13 @@ class Job:
     def is_dead(self) -> bool:
         """Failed because its attempts are spent, not because a worker said so."""
         return self.state is FAILED and bool(self.moves) and self.log[-1][0] is Cause.EXHAUSTED
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether it ended because whoever waited for it was gone, and not even its unique key is remembered."""
+        if self.history is None or not self.finished_us or self.history[-2] != ABANDONED:
+            return False
+        return not self.unique_until_us
 
     # --- its details ---
 
@@ -421,6 +466,14 @@ class Job:
     @run_until_us.setter
     def run_until_us(self, run_until_us: int) -> None:
         self.own_details().run_until_us = run_until_us
+
+    @property
+    def unsent(self) -> bool:
+        return self.details.unsent
+
+    @unsent.setter
+    def unsent(self, unsent: bool) -> None:
+        self.own_details().unsent = unsent
 
     @property
     def ghosts(self) -> int:

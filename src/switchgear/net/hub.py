@@ -30,7 +30,7 @@ from typing import Any, Final
 from switchgear.engine.core import REFUSED_DRAINING, REFUSED_STORAGE
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
-from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, RESIDENT, Function, Job, JobState, Peer
+from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, READY, RESIDENT, Function, Job, JobState, Peer
 from switchgear.net.clock import SystemClock
 from switchgear.protocols.base import Context, Session
 from switchgear.storage.base import JobQuery, Snapshot, Store
@@ -41,6 +41,9 @@ __all__ = ["Hub"]
 log = logging.getLogger("switchgear")
 
 LAZY_COMMIT_SECONDS = 0.05
+# A job that has just come, and for which somebody was woken, is kept together with its start if that comes soon: one
+# sync less until its worker gets it.
+WOKEN_SECONDS = 0.001
 FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 1.0
 # Where little fits and much does not, the store works again only to fail again; each time it is given longer to do so.
@@ -74,16 +77,19 @@ class Hub(Context):
         self.keeps = store.durable
         self.marked: list[Session] = []
         self.turn_open = False
+        store.count_in(engine.memory)
         self.storage_error: StorageError | None = None
         self.payload_memory_bytes = payload_memory_bytes
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
         self.on_changes: Callable[[list[Job]], None] | None = None  # hears of every start and end; see report_changes
         self.operator: Callable[[str, dict[str, Any]], Any] = lambda verb, arguments: None
-        engine.keeps = store.durable
+        engine.keeps = engine.holds_starts = store.durable
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._lazy: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None  # as long as it is awaited that somebody woken takes a job
+        self._woken = 0  # how often somebody was woken by the end of the last turn
         self._commit: asyncio.Task[None] | None = None
         self._unkept: list[Job] = []  # staged since the commit under way began
         self._in_commit: list[Job] = []
@@ -123,7 +129,7 @@ class Hub(Context):
         self.engine.advance(self.clock.now_us())
         self._reserved_ids = self._kept_ids = snapshot.next_job_id
         for job in snapshot.jobs:
-            self._spill(job)
+            self._spill(job)  # they are not counted yet
         self.engine.restore(
             snapshot.jobs,
             snapshot.unsuccessful,
@@ -136,6 +142,8 @@ class Hub(Context):
     async def settle(self) -> None:
         """Let everything that was promised by now be kept and said, unless the store has failed."""
         self._end_turn()
+        if self._soon is not None:
+            self._start_commit()
         while self._commit is not None and self.storage_error is None:
             await self._end_of_commit()
 
@@ -146,7 +154,7 @@ class Hub(Context):
         if self._unkept or self._lazy is not None:
             self._start_commit()
             await self._end_of_commit()
-        for handle in (self._timer, self._lazy, self._retry):
+        for handle in (self._timer, self._lazy, self._soon, self._retry):
             if handle is not None:
                 handle.cancel()
         self.engine.let_go()
@@ -170,7 +178,11 @@ class Hub(Context):
     def _end_turn(self) -> None:
         self._close_turn()
         if self._waiting and self._commit is None and self.storage_error is None:
-            self._start_commit()
+            if self._woken == self.engine.wakes or self._soon is not None:
+                self._start_commit()
+            else:
+                self._soon = self._loop.call_later(WOKEN_SECONDS, self._start_commit)
+        self._woken = self.engine.wakes
         self._arm_timer()
 
     def _close_turn(self) -> None:
@@ -246,7 +258,7 @@ class Hub(Context):
         schedules = self.engine.take_changed_schedules()  # in one commit with the jobs that they made
         if self.on_changes is not None:
             self.on_changes(jobs)
-            jobs = [job for job in jobs if job.delivery or job.finished_us]  # a foreground job is kept when it is over
+            jobs = [job for job in jobs if job.delivery or self._is_history(job)]
             if not jobs and not functions and not schedules:
                 return
         if self.keeps:
@@ -258,6 +270,15 @@ class Hub(Context):
                     self._resident_bytes -= len(job.payload or b"")
             self._commit_soon()
         self.store.stage(jobs, functions, 0, schedules)
+
+    def _is_history(self, job: Job) -> bool:
+        """Whether a foreground job is stored: when it is over, unless nobody has waited for that."""
+        if not job.finished_us:
+            return False
+        if job.leaves_nothing:
+            self.engine.drop_contents(job)
+            return False
+        return True
 
     def _commit_soon(self) -> None:
         """Something is staged that nobody waits for."""
@@ -272,6 +293,9 @@ class Hub(Context):
         if self._lazy is not None:
             self._lazy.cancel()
             self._lazy = None
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         self._in_commit, self._unkept = self._unkept, []
         self._ids_in_commit = self._reserved_ids
         self._held, self._waiting = self._waiting, []
@@ -307,14 +331,17 @@ class Hub(Context):
     def _after_commit(self) -> None:
         """What was staged is kept now: the answers may go."""
         grown: dict[Function, None] = {}
-        for job in self._in_commit:
+        kept, self._in_commit = self._in_commit, []
+        unsent: list[Job] = []
+        for job in kept:
             if not job.kept:
                 job.kept = KEPT
                 self._spill(job)
                 grown[job.function] = None
-            if job.special and job.unique_until_us and job.finished_us:
-                job.payload = None  # it is only remembered for its key
-        self._in_commit = []
+            if job.special and job.unsent:
+                unsent.append(job)
+        if unsent:
+            self._begin_runs(unsent)
         self._ends = None
         self._kept_ids = self._ids_in_commit
         held, self._held = self._held, []
@@ -325,18 +352,45 @@ class Hub(Context):
             else:
                 session.out = ready + session.out
                 self._send(session)
+        self._drop_ended(kept)
         self._resident_bytes -= self.engine.put_away(grown)
 
     def _spill(self, job: Job) -> None:
         """Keep the payload of a queued job in memory only while there is room for it."""
         payload = job.payload
-        if payload is None or job.state not in QUEUED_STATES:
-            return
-        if self._resident_bytes + len(payload) > self.payload_memory_bytes:
+        if payload is not None and job.state in QUEUED_STATES and not self._has_resident_room(job):
             job.payload = None
-        else:
-            job.kept = RESIDENT
-            self._resident_bytes += len(payload)
+            if job.counted:
+                self.engine.memory.job_bytes -= len(payload)
+
+    def _has_resident_room(self, job: Job) -> bool:
+        """Whether the payload of a queued job may stay in memory; it counts from now on."""
+        size = len(job.payload or b"")
+        if self._resident_bytes + size > self.payload_memory_bytes:
+            return False
+        job.kept = RESIDENT
+        self._resident_bytes += size
+        return True
+
+    def _begin_runs(self, jobs: list[Job]) -> None:
+        """These are sent to their workers now, unless they were started once more since."""
+        self.begin_turn()
+        unkept = set(self._unkept)
+        for job in jobs:
+            if job not in unkept:
+                self.engine.start_is_kept(job)
+
+    def _drop_ended(self, jobs: list[Job]) -> None:
+        """The store has these: let go of the contents of those that ended, whoever still refers to them."""
+        unkept: set[Job] | None = None
+        for job in jobs:
+            if job.finished_us:
+                if job.history is not None:  # it may have been retried, and have ended once more
+                    if unkept is None:
+                        unkept = set(self._unkept)
+                    if job in unkept:
+                        continue
+                self.engine.drop_contents(job)
 
     def payload(self, job: Job) -> bytes:
         if job.payload is None:
@@ -347,7 +401,7 @@ class Hub(Context):
     def _read_ahead(self, job: Job) -> None:
         """Read this job's payload, and those of the jobs that will be wanted next."""
         entries = islice(job.function.next_entries(job.priority), self._read_ahead_jobs)
-        wanted = {other.id: other for other in entries if other.payload is None}
+        wanted = {other.id: other for other in entries if other.payload is None and other.state is READY}
         wanted[job.id] = job
         try:
             payloads = self.store.read_payloads(list(wanted))
@@ -359,7 +413,10 @@ class Hub(Context):
             raise LookupError(f"the store has lost the payload of job {job.id}")
         read_bytes = 0
         for job_id, payload in payloads.items():
-            wanted[job_id].payload = payload
+            other = wanted[job_id]
+            other.payload = payload
+            if other.counted:
+                self.engine.memory.job_bytes += len(payload)
             read_bytes += len(payload)
         if read_bytes > READ_AHEAD_BYTES:
             self._read_ahead_jobs = FIRST_READ_AHEAD
@@ -484,6 +541,8 @@ class Hub(Context):
             else:
                 session.waiting = False
                 self._send(session)
+        for job in withdrawn:
+            self.engine.drop_contents(job)
 
     def _try_again_later(self) -> None:
         if self._retry is None:

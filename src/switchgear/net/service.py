@@ -317,6 +317,7 @@ def engine_settings(config: Config) -> EngineSettings:
         wakeups=config.engine.wakeups,
         function_order=config.engine.function_order,
         functions=config.limits.functions,
+        schedules=config.limits.schedules,
         jobs=config.limits.jobs,
         jobs_per_function=config.limits.jobs_per_function,
         memory_bytes=config.limits.memory_bytes or machine_memory_bytes() // 2,

@@ -19,7 +19,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
-from switchgear.model import Job, Peer, Worker
+from switchgear.model import DONE, FAILED, FINAL_STATES, Job, Peer, Worker
 
 __all__ = [
     "MOST_FUNCTIONS",
@@ -231,6 +231,42 @@ class Session(Peer):
         """
         return False
 
+    def ended_job(self, job_id: int) -> Job | None:
+        """A job that is not the engine's any more, as it ended; None if nothing is known of it.  Raises Refused.
+
+        It may have ended a moment ago, such that the store does not know it yet, or not how it ended.  Whoever hears
+        of that has to wait until it does.
+        """
+        job = self.context.find_unkept_end(job_id)
+        if job is not None:
+            if job.delivery:
+                self.pledge()
+            return job
+        job = self.context.find_job(job_id)
+        return job if job is not None and job.state in FINAL_STATES else None
+
+    def held_end(self, held: Job) -> Job:
+        """As it ended: a job that a submission was answered with, since it holds its unique key beyond its end.
+
+        The engine knows only that it ended.  If what it came to cannot be read, it counts as failed: an error would
+        be taken for the answer to another question, and no result for the result.
+        """
+        reason = "its result is not kept any more"
+        try:
+            job = self.ended_job(held.id)
+            if job is not None:
+                return job
+        except Refused as refused:
+            reason = f"its result cannot be read: {refused}"
+        if held.state is not DONE:
+            return held
+        job = Job(held.id, held.function, held.unique, None, held.priority, held.delivery, held.created_us)
+        job.state = FAILED
+        job.finished_us = held.finished_us
+        job.result_code = 255
+        job.error = f"the job was done, and {reason}".encode()
+        return job
+
     def not_read(self) -> None:
         """Nothing that the peer sends is read for now, so its silence means nothing."""
 
@@ -347,7 +383,7 @@ class MessageSession(Session):
             promises.pledge()
 
     def send_job(self, job: Job, message: Message) -> None:
-        """Send a job to its worker.  The last attempt must be remembered first, should the server die now."""
+        """Send a job to its worker, when its start is kept if it counts: the server may die now."""
         if self.context.keeps and job.delivery and self.engine.start_must_be_kept(job):
             self.promise(message)
         else:

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.memory import MemoryAccount
 from switchgear.model import Function, Job, JobState, PlainJob, Schedule
 
 __all__ = ["JobQuery", "Snapshot", "Spare", "Store"]
@@ -63,6 +64,9 @@ class Store(ABC):
     # Set by each store for itself: compiled code looks for them in the object, and not in an interpreted class.
     durable: bool  # whether what is committed survives the process
     url: str  # as a user would write it, for the start-up line
+
+    def count_in(self, memory: MemoryAccount) -> None:  # noqa: B027
+        """Count what is held in memory for finished jobs here.  Nothing to do for a store that holds none."""
 
     @abstractmethod
     def open(self) -> None:

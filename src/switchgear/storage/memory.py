@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.memory import MemoryAccount
 from switchgear.model import DONE, FINAL_STATES, Delivery, Function, Job, JobState, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 
@@ -26,24 +27,33 @@ WANTED_COUNT: Final = 100_000
 
 # Some thousand jobs are nothing to hold, unless each came with megabytes.
 DEFAULT_KEEP_BYTES: Final = 256 * 1024 * 1024
+# All rings together may take this part of what peers may make the server hold.
+HISTORY_SHARE: Final = 8
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryStore(Store):
     """Rings of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
 
-    `keep_bytes` bounds what the payloads, results and errors in each ring may take.  A job that is retried stays in
-    its ring until it falls out, but is not shown: only the engine knows how it fares.
+    `keep_bytes` bounds what the contents of the jobs in each ring may take, and a part of the memory account's limit
+    what those of all rings may.  A job that falls out of its ring loses its contents, whoever still refers to it.  A
+    job that is retried stays in its ring until it falls out, but is not shown: only the engine knows how it fares.
     """
 
     durable = False
     url = "memory:"
 
     def __init__(self, keep_count: int = DEFAULT_KEEP_COUNT, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
+        self.memory = MemoryAccount()
         self._done = _Circle(min(keep_count, DONE_COUNT), keep_bytes)
         self._wanted = _Ring(WANTED_COUNT if keep_count else 0, keep_bytes)
         self._unsuccessful = _UnsuccessfulRing(keep_count, keep_bytes)
         self._rings: tuple[_Ring, ...] = (self._wanted, self._unsuccessful)
+
+    def count_in(self, memory: MemoryAccount) -> None:
+        """Count the contents of the jobs in the rings here."""
+        self.memory = memory
+        self._count()
 
     def open(self) -> None:
         """Nothing to do."""
@@ -60,21 +70,48 @@ class MemoryStore(Store):
         schedules: Iterable[Schedule] = (),
     ) -> None:
         """Put the finished ones of these into their rings.  The rest is the engine's, and ends with it."""
+        memory = self.memory
         for job in jobs:
+            if not job.finished_us:
+                continue
+            if job.counted:  # it was the engine's, and is ours now
+                job.counted = False
+                memory.job_bytes -= job.content_bytes
             is_wanted = False
             if job.special:
                 if job.retention_us == 0 and not job.unique_until_us:
-                    continue  # nobody is to find it once it has ended
-                is_wanted = job.delivery == Delivery.HANDLE and not job.name
+                    job.drop_contents()  # nobody is to find it once it has ended
+                    continue
+                is_wanted = (job.delivery == Delivery.HANDLE and not job.name) or job.unique_until_us > 0
             if job.state is not DONE:
-                if job.state in FINAL_STATES:
-                    self._unsuccessful.put(job)
-            elif is_wanted:
+                self._unsuccessful.put(job)
+                continue
+            if job.history is not None:
+                self._unsuccessful.take_out(job)  # it was retried, with success
+            if is_wanted:
                 self._wanted.put(job)
             else:
                 self._done.put(job)
         for ring in self._rings:
             ring.trim()
+        self._count()
+        if memory.limit_bytes:
+            self._trim_together(memory.limit_bytes // HISTORY_SHARE)
+
+    def _count(self) -> None:
+        self.memory.history_bytes = self._done.bytes + self._wanted.bytes + self._unsuccessful.bytes
+
+    def _trim_together(self, most_bytes: int) -> None:
+        """Let the oldest go where most is held, until all rings together hold no more than this."""
+        while self.memory.history_bytes > most_bytes:
+            largest = max(self._wanted.bytes, self._unsuccessful.bytes)
+            if self._done.bytes > largest:
+                self._done.drop_oldest()
+            elif self._wanted.bytes == largest:
+                self._wanted.drop_oldest()
+            else:
+                self._unsuccessful.drop_oldest()
+            self._count()
 
     def unstage(self, jobs: Iterable[Job]) -> None:
         """Take these out of the rings."""
@@ -82,6 +119,7 @@ class MemoryStore(Store):
         self._done.remove(unwanted)
         for ring in self._rings:
             ring.remove(unwanted)
+        self._count()
 
     async def commit(self) -> Sequence[int]:
         """Nothing to wait for, and nothing to refuse."""
@@ -137,8 +175,10 @@ class MemoryStore(Store):
         return {job.id: job for job in jobs if job.state in FINAL_STATES}
 
 
-def _bytes_of(job: Job) -> int:
-    return len(job.result) + len(job.payload or b"") + (len(job.warnings) if job.special else 0)
+def _let_go(job: Job) -> None:
+    """A ring has dropped this job.  If it was retried it is the engine's again, with its contents."""
+    if not job.counted:
+        job.drop_contents()
 
 
 class _Circle:
@@ -149,22 +189,36 @@ class _Circle:
     """
 
     def __init__(self, most_jobs: int, most_bytes: int) -> None:
+        self.bytes = 0
         self._places: list[Job | None] = [None] * most_jobs
-        self._next = 0  # where the oldest is, and the next one goes
-        self._bytes = 0
+        self._next = 0  # where the next one goes
+        self._oldest = 0  # nobody is between the next place and this one, going on from there
         self._most_bytes = most_bytes
 
     def put(self, job: Job) -> None:
-        if not self._places:
+        places = self._places
+        if not places:
+            job.drop_contents()
             return
-        self._clear(self._next)
-        self._places[self._next] = job
-        self._next = (self._next + 1) % len(self._places)
-        self._bytes += _bytes_of(job)
         place = self._next
-        while self._bytes > self._most_bytes:
+        if places[place] is not None:
             self._clear(place)
-            place = (place + 1) % len(self._places)
+        places[place] = job
+        self._next = place + 1 if place + 1 < len(places) else 0
+        if self._oldest == place:  # this one is the newest
+            self._oldest = self._next
+        self.bytes += job.content_bytes
+        while self.bytes > self._most_bytes:
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        """Let go of the oldest, if there is one."""
+        for _ in range(len(self._places)):
+            place = self._oldest
+            self._oldest = (place + 1) % len(self._places)
+            if self._places[place] is not None:
+                self._clear(place)
+                break
 
     def jobs(self) -> Iterator[Job]:
         """Those that are there, the oldest first."""
@@ -181,7 +235,8 @@ class _Circle:
         job = self._places[place]
         if job is not None:
             self._places[place] = None
-            self._bytes -= _bytes_of(job)
+            self.bytes -= job.content_bytes
+            _let_go(job)
 
 
 class _Ring:
@@ -195,21 +250,28 @@ class _Ring:
 
     def put(self, job: Job) -> None:
         self.jobs[job.id] = job
-        self.bytes += _bytes_of(job)
+        self.bytes += job.content_bytes
 
     def trim(self) -> None:
         jobs = self.jobs
         while jobs and (len(jobs) > self._most_jobs or self.bytes > self._most_bytes):
-            _, job = jobs.popitem(last=False)
-            self.bytes -= self._bytes_of(job)
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        """Let go of the oldest; there is one."""
+        _, job = self.jobs.popitem(last=False)
+        self.bytes -= self._bytes_of(job)
+        _let_go(job)
 
     def remove(self, job_ids: set[int]) -> None:
         for job_id in self.jobs.keys() & job_ids:
-            self.bytes -= self._bytes_of(self.jobs.pop(job_id))
+            job = self.jobs.pop(job_id)
+            self.bytes -= self._bytes_of(job)
+            _let_go(job)
 
     def _bytes_of(self, job: Job) -> int:
         """How much was added when this job, which has left the ring, came into it."""
-        return _bytes_of(job)
+        return job.content_bytes
 
 
 class _UnsuccessfulRing(_Ring):
@@ -220,11 +282,16 @@ class _UnsuccessfulRing(_Ring):
         self._sizes: dict[int, int] = {}
 
     def put(self, job: Job) -> None:
-        self.remove({job.id})  # it was retried, to no avail
-        size = len(job.result) + len(job.payload or b"") + len(job.error or b"") + len(job.warnings)
+        self.take_out(job)  # it was retried, to no avail
+        size = job.content_bytes
         self.jobs[job.id] = job
         self._sizes[job.id] = size
         self.bytes += size
+
+    def take_out(self, job: Job) -> None:
+        """If the job is here, it goes somewhere else, with its contents."""
+        if job.id in self.jobs:
+            self.bytes -= self._bytes_of(self.jobs.pop(job.id))
 
     def _bytes_of(self, job: Job) -> int:
         return self._sizes.pop(job.id)

@@ -8,6 +8,7 @@ promises that are kept) is the simulation's to watch.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import NoReturn
 
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Kind
@@ -45,8 +46,12 @@ def broken(text: str) -> NoReturn:
     raise BrokenInvariant(text)
 
 
-def check_engine(engine: Engine) -> None:
-    """Raise BrokenInvariant if two tables of the engine contradict each other."""
+def check_engine(engine: Engine, unstored: Iterable[Job] | None = None) -> None:
+    """Raise BrokenInvariant if two tables of the engine contradict each other.
+
+    `unstored` has all jobs that ended and whose contents were perhaps not dropped yet; without it, what is held for
+    them is not known, and memory is not counted as exactly.
+    """
     for function in engine.functions.values():
         check_queues(function, engine)
     check_tables(engine)
@@ -55,6 +60,27 @@ def check_engine(engine: Engine) -> None:
     check_graph(engine)
     check_deadlines(engine)
     check_watchers(engine)
+    check_memory(engine, unstored)
+
+
+# --- memory ---
+
+
+def check_memory(engine: Engine, unstored: Iterable[Job] | None) -> None:
+    """What is counted for jobs is what they hold."""
+    held = 0
+    for job in engine.jobs.values():
+        if not job.counted:
+            broken(f"the contents of {job} are not counted")
+        held += job.content_bytes
+    counted = engine.memory.job_bytes
+    if unstored is None:
+        if counted < held:
+            broken(f"{counted} bytes are counted for jobs, and unfinished ones hold {held}")
+        return
+    held += sum(job.content_bytes for job in unstored if job.counted and engine.jobs.get(job.id) is not job)
+    if counted != held:
+        broken(f"{counted} bytes are counted for jobs, which hold {held}")
 
 
 # --- jobs and functions ---

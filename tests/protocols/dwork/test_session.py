@@ -130,12 +130,18 @@ def test_what_was_done_is_answered_when_it_is_kept(durable: DworkHouse, query: Q
     assert durable.heard() == [OK]
 
 
-@pytest.mark.parametrize(
-    "query", [steal("w"), Query(QueryType.OK), create("a"), Query(QueryType.LOOKUP, name=b"a")], ids=str
-)
+@pytest.mark.parametrize("query", [Query(QueryType.OK), create("a"), Query(QueryType.LOOKUP, name=b"a")], ids=str)
 def test_what_promises_nothing_is_answered_at_once(durable: DworkHouse, query: Query) -> None:
     durable.ask(create("a"))
     durable.send(query)
+    assert len(durable.heard()) == 1
+
+
+def test_a_worker_gets_a_task_when_it_is_kept_that_it_was_started(durable: DworkHouse) -> None:
+    durable.ask(create("a"))
+    durable.send(steal("w"))
+    assert durable.heard() == []
+    durable.keep()
     assert len(durable.heard()) == 1
 
 

@@ -254,6 +254,12 @@ def test_the_status_by_key_is_that_of_an_unfinished_job() -> None:
         ),
         ({"unique_seconds": -1}, b"k", "INVALID_ARGUMENT", "options: unique_seconds is out of range"),
         (
+            {"unique_seconds": 30 * 86400 + 1},
+            b"k",
+            "INVALID_ARGUMENT",
+            "options: unique_seconds is at most 2592000, which",
+        ),
+        (
             {"unique_seconds": 5},
             b"",
             "INVALID_ARGUMENT",

@@ -49,17 +49,13 @@ def test_what_a_worker_hears_after_its_report_tells_that_the_report_is_kept(repo
 
 
 @pytest.mark.parametrize("grab", [Kind.GRAB_JOB, Kind.GRAB_JOB_UNIQ, Kind.GRAB_JOB_ALL])
-def test_the_last_attempt_is_kept_before_it_is_made(grab: Kind) -> None:
-    house = House(keeps=True, settings=EngineSettings(attempts=2))
+@pytest.mark.parametrize(("attempts", "pledges"), [(0, 0), (1, 1), (2, 1)])
+def test_an_attempt_that_counts_is_kept_before_it_is_made(grab: Kind, attempts: int, pledges: int) -> None:
+    house = House(keeps=True, settings=EngineSettings(attempts=attempts))
     submit(house)
     worker = worker_of(house)
     worker.session.receive(request(grab))
-    assert worker.session.pledges == 0
-    house.end_turn()
-    worker.leave()
-    worker = worker_of(house)
-    worker.session.receive(request(grab))
-    assert worker.session.pledges == 1
+    assert worker.session.pledges == pledges
 
 
 class StoreWithoutPayloads(House):

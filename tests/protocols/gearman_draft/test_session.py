@@ -290,7 +290,7 @@ def test_a_job_that_could_not_be_kept_is_refused() -> None:
 
 
 def test_what_a_worker_hears_after_its_announcement_tells_that_it_is_kept() -> None:
-    house = MixedHouse(keeps=True)
+    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=0))
     house.talker("app").send(create(b"f"), create(b"f"))
     worker = worker_of(house)
     worker.send(ASK)
@@ -324,17 +324,13 @@ def test_the_end_of_a_job_that_is_not_kept_is_told_at_once() -> None:
     assert house.talker("waiting").session.pledges == 0
 
 
-def test_the_last_attempt_is_kept_before_it_is_made() -> None:
-    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=2))
+@pytest.mark.parametrize(("attempts", "pledges"), [(0, 0), (1, 1), (2, 1)])
+def test_an_attempt_that_counts_is_kept_before_it_is_made(attempts: int, pledges: int) -> None:
+    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=attempts))
     house.talker("app").send(create(b"f"))
     worker = worker_of(house)
     worker.session.receive(ASK)
-    assert worker.session.pledges == 0
-    house.end_turn()
-    worker.leave()
-    worker = worker_of(house)
-    worker.session.receive(ASK)
-    assert worker.session.pledges == 1
+    assert worker.session.pledges == pledges
 
 
 def test_a_task_whose_payload_cannot_be_read_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:

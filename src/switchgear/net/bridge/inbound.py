@@ -357,7 +357,7 @@ class Inbound:
             if not claim.is_running:
                 claim.is_running = True
                 claim.served.waiting -= 1
-            self.office.promise(partial(self._write_result, claim, job))
+            self.office.promise(partial(self._write_result, claim, outcome(job)))  # the job will not have it by then
 
     # --- and is told to Redis ---
 
@@ -384,9 +384,9 @@ class Inbound:
         words = (claim.id, self.office.server, keys.channel, "", *figures)
         self.office.deeds.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words), again=False)
 
-    def _write_result(self, claim: Claim, job: Job) -> None:
+    def _write_result(self, claim: Claim, result: tuple[bytes, bytes]) -> None:
         if self._is_held(claim):
-            self._write_end(claim, *outcome(job))
+            self._write_end(claim, *result)
         if claim.served.is_wanted:
             self.office.nudge()
 
@@ -404,7 +404,7 @@ class Inbound:
         """The result of a job that ended when we could not write it: at the end of an earlier run, or just now."""
         claim = served.claims[job_id] = Claim(served, job_id)
         claim.is_running = True
-        self.office.promise(partial(self._write_result, claim, job))
+        self.office.promise(partial(self._write_result, claim, outcome(job)))
 
     # --- the line ---
 

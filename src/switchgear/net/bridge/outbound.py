@@ -224,6 +224,9 @@ class Outbound:
         deeds = self.office.deeds
         now = self.office.engine.now_us // SECOND_US
         for number, pushed in enumerate(several, last_id - len(several) + 1):
+            if self.jobs.get(pushed.job.id) is not pushed:  # revoked meanwhile: it may have ended, and have no payload
+                self._one_less_to_push()
+                continue
             job_id = b"%d" % number
             keys = pushed.keys
             score = now if pushed.job.priority == URGENT else ""

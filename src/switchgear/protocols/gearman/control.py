@@ -35,6 +35,8 @@ YEAR_SECONDS: Final = 366 * 24 * 3600
 MOST_PREDECESSORS: Final = 10_000
 # Room for the handles of all predecessors.  Read JSON can take twenty times the memory of its text.
 MOST_JSON_BYTES: Final = 4 * 1024 * 1024
+# Whoever holds a key is remembered for so long.
+LONGEST_HOLD_SECONDS: Final = 30 * 24 * 3600
 MOST_ATTEMPTS: Final = 1_000_000
 EDGE_POLICIES: Final = {policy.name.lower(): policy for policy in EdgePolicy}
 UNIQUE_SCOPES: Final = {scope.name.lower(): scope for scope in UniqueScope}
@@ -98,12 +100,20 @@ def submit_parsed(session: GearmanSession, function: bytes, unique: bytes, text:
         edges=bytes(edges.values()) if any(edges.values()) else b"",
         unique_scope=UNIQUE_SCOPES[one_of(options.unique_scope, UNIQUE_SCOPES, "unique_scope")],
         unique_policy=UNIQUE_POLICIES[one_of(options.unique_policy, UNIQUE_POLICIES, "unique_policy")],
-        unique_hold_us=microseconds(options.unique_seconds, "unique_seconds"),
+        unique_hold_us=hold_us(options.unique_seconds),
         retention_us=retention_us,
     )
     if usual and len(text) <= LONGEST_REMEMBERED_BYTES and may_be_shared(wanted):
         remember(text, Remembered(priority, delivery, wanted, options.watch))
     submit_with_options(session, function, unique, payload, priority, delivery, wanted, watch=options.watch)
+
+
+def hold_us(seconds: float) -> int:
+    """How long a unique key is held, in microseconds."""
+    span_us = microseconds(seconds, "unique_seconds")
+    if span_us > LONGEST_HOLD_SECONDS * SECOND_US:
+        raise invalid(f"unique_seconds is at most {LONGEST_HOLD_SECONDS}, which is 30 days")
+    return span_us
 
 
 def may_be_shared(options: SubmitOptions) -> bool:

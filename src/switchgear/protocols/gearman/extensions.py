@@ -17,8 +17,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from switchgear.errors import PeerError, Refused
-from switchgear.model import FINAL_STATES, RUNNING, Job
+from switchgear.errors import PeerError
+from switchgear.model import RUNNING, Job
 from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
@@ -60,7 +60,7 @@ def on_watch(session: GearmanSession, body: bytes) -> None:
         session.send(response(Packet.WATCH_RES, handle, state_word(job)))
         follow(session, job)
         return
-    job = ended_job(session, job_id)
+    job = session.ended_job(job_id)
     if job is None:
         session.send(response(Packet.WATCH_RES, handle, UNKNOWN))
     else:
@@ -92,31 +92,9 @@ def follow(session: GearmanSession, job: Job) -> None:
         session.job_progress(job)
 
 
-def ended_job(session: GearmanSession, job_id: int) -> Job | None:
-    """A job that is not the engine's any more, as it ended; None if nothing is known of it.
-
-    It may have ended a moment ago, such that the store does not know it yet, or not how it ended.  Whoever hears of
-    that has to wait until it does.
-    """
-    job = session.context.find_unkept_end(job_id)
-    if job is not None:
-        if job.delivery:
-            session.pledge()
-        return job
-    job = session.context.find_job(job_id)
-    return job if job is not None and job.state in FINAL_STATES else None
-
-
 def tell_held_end(session: GearmanSession, job: Job) -> None:
-    """A submission was answered with a job that has ended, and only holds its unique key: tell that end.
-
-    What is kept of it says it best.  Where that cannot be read, the engine still knows it: an error would be taken for
-    the answer to another question.
-    """
-    try:
-        tell_end(session, ended_job(session, job.id) or job)
-    except Refused:
-        tell_end(session, job)
+    """A submission was answered with a job that has ended, and only holds its unique key: tell that end."""
+    tell_end(session, session.held_end(job))
 
 
 def tell_end(session: GearmanSession, job: Job) -> None:

@@ -189,17 +189,23 @@ class DraftSession(Session):
             self.job_progress(oldest)  # what it has missed
 
     def _answer_to(self, request: OpenRequest) -> bytes:
+        job = request.job
+        if request.answer and job is not None:
+            if job.delivery:
+                self.pledge()
+            return request.answer
         try:
-            job = request.job
             if job is None or job.state not in FINAL_STATES:  # the engine may have put it away, and go on with another
                 job = self.context.find_job(request.job_id)
+            elif not job.counted:  # what it came to is not in memory any more
+                job = self.ended_job(request.job_id)
         except Refused as refused:
             return self.refusal(refused)
         if job is None:
             return UNKNOWN_HANDLE
-        if job.delivery and (request.answer or job.state in FINAL_STATES):
+        if job.delivery and job.state in FINAL_STATES:
             self.pledge()
-        return request.answer or request.answer_about(job)
+        return request.answer_about(job)
 
     def _has_room_for(self, answer: bytes) -> bool:
         """Whether this can be sent along with what was not sent yet."""
@@ -297,7 +303,7 @@ def on_job_create(session: DraftSession, body: bytes) -> None:
     session.send(CREATED)
     session.answer_in_turn(OpenRequest(Packet.JOB_CREATE_REQ, job.id, job))
     if is_over:
-        session.job_finished(job)
+        session.job_finished(session.held_end(job))
 
 
 def on_status_request(session: DraftSession, body: bytes) -> None:

@@ -119,7 +119,7 @@ class SimulatedCluster:
         """A new engine, with what the store has."""
         self.engine = Engine(self.settings)
         self.limits = LimitWatch()  # all buckets are full
-        self.engine.keeps = True
+        self.engine.keeps = self.engine.holds_starts = True
         self.engine.let_down_at_once = self.let_down_at_once
         if self.shelf_jobs:
             self.engine.shelf_jobs = self.shelf_jobs
@@ -194,7 +194,7 @@ class SimulatedCluster:
         """Now it is kept, and may be said."""
         self.stage()
         newer = self.store.staged.rows
-        self.history.kept(row for row in self.store.end_commit() if row.id not in newer)
+        self.history.kept(row for row in self.store.end_commit(self.engine) if row.id not in newer)
         self.put_away()
         self.history.promised.update(job.id for job in self.pledges_in_flight)
         self.pledges_in_flight = []
@@ -214,6 +214,8 @@ class SimulatedCluster:
         withdrawn = [job for job in reversed(list(self.store.staged.jobs.values())) if self.engine.withdraw(job)]
         self.tell(f"withdrawn: {withdrawn}")
         self.store.unstage(withdrawn)
+        for job in withdrawn:
+            self.engine.drop_contents(job)
         pledges = self.pledges_in_flight + self.pledges
         self.pledges = [job for job in pledges if not job.withdrawn]
         self.pledges_in_flight = []
@@ -227,9 +229,9 @@ class SimulatedCluster:
         for job, cause in moves:
             if self.say is not None:
                 self.tell(f"{job} {cause.name}")
-            if job.finished_us:
+            if job.finished_us and not job.leaves_nothing:  # nobody can find such a one
                 self.ended_jobs[job.id] = job
-        check_engine(self.engine)
+        check_engine(self.engine, {*self.store.unstored_ends(), *self.engine.changed})
         self.check_counts()
         self.check_workers()
         self.check_clients()

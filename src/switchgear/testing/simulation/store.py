@@ -104,6 +104,7 @@ class Batch:
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.jobs: dict[int, Job] = {}
+        self.ended: list[Job] = []  # as above, and also those of which a newer copy was staged since
         self.functions: dict[bytes, FunctionRow] = {}
         self.schedules: dict[bytes, Schedule | None] = {}  # None: it was removed
         self.next_job_id = 0
@@ -114,6 +115,7 @@ class Batch:
     def update(self, newer: Batch) -> None:
         for job_id, row in newer.rows.items():
             self.put(row, newer.jobs[job_id])
+        self.ended += newer.ended
         self.functions.update(newer.functions)
         self.schedules.update(newer.schedules)
         self.next_job_id = max(self.next_job_id, newer.next_job_id)
@@ -148,6 +150,8 @@ class SimulatedStore:
             if job.payload is None:
                 row.put_payload(self._payload_of(job.id))
             self.staged.put(row, job)
+            if job.finished_us:
+                self.staged.ended.append(job)
         for schedule in engine.take_changed_schedules():
             self.staged.schedules[schedule.name] = None if schedule.removed else replace(schedule)
         for function in functions:
@@ -168,6 +172,10 @@ class SimulatedStore:
         in_flight = self.in_flight.jobs.values() if self.in_flight else ()
         return [*in_flight, *self.staged.jobs.values()]
 
+    def unstored_ends(self) -> list[Job]:
+        """Jobs that ended, and that is not kept yet."""
+        return [*(self.in_flight.ended if self.in_flight else ()), *self.staged.ended]
+
     def unstage(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             self.staged.rows.pop(job.id, None)
@@ -176,12 +184,17 @@ class SimulatedStore:
     def begin_commit(self) -> None:
         self.in_flight, self.staged = self.staged, Batch()
 
-    def end_commit(self) -> list[Row]:
+    def end_commit(self, engine: Engine) -> list[Row]:
         """What was in flight is kept now."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         for job in batch.jobs.values():
             job.kept = True
+            if job.unsent and job.id not in self.staged.jobs:
+                engine.start_is_kept(job)
+        for job in batch.ended:
+            if job.finished_us and job not in self.staged.ended:
+                engine.drop_contents(job)
         self._apply(batch)
         return list(batch.rows.values())
 
