@@ -230,7 +230,7 @@ def test_cancel_with_what_waits_for_them() -> None:
 def test_ready_jobs_of_a_function_are_found_behind_any_number_of_others(
     monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(job_operations, "MOST_SCANNED", 5)
+    monkeypatch.setattr(job_operations, "SCANNED_PER_STEP", 5)
     office = Office()
     office.ask("limit", function="rare", **limits)
     office.submit(2, function=b"rare")

@@ -121,7 +121,8 @@ def test_a_store_that_cannot_be_read_is_a_refusal(verb: str, arguments: dict[str
     def broken(anything: object) -> Any:
         raise StorageError("disk broken")
 
-    office.house.store.find = office.house.store.get = broken  # type: ignore[method-assign, assignment]
+    store = office.house.store
+    store.find = store.find_in_steps = store.get = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(Refused, match="disk broken") as caught:
         office.ask(verb, **arguments)
     assert caught.value.reason == "storage"

@@ -7,11 +7,13 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.engine.backlog import Backlog
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
 from switchgear.memory import MemoryAccount
 from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker
+from switchgear.model.names import NameTable
 
 __all__ = ["Core", "EngineSettings", "Observer"]
 
@@ -91,10 +93,11 @@ class Core:
         self.now_us = 0
         self.next_job_id = 1
         self.jobs = JobTable()  # unfinished ones only
-        self.names: dict[bytes, Job] = {}
+        self.names = NameTable[Job]()
         self.functions: dict[bytes, Function] = {}
         self.workers: dict[int, Worker] = {}
         self.deadlines = Deadlines()
+        self.backlog = Backlog()
         self.memory = MemoryAccount(self.settings.memory_bytes)  # shared with all that hold bytes for peers
         self.changed: dict[Job, None] = {}  # since the owner last took them; without `keeps` only those that finished
         self.changed_functions: list[Function] = []

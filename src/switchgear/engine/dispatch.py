@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from switchgear.engine.deadlines import Kind
@@ -103,11 +103,17 @@ class Dispatch(Operating):
             self.cancel_alarm(worker, number)
         self.forget_functions(worker)
         del self.workers[worker.id]
-        for job in list(worker.running.values()):
+        if worker.running:
+            running, worker.running = worker.running, {}
+            self.backlog.start(self._give_back(worker, running, cause))
+
+    def _give_back(self, worker: Worker, running: dict[int, Job], cause: Cause) -> Iterator[None]:
+        """The jobs of a worker that is gone go back, one at a time."""
+        for job in running.values():
             if job.worker is worker:
                 self._leave_worker(job)
                 self._requeue(job, cause, self._enqueue_again)
-        worker.running.clear()
+            yield
 
     def renew_lease(self, worker: Worker, lease_us: int) -> None:
         """The worker is alive and will say so again within `lease_us`."""

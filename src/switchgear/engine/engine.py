@@ -13,8 +13,10 @@ cascading cancel, a restart).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
+from switchgear.engine.backlog import UNITS_PER_TURN
 from switchgear.engine.core import (
     REFUSED_CONFLICT,
     REFUSED_DRAINING,
@@ -34,6 +36,7 @@ from switchgear.errors import Refused
 from switchgear.model import (
     BEST_FIRST,
     FINAL_STATES,
+    NORMAL,
     QUEUED_STATES,
     READY,
     RUNNING,
@@ -64,12 +67,16 @@ SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to loo
 class Engine(Restoring):
     """All jobs of a server, and what may happen to them."""
 
+    # A million jobs may be due at one moment.  So many deadlines are met in a turn, the earliest first.
+    deadlines_per_turn: int = UNITS_PER_TURN
+
     # --- time ---
 
     def advance(self, now_us: int) -> None:
         """It is now this late: let everything happen that was to happen by itself until now."""
         if now_us > self.now_us:
             self.now_us = now_us
+        self.backlog.begin_turn()
         next_us = self.deadlines.next_us
         if next_us is not None and next_us <= self.now_us:
             self._meet_deadlines()
@@ -79,12 +86,14 @@ class Engine(Restoring):
     @property
     def next_deadline_us(self) -> int | None:
         """When `advance` next has something to do, or None."""
-        return self.deadlines.next_us
+        return self.deadlines.next_us if not self.backlog else self.now_us
 
     def clock_moved(self, delta_us: int) -> None:
         """The wall clock was set forward (or back) by this much; spans that are being measured do not change."""
         before_us = self.now_us
-        self.advance(before_us)  # what was due by the old time has happened
+        self.advance(before_us)
+        while (next_us := self.deadlines.next_us) is not None and next_us <= before_us:
+            self._meet_deadlines()  # what was due by the old time has happened
         self.now_us += delta_us
         for worker in self.workers.values():
             if worker.lease_until_us:
@@ -112,7 +121,10 @@ class Engine(Restoring):
     def _meet_deadlines(self) -> None:
         self._is_meeting = True
         try:
-            while (deadline := self.deadlines.pop_due(self.now_us)) is not None:
+            for _ in range(self.deadlines_per_turn):
+                deadline = self.deadlines.pop_due(self.now_us)
+                if deadline is None:
+                    break
                 if self._is_live(deadline):
                     self._meet_deadline(deadline)
                 else:
@@ -178,7 +190,7 @@ class Engine(Restoring):
         elif kind is Kind.KEY_HELD:
             self._meet_end_of_hold(job)
         elif kind is Kind.DOOM:
-            if self._disappointing and self._disappointing[0] is job:
+            if self.backlog.failed and self.backlog.failed[0] is job:
                 self._disappoint_some()
             else:
                 self._meet_doom(job)
@@ -278,6 +290,25 @@ class Engine(Restoring):
         if not (unique and is_joining and function is not None and self.has_holder(function, unique)):
             self._refuse_without_memory(payload_bytes)
 
+    def submit_checked(self, function: Function, payload: bytes, options: SubmitOptions) -> Job:
+        """Take a job of a batch that was found acceptable as a whole, and whose names are reserved.
+
+        The batch is submitted over several turns.  Nothing that changes meanwhile may stop it half-way: no limit is
+        looked at, and should the store fail, what it has not kept yet is not withdrawn but kept later.
+        """
+        job = Job(self.next_job_id, function, b"", payload, NORMAL, Delivery.HANDLE, self.now_us)
+        self._apply(job, options)
+        job.irrevocable = True
+        self.next_job_id += 1
+        self.jobs.add(job)
+        function.total += 1
+        function.submitted += 1
+        if self.keeps:
+            self._note(job)
+        if job.state is READY:
+            self._enqueue(job)
+        return job
+
     def reserve_id(self) -> int:
         """The id of a job that may be submitted later."""
         self.next_job_id += 1
@@ -295,7 +326,7 @@ class Engine(Restoring):
             job.special = True
             job.details = options.details
             return
-        if options.name and options.name in self.names:
+        if options.name and (options.name in self.names or self.backlog.is_reserved(options.name)):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         if options.edges:
             check_edges(options.edges, options.predecessors)
@@ -410,14 +441,21 @@ class Engine(Restoring):
 
     def unwatch(self, watcher: Peer) -> None:
         """This peer is gone.  A job that was only for it is cancelled, unless it is running already."""
-        watched = list(watcher.watching.values())
-        watcher.watching.clear()
-        for job in watched:
+        if watcher.watching:
+            watched, watcher.watching = watcher.watching, {}
+            self.backlog.start(self._abandon(watcher, watched))
+
+    def _abandon(self, watcher: Peer, watched: dict[int, Job]) -> Iterator[None]:
+        """The jobs that a peer watched which is gone lose it, one at a time."""
+        for job in watched.values():
+            if watcher.watching.get(job.id) is job:
+                continue  # it has come back, and watches this one again
             if job.watchers is not None:
                 job.watchers = [other for other in job.watchers if other is not watcher] or None
             if job.delivery == Delivery.WAIT and job.watchers is None and job.state in QUEUED_STATES:
                 self._leave_queue(job)
                 self._finish(job, Cause.ABANDONED)
+            yield
 
     # --- operators ---
 
@@ -489,7 +527,7 @@ class Engine(Restoring):
             function.shelved_keys = []
             function.gate = None
         self.storeroom = Storeroom()
-        self._disappointing.clear()
+        self.backlog.clear()
         for worker in self.workers.values():
             worker.running.clear()
         for peer in {watcher for job in self.jobs.values() for watcher in job.watchers or ()}:

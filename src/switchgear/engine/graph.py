@@ -64,6 +64,11 @@ class Graph:
         waiting = self.successors.get(job_id, ())
         return list(waiting.values() if isinstance(waiting, dict) else waiting)
 
+    def successor_count(self, job_id: int) -> int:
+        """How many jobs wait for this one."""
+        waiting = self.successors.get(job_id)
+        return len(waiting) if waiting is not None else 0
+
     def add(self, job: Job, blockers: list[int]) -> None:
         """Let the job wait for these."""
         if not job.blockers:
@@ -117,18 +122,36 @@ class Graph:
             del self.successors[job_id]
             self.minded.discard(job_id)
 
-    def disappoint(self, job_id: int) -> tuple[list[Job], list[Job]]:
-        """This job ended and was not done: those that now wait for nothing more, and those that must not go on."""
+    def use_up_edge(self, job_id: int, job: Job) -> bool:
+        """The job waits for this one no longer; whether it waits for nothing more.  Nothing happens if it did not."""
+        if not self.has_edge(job_id, job):
+            return False
+        self._remove_edge(job_id, job)
+        job.blockers -= 1
+        if job.blockers:
+            return False
+        job.function.waiting -= 1
+        return True
+
+    def has_edge(self, job_id: int, job: Job) -> bool:
+        """Whether the job waits for this one."""
+        waiting = self.successors.get(job_id)
+        if isinstance(waiting, dict):
+            return job.id in waiting
+        return waiting is not None and job in waiting
+
+    def disappoint(self, job_id: int, waiting: list[Job]) -> tuple[list[Job], list[Job]]:
+        """This job ended and was not done: of those that wait for it, those that now wait for nothing more, and those
+        that must not go on."""
         self.minded.discard(job_id)
         released: list[Job] = []
         doomed: list[Job] = []
-        for job in self.waiting_for(job_id):
+        for job in waiting:
+            if not self.has_edge(job_id, job):
+                continue  # it has ended meanwhile
             policy = policy_of(job, job_id)
             if policy == RUN:
-                self._remove_edge(job_id, job)
-                job.blockers -= 1
-                if not job.blockers:
-                    job.function.waiting -= 1
+                if self.use_up_edge(job_id, job):
                     released.append(job)
             elif policy != WAIT:
                 doomed.append(job)

@@ -129,9 +129,13 @@ class Shelves(Core):
             return True
         return bool(function.shelved_keys) and self._shelf_with_key(function, unique) is not None
 
-    def unfinished_jobs(self) -> Iterator[Job]:
-        """Every unfinished job by id; of those on shelves a copy.  The engine must not be called meanwhile."""
-        yield from merge(self.jobs.values(), *(_copies_in_order(rack) for rack in self._racks()), key=_id)
+    def unfinished_jobs(self, from_id: int = 0) -> Iterator[Job]:
+        """Every unfinished job by id, from one id on; of those on shelves a copy.
+
+        The engine must not be called meanwhile.
+        """
+        lines = [_copies_in_order(rack, from_id) for rack in self._racks()]
+        yield from merge(self.jobs.values(from_id), *lines, key=_id)
 
     def newest_first(self, before_id: int = 0) -> Iterator[Job]:
         """Unfinished jobs from the newest on, or from the newest below an id; of those on shelves a copy.
@@ -388,12 +392,13 @@ def _copies(rack: Rack, before_id: int) -> Iterator[Job]:
                     yield shelf.job_at(place)
 
 
-def _copies_in_order(rack: Rack) -> Iterator[Job]:
-    """The same, the oldest first."""
+def _copies_in_order(rack: Rack, from_id: int) -> Iterator[Job]:
+    """The same, the oldest first, from an id on."""
     for shelf in rack.shelves:
-        for place in range(len(shelf.ids)):
-            if place not in shelf.objects:
-                yield shelf.job_at(place)
+        if shelf.ids[-1] >= from_id:
+            for place in range(len(shelf.ids)):
+                if place not in shelf.objects and shelf.ids[place] >= from_id:
+                    yield shelf.job_at(place)
 
 
 def _minus_id(job: Job) -> int:

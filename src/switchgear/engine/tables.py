@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from switchgear.engine.core import EngineSettings, Observer
@@ -46,8 +46,6 @@ class Tables(Dispatch):
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
         super().__init__(settings, observer)
         self.graph = Graph()
-        # Ended without success, and those that waited for them are to meet that; and those that must end for it.
-        self._disappointing: deque[Job] = deque()
 
     def _list(self, job: Job) -> None:
         """Enter a job that is not new into the tables."""
@@ -141,6 +139,20 @@ class Tables(Dispatch):
             if self.keeps and job.delivery:
                 self._note(job)
 
+    def _release_successors(self, job_id: int) -> None:
+        """This job is done: let those go on that wait for nothing more."""
+        if self.graph.successor_count(job_id) <= self.let_down_at_once:
+            self._release(self.graph.release(job_id))
+        else:
+            self.backlog.start(self._release_one_by_one(job_id))
+
+    def _release_one_by_one(self, job_id: int) -> Iterator[None]:
+        """The same for very many, in the order in which they began to wait."""
+        for job in self.graph.waiting_for(job_id):
+            if self.graph.use_up_edge(job_id, job):
+                self._release([job])
+            yield
+
     def _finish(self, job: Job, cause: Cause) -> None:
         """The end: the job is in nobody's hands and no queue, and leaves the tables.
 
@@ -161,7 +173,7 @@ class Tables(Dispatch):
             if self.graph.successors:
                 if job.special:
                     self._keep_for_others(job)
-                self._release(self.graph.release(job.id))
+                self._release_successors(job.id)
         else:
             self._count_unsuccessful(job)
             minded = job.id in self.graph.minded
@@ -191,34 +203,56 @@ class Tables(Dispatch):
 
         It may be a chain of a million, so each end only adds to a list that is worked through, part by part.
         """
-        self._disappointing.append(job)
+        self.backlog.failed.append(job)
         if not self._is_disappointing:
             self._is_disappointing = True
             self._disappoint_some()
 
     def _disappoint_some(self) -> None:
         """Work through a part of the list.  A crash on the way loses nothing: who must end is seen at a restart."""
-        pending = self._disappointing
+        pending = self.backlog.failed
         try:
-            for _ in range(self.let_down_at_once):
-                if not pending:
-                    break
-                job = pending.popleft()
+            left = self.let_down_at_once
+            while pending and left > 0:
+                job = pending[0]
                 if job.state is WAITING:
+                    pending.popleft()
                     self._meet_doom(job)
-                elif job.id in self.graph.unsuccessful:  # it may have been retried meanwhile
-                    released, doomed = self.graph.disappoint(job.id)
-                    pending.extend(doomed)
-                    if released:
-                        self._release(released)
+                    left -= 1
+                else:
+                    left -= self._disappoint_successors(job, left)
         finally:
             self._is_disappointing = bool(pending)
             if not self._is_meeting:  # or the rest would follow at once
                 self._disappoint_others_later()
 
+    def _disappoint_successors(self, job: Job, most: int) -> int:
+        """Let at most so many of those that wait for the first of the list meet its end; returns how many units of work
+        that was."""
+        backlog = self.backlog
+        if job.id not in self.graph.unsuccessful:  # it was retried meanwhile
+            backlog.to_be_told = None
+            backlog.failed.popleft()
+            return 1
+        waiting = backlog.to_be_told
+        if waiting is None:
+            waiting = backlog.to_be_told = self.graph.waiting_for(job.id)
+            waiting.reverse()
+        some = waiting[-most:]
+        del waiting[-most:]
+        some.reverse()
+        if not waiting:
+            backlog.to_be_told = None
+            backlog.failed.popleft()
+        released, doomed = self.graph.disappoint(job.id, some)
+        backlog.failed.extend(doomed)
+        if released:
+            self._release(released)
+        return max(1, len(some))
+
     def _disappoint_others_later(self) -> None:
-        if self._disappointing:
-            self.deadlines.add(self.now_us, Kind.DOOM, self._disappointing[0])
+        if self.backlog.failed:
+            self.deadlines.add(self.now_us, Kind.DOOM, self.backlog.failed[0])
 
     def _end_by_edge(self, job: Job, predecessor_id: int) -> None:
         """The end of a waiting job because one that it waited for was not done."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL
@@ -31,32 +31,65 @@ class Wishes(Tables):
 
     def cancel(self, job: Job, *, cascade: bool = False) -> list[Job]:
         """End an unfinished job, and with `cascade` all that wait for it; returns those that were ended."""
+        return [ended for ended in self.cancel_in_steps(job, cascade=cascade) if ended is not None]
+
+    def cancel_in_steps(self, job: Job, *, cascade: bool = False) -> Iterator[Job | None]:
+        """The same in steps: gives each job that was ended, and None after other parts of the work.
+
+        Other commands may come between the steps.  A job that begins to wait for a cancelled one meanwhile is not
+        cancelled, as if it had come later.
+        """
         if job.state not in FINAL_STATES:
             job = self.job(job.id) or job  # it may be a copy
-        cancelled = self._with_successors(job) if cascade else [job]
-        ended = [each for each in cancelled if each.state not in FINAL_STATES and each.id in self.jobs]
-        for each in ended:
-            if each.state is RUNNING:
-                self._cut_off(each)
-            else:
-                self._leave_queue(each)  # all of them first: what their edges say of each other does not matter now
-        for each in ended:
-            self._finish(each, Cause.CANCELLED)
-        return ended
+        if not cascade:
+            if self._can_cancel(job):
+                self._cancel_one(job)
+                yield job
+            return
+        found: list[Job] = []
+        for each in self._with_successors(job):
+            found.append(each)
+            yield None
+        # All of them stop waiting before the first ends: what their edges say of each other does not matter now.
+        for each in found:
+            if each.state is WAITING and self._can_cancel(each):
+                self.graph.remove(each)
+            yield None
+        found.reverse()
+        while found:  # they are let go of on the way, because to free a million jobs at once takes long
+            each = found.pop()
+            if self._can_cancel(each):
+                self._cancel_one(each)
+                yield each
 
-    def _with_successors(self, job: Job) -> list[Job]:
+    def _can_cancel(self, job: Job) -> bool:
+        return job.state not in FINAL_STATES and self.jobs.get(job.id) is job
+
+    def _cancel_one(self, job: Job) -> None:
+        if job.state is RUNNING:
+            self._cut_off(job)
+        else:
+            self._leave_queue(job)
+        self._finish(job, Cause.CANCELLED)
+
+    def _with_successors(self, job: Job) -> Iterator[Job]:
         """The job and all that wait for it, and so on."""
-        found: dict[int, Job] = {}
-        pending = [job]
-        while pending:
-            current = pending.pop()
-            if current.id not in found:
-                found[current.id] = current
-                pending.extend(self.graph.waiting_for(current.id))
-        return list(found.values())
+        seen = {job.id}
+        branches: list[Iterator[Job]] = [iter((job,))]
+        while branches:
+            current = next(branches[-1], None)
+            if current is None:
+                branches.pop()
+            elif current is job or current.id not in seen:
+                seen.add(current.id)
+                yield current
+                branches.append(iter(self.graph.waiting_for(current.id)))
 
-    def add_predecessors(self, job: Job, job_ids: tuple[int, ...], edges: bytes = b"") -> None:
-        """Let an unfinished job wait for more; raises CycleRefused if it would wait for itself.
+    def add_predecessors(
+        self, job: Job, job_ids: tuple[int, ...], edges: bytes = b"", *, is_checked: bool = False
+    ) -> None:
+        """Let an unfinished job wait for more; raises CycleRefused if it would wait for itself, unless the caller has
+        made sure of that, which takes long if very many wait for the job.
 
         `edges` has an EdgePolicy for each.  One that the job was told of before keeps the policy that it has.
         """
@@ -71,7 +104,8 @@ class Wishes(Tables):
                 policies.setdefault(job_id, policy)
         new, new_edges = tuple(policies), bytes(policies.values())
         blockers = self._blockers_among(new, new_edges)
-        self.graph.refuse_cycle(job, blockers)
+        if not is_checked:
+            self.graph.refuse_cycle(job, blockers)
         if job.edges or has_policies(new_edges):
             job.special = True
             job.edges = (job.edges or bytes(len(job.predecessors))) + new_edges
@@ -120,7 +154,8 @@ class Wishes(Tables):
             raise Refused(REFUSED_CONFLICT, f"{{}} is {unfinished.state.name.lower()}", job.id)
         function = job.function = self.function_named(job.function.name)
         twin = self.holder(function, job.unique) if job.unique else None
-        if (twin is not None and twin.id != job.id) or (job.name and job.name in self.names):
+        is_taken = job.name and (job.name in self.names or self.backlog.is_reserved(job.name))
+        if (twin is not None and twin.id != job.id) or is_taken:
             raise Refused(REFUSED_CONFLICT, "another job has the unique key or name of {}", job.id)
         self.refuse_doomed(job)
         if not job.counted:
@@ -231,7 +266,7 @@ class Wishes(Tables):
             raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
         if options.job_id:
             self._refuse_unreserved(options.job_id)
-        if options.name and self.names.get(options.name, job) is not job:
+        if options.name and self.names.get(options.name) not in (None, job):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
         if options.edges:
             check_edges(options.edges, options.predecessors)

@@ -48,11 +48,12 @@ class JobTable:
         for job in self.values():
             yield job.id
 
-    def values(self) -> Iterator[Job]:
-        """The jobs, the oldest first.  None may be added or removed meanwhile."""
-        for page in [self._pages[number] for number in sorted(self._pages)]:
+    def values(self, from_id: int = 0) -> Iterator[Job]:
+        """The jobs, the oldest first, from an id on.  None may be added or removed meanwhile."""
+        first = from_id >> PAGE_BITS
+        for page in [self._pages[number] for number in sorted(self._pages) if number >= first]:
             for job in page.jobs:
-                if job is not None:
+                if job is not None and job.id >= from_id:
                     yield job
 
     def newest_first(self, before_id: int = 0) -> Iterator[Job]:

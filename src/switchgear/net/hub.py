@@ -32,6 +32,7 @@ from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
 from switchgear.model import FINAL_STATES, KEPT, QUEUED_STATES, READY, RESIDENT, Function, Job, JobState, Peer
 from switchgear.net.clock import SystemClock
+from switchgear.net.slices import Slices
 from switchgear.protocols.base import Context, Session
 from switchgear.storage.base import JobQuery, Snapshot, Store
 from switchgear.telemetry import Telemetry
@@ -55,6 +56,8 @@ RESERVED_IDS = 100_000
 READ_AHEAD: Final = 256
 READ_AHEAD_BYTES = 8 * 1024 * 1024
 FIRST_READ_AHEAD: Final = 4
+# Long operations stand still while so many changed jobs wait for the store: a commit must not become longer and longer.
+MOST_UNKEPT: Final = 5_000
 NOBODY: Final[set[Peer]] = set()
 EVERY_JOB: Final = 2**31  # as many as a store has
 
@@ -83,8 +86,10 @@ class Hub(Context):
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
         self.on_changes: Callable[[list[Job]], None] | None = None  # hears of every start and end; see report_changes
         self.operator: Callable[[str, dict[str, Any]], Any] = lambda verb, arguments: None
+        self.operator_in_steps: Callable[[str, dict[str, Any], list[Any]], Iterator[bool]] = super().operate_in_steps
         engine.keeps = engine.holds_starts = store.durable
         self._loop = asyncio.get_running_loop()
+        self.slices = Slices(self.begin_turn, lambda: len(self._unkept) > MOST_UNKEPT)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._lazy: asyncio.TimerHandle | None = None
@@ -149,6 +154,7 @@ class Hub(Context):
 
     async def close(self) -> None:
         """Keep what is still to be kept, if the store can."""
+        self.slices.finish()
         self._end_turn()
         await self._end_of_commit()
         if self._unkept or self._lazy is not None:
@@ -215,13 +221,15 @@ class Hub(Context):
             except Exception:
                 log.exception("defect while sending to %s:%s", session.wire.host, session.wire.port)
                 session.closing = True  # and the others get theirs
-        if session.put_off or (session.choked and not session.closing):
+        goes_on = session.choked or session.has_ended_operation
+        if session.put_off or session.operation is not None or (goes_on and not session.closing):
+            session.has_ended_operation = False
             session.wire.when_taken(session.go_on)
         elif session.closing:
             session.wire.close()
 
     def _arm_timer(self) -> None:
-        next_us = self.engine.deadlines.next_us
+        next_us = self.engine.next_deadline_us
         if next_us is None or (self._timer is not None and self._timer_us <= next_us):
             return
         if self._timer is not None:
@@ -354,6 +362,7 @@ class Hub(Context):
                 self._send(session)
         self._drop_ended(kept)
         self._resident_bytes -= self.engine.put_away(grown)
+        self.slices.wake()
 
     def _spill(self, job: Job) -> None:
         """Keep the payload of a queued job in memory only while there is room for it."""
@@ -569,6 +578,12 @@ class Hub(Context):
 
     def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
         return self.operator(verb, arguments)
+
+    def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[bool]:
+        return self.operator_in_steps(verb, arguments, answer)
+
+    def work_off(self, operation: Iterator[bool]) -> None:
+        self.slices.start(operation)
 
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         wire = session.wire

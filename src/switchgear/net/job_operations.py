@@ -8,7 +8,7 @@ little does not keep the server from its work; its answer says where to go on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from math import ceil
@@ -18,18 +18,22 @@ from switchgear.engine.core import REFUSED_CONFLICT
 from switchgear.errors import Refused
 from switchgear.model import DONE, FAILED, FINAL_STATES, READY, SECOND_US, Job, JobState
 from switchgear.net.hub import Hub
+from switchgear.net.steps import Steps, in_steps
 from switchgear.net.values import encoded, whole
 from switchgear.storage.base import JobQuery
 
 __all__ = ["JobOperations"]
 
 MOST_LISTED: Final = 1000
-# A filter that matches little must not keep the server from its work: this many unfinished jobs are looked at ...
-MOST_SCANNED: Final = 200_000
-# ... and so many that did not succeed, which have to be read.
+# One answer is the result of a look at so many jobs that did not succeed, which have to be read.
 MOST_SEARCHED: Final = 10_000
 # So many states are told at a time.
 MOST_STATES: Final = 10_000
+# How much is done before others have their turn (`net.slices`): each takes about half a millisecond.
+SCANNED_PER_STEP: Final = 500
+STATES_PER_STEP: Final = 250
+CANCELLED_PER_STEP: Final = 50
+RETRIED_PER_STEP: Final = 10
 STATE_NAMES: Final = {state.name.lower(): state for state in JobState}
 STATE_WORDS: Final = {state: word for word, state in STATE_NAMES.items()}
 UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
@@ -66,21 +70,24 @@ class JobOperations:
 
     # --- listing ---
 
-    def jobs(self, **selection: Any) -> dict[str, Any]:
+    def jobs(self, **selection: Any) -> Steps:
         """Those that match, the newest first."""
         query = query_of(**selection)
-        kept, searched_to = self._search(query)
-        unfinished, complete_from = self._unfinished(query)
+        # Unfinished ones first: one that ends while the others are looked for is seen in either place, not in neither.
+        unfinished, complete_from = yield from self._unfinished(query)
+        kept, searched_to = yield from self._search(query)
         # The store may lag behind: the engine has the last word on what it still has, and what it has not is over.
-        finished = [job for job in kept if job.state in FINAL_STATES and not self._engine.has_job(job.id)]
+        found = {job.id: job for job in unfinished if job.state not in FINAL_STATES or matches(job, query)}
+        found |= {job.id: job for job in kept if job.state in FINAL_STATES and not self._engine.has_job(job.id)}
         complete_from = max(complete_from, searched_to)
-        listed = sorted((job for job in finished + unfinished if job.id >= complete_from), key=lambda job: -job.id)
+        listed = sorted((job for job in found.values() if job.id >= complete_from), key=lambda job: -job.id)
         if len(listed) > query.limit:
             listed = listed[: query.limit]
             complete_from = listed[-1].id
-        return {"jobs": [self._office.summary(job) for job in listed], "next_before_id": complete_from or None}
+        summaries = yield from in_steps(self._office.summary, listed)
+        return {"jobs": summaries, "next_before_id": complete_from or None}
 
-    def _search(self, query: JobQuery) -> tuple[list[Job], int]:
+    def _search(self, query: JobQuery) -> Steps:
         """Jobs of the store that match, and the id from which on these are all; 0: from the first on."""
         store = self._hub.store
         if query.dead or query.error_contains:
@@ -89,65 +96,86 @@ class JobOperations:
             if not states:
                 return [], 0
             query = replace(query, states=states, from_id=store.search_bound(query.before_id, MOST_SEARCHED))
-        kept = store.find(query)
+        kept = yield from store.find_in_steps(query)
         return kept, kept[-1].id if len(kept) >= query.limit else query.from_id
 
-    def _unfinished(self, query: JobQuery) -> tuple[list[Job], int]:
+    def _unfinished(self, query: JobQuery) -> Steps:
         """Unfinished jobs that match, as many as wanted, and the id from which on these are all."""
         found: list[Job] = []
         if query.states and query.states <= FINAL_STATES:
             return found, 0
-        for job in islice(self._engine.newest_first(query.before_id), MOST_SCANNED):
-            if matches(job, query):
-                found.append(job)
-                if len(found) == query.limit:
-                    return found, job.id
-        return found, 0
+        before_id = query.before_id
+        while True:
+            some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
+            for job in some:
+                if matches(job, query):
+                    found.append(job)
+                    if len(found) == query.limit:
+                        return found, job.id
+            if len(some) < SCANNED_PER_STEP:
+                return found, 0
+            before_id = some[-1].id
+            yield False
 
-    def states(self, job_ids: list[int]) -> dict[str, Any]:
+    def states(self, job_ids: list[int]) -> Steps:
         """The state of each of these, in their order, and how many are in which."""
         if not isinstance(job_ids, list):
             raise ValueError("handles is a list")
         if len(job_ids) > MOST_STATES:
             raise ValueError(f"at most {MOST_STATES} handles at a time, not {len(job_ids)}")
-        found = self._hub.find_states(job_ids)
+        found: dict[int, JobState] = {}
+        for start in range(0, len(job_ids), STATES_PER_STEP):
+            found |= self._hub.find_states(job_ids[start : start + STATES_PER_STEP])
+            yield False
         states = [STATE_WORDS[found[job_id]] if job_id in found else "unknown" for job_id in job_ids]
         return {"states": states, "counts": dict(Counter(states))}
 
     # --- cancelling ---
 
-    def cancel(self, job_id: int | None = None, cascade: bool = False, **selection: Any) -> dict[str, Any]:
+    def cancel(self, job_id: int | None = None, cascade: bool = False, **selection: Any) -> Steps:
         """One, or all unfinished ones that match."""
         if job_id is not None:
             refuse_both(selection)
             job = self._office.find(job_id)
-            ended = self._engine.cancel(job, cascade=bool(cascade))
-            if not ended:
+            handles = yield from self._cancel([job], cascade=bool(cascade))
+            if not handles:
                 handle = self._office.handle(job_id)
                 raise LookupError(f"{handle} is {job.state.name.lower()}: there is nothing to cancel")
-            return {"cancelled": [self._office.handle(other.id) for other in ended]}
+            return {"cancelled": handles}
         require_some(selection, "cancel")
         query = query_of(**selection)
         require_among(query, UNFINISHED_STATES, "cancel")
-        chosen = list(islice((job for job in self._queued(query) if matches(job, query)), query.limit))
-        ended = [other for job in chosen for other in self._engine.cancel(job, cascade=bool(cascade))]
-        handles = [self._office.handle(job.id) for job in ended]
+        chosen = yield from self._chosen(query)
+        handles = yield from self._cancel(chosen, cascade=bool(cascade))
         return {"cancelled": handles, "count": len(handles), "more": len(chosen) == query.limit}
 
-    def _queued(self, query: JobQuery) -> Iterable[Job]:
-        """Unfinished jobs among which those lie that are wanted."""
+    def _cancel(self, jobs: list[Job], *, cascade: bool) -> Steps:
+        """The handles of those that were ended."""
+        handles: list[str] = []
+        units = 0
+        for job in jobs:
+            for ended in self._engine.cancel_in_steps(job, cascade=cascade):
+                if ended is not None:
+                    handles.append(self._office.handle(ended.id))
+                units += 1
+                if units % CANCELLED_PER_STEP == 0:
+                    yield False
+        return handles
+
+    def _chosen(self, query: JobQuery) -> Steps:
+        """Unfinished jobs that match, as many as wanted."""
         if query.function is not None and query.function not in self._engine.functions:
-            return ()
-        if query.function is not None and query.states == {READY}:
+            return []
+        all_ready = JobQuery(function=query.function, states=frozenset({READY}), limit=query.limit)
+        if query.function is not None and query == all_ready:
             function = self._engine.functions[query.function]
-            if not function.ready:
-                return ()
-            return self._engine.ready_jobs(function)
-        return islice(self._engine.newest_first(query.before_id), MOST_SCANNED)
+            return list(islice(self._engine.ready_jobs(function), query.limit)) if function.ready else []
+        found, _ = yield from self._unfinished(query)
+        return [job for job in found if job.state not in FINAL_STATES]
 
     # --- retrying ---
 
-    def retry(self, job_id: int | None = None, all_dead: bool = False, **selection: Any) -> dict[str, Any]:
+    def retry(self, job_id: int | None = None, all_dead: bool = False, **selection: Any) -> Steps:
         """One that ended without success, or all that match."""
         if job_id is not None:
             refuse_both(selection)
@@ -165,8 +193,9 @@ class JobOperations:
             query = replace(query, states=frozenset({FAILED}))
         if self._engine.refusal is not None:
             raise Refused(self._engine.refusal.reason, str(self._engine.refusal))
-        found, searched_to = self._search(query)
-        retried = [self._office.handle(job.id) for job in found if self._can_revive(job.id)]
+        found, searched_to = yield from self._search(query)
+        revived = yield from in_steps(self._can_revive, [job.id for job in found], RETRIED_PER_STEP)
+        retried = [self._office.handle(job.id) for job, is_revived in zip(found, revived) if is_revived]
         return {"retried": retried, "count": len(retried), "next_before_id": searched_to or None}
 
     def _can_revive(self, job_id: int) -> bool:

@@ -7,7 +7,7 @@ otherwise an object with the one key `base64`; times are seconds since the epoch
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from switchgear.net.hub import Hub
 from switchgear.net.job_operations import JobOperations
 from switchgear.net.limit_operations import LimitOperations, plain_policy
 from switchgear.net.schedule_operations import ScheduleOperations
+from switchgear.net.steps import Steps, in_steps
 from switchgear.net.values import encoded, plain, whole
 from switchgear.version import VERSION
 
@@ -71,11 +72,22 @@ class Operations:
 
     def __call__(self, verb: str, arguments: dict[str, Any]) -> Any:
         """Do it; raises ValueError or TypeError for bad arguments, LookupError for an unknown job, or Refused."""
+        answers: list[Any] = []
+        for _ in self.in_steps(verb, arguments, answers):
+            pass
+        return answers[0]
+
+    def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[bool]:
+        """The same in steps; at the end the answer is added to the list.  A verb that may have much to do is a
+        generator, and gives its answer by returning it."""
         action = self._verbs.get(verb)
         if action is None:
             raise ValueError(f"unknown verb {verb!r}; there are {', '.join(self._verbs)}")
         try:
-            return action(**arguments)
+            answer = action(**arguments)
+            if isinstance(answer, Generator):
+                answer = yield from answer
+            answers.append(answer)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:
@@ -128,8 +140,8 @@ class Operations:
             "dropped": recorder.dropped,
         }
 
-    def functions(self) -> list[dict[str, Any]]:
-        return [self._function(function) for function in self.engine.functions.values()]
+    def functions(self) -> Steps:
+        return in_steps(self._function, list(self.engine.functions.values()))
 
     def _function(self, function: Function) -> dict[str, Any]:
         return {
@@ -167,8 +179,8 @@ class Operations:
         gate = function.gate
         return gate.keys_waiting if gate is not None and gate.lanes is not None else None
 
-    def workers(self) -> list[dict[str, Any]]:
-        return [self._worker(worker) for worker in self._workers()]
+    def workers(self) -> Steps:
+        return in_steps(self._worker, self._workers())
 
     def _workers(self) -> list[Worker]:
         """Without those that can do nothing and only have an alarm set: they stand for nobody."""

@@ -16,6 +16,7 @@ import msgspec
 from switchgear.errors import ConfigError, Refused
 from switchgear.model import PRIORITY_NAMES, SECOND_US, URGENT, CatchUp, Job, Schedule
 from switchgear.net.hub import Hub
+from switchgear.net.steps import Steps, in_steps
 from switchgear.net.values import bytes_of, plain
 from switchgear.timetable import timetable_of
 
@@ -108,10 +109,9 @@ class ScheduleOperations:
         )
         return self._shown(self._engine.set_schedule(wanted))
 
-    def schedules(self) -> list[dict[str, Any]]:
+    def schedules(self) -> Steps:
         """All of them, by name."""
-        engine = self._engine
-        return [self._shown(engine.schedules[name]) for name in sorted(engine.schedules)]
+        return in_steps(self._shown, [schedule for _, schedule in sorted(self._engine.schedules.items())])
 
     def unschedule(self, name: str) -> dict[str, Any]:
         """Forget one; the jobs that it has made stay."""

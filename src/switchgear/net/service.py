@@ -144,6 +144,7 @@ class Service:
         self.operations = Operations(self.hub, f"{prefix}:")
         self.operations.recorder = self.recorder
         self.hub.operator = self.operations
+        self.hub.operator_in_steps = self.operations.in_steps
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.listeners.is_private = self._is_guest and can_tell_users()

@@ -36,6 +36,10 @@ PATIENCE_SECONDS: Final = 2.0
 # From here on, joining what is sent costs more than handing it over in pieces.
 LONG_BYTES: Final = 65_536
 
+# One read may bring many thousand short requests.  So much of it is handled before others have their turn, unless it is
+# part of a long one.
+PIECE_BYTES: Final = 32_768
+
 # So long may peers take for what they are still to be told when the server stops.
 LAST_WORDS_SECONDS: Final = 2.0
 
@@ -201,6 +205,7 @@ class Connection(Wire):
         self._stalled_since = 0.0  # 0: the peer reads
         self._stalled_bytes = 0  # what would wait for it now, had it taken nothing since the last look
         self._waits_for_store = False  # and is not read from
+        self._rest = b""  # of what was read, to be handled in the next turns; until then nothing more is read
         self._go_on: Callable[[], None] | None = None  # what is to be done when the peer has taken what it was sent
         self._ended = False  # the peer will send no more
         self._is_given_up = False  # it is being closed for what it made the server hold
@@ -236,6 +241,27 @@ class Connection(Wire):
         session = self.session
         if session is None or session.closing:
             return
+        if len(data) > PIECE_BYTES and self.transport is not None and session.buffered_bytes <= PIECE_BYTES:
+            self._rest = data[PIECE_BYTES:]
+            data = data[:PIECE_BYTES]
+            self.transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._receive_rest)
+        self._receive(session, data)
+
+    def _receive_rest(self) -> None:
+        """Handle the next piece of what was read, unless an earlier request has to be answered first."""
+        session = self.session
+        if not self._rest or session is None or session.put_off or session.operation is not None:
+            return
+        piece, self._rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
+        if not session.closing:
+            self._receive(session, piece)
+        if self._rest:
+            asyncio.get_running_loop().call_soon(self._receive_rest)
+        elif not self._stalled_since:
+            self._read_again()
+
+    def _receive(self, session: Session, data: bytes) -> None:
         if not self.hub.turn_open:
             self.hub.begin_turn()
         try:
@@ -304,7 +330,9 @@ class Connection(Wire):
             self.session.not_read()
 
     def _read_again(self) -> None:
-        if self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
+        if self._rest:
+            asyncio.get_running_loop().call_soon(self._receive_rest)
+        elif self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
             if self.session is not None:
                 self.hub.begin_turn()
@@ -324,7 +352,7 @@ class Connection(Wire):
             return
         if self.input_bytes != self.unhandled_bytes:
             self._count_input()
-        if not session.put_off:
+        if not session.put_off and session.operation is None:
             self._read_again()
 
     # --- the hub calls these ---
@@ -392,8 +420,8 @@ class Connection(Wire):
         if session is None:
             return 0
         if session.put_off:
-            return session.buffered_bytes + sum([len(body) for _, body in session.put_off])
-        return session.buffered_bytes
+            return session.buffered_bytes + len(self._rest) + sum([len(body) for _, body in session.put_off])
+        return session.buffered_bytes + len(self._rest)
 
     @property
     def held_bytes(self) -> int:

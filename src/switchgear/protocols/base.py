@@ -11,14 +11,14 @@ for a refusal should the store fail.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
 from mypy_extensions import i64, mypyc_attr
 
 from switchgear.engine.engine import Engine
-from switchgear.errors import Refused
+from switchgear.errors import PeerError, Refused
 from switchgear.model import DONE, FAILED, FINAL_STATES, Job, Peer, Worker
 
 __all__ = [
@@ -126,6 +126,17 @@ class Context(ABC):
     def operate(self, verb: str, arguments: dict[str, Any]) -> Any:
         """Do what an operator asks for; see net.operations.  Raises Refused or LookupError."""
 
+    def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[bool]:
+        """The same in steps; at the end the answer is added to the list."""
+        answer.append(self.operate(verb, arguments))
+        yield False
+
+    def work_off(self, operation: Iterator[bool]) -> None:
+        """Do something in steps, in as many turns as it takes; see net.slices."""
+        for pauses in operation:
+            if pauses:
+                return
+
     @abstractmethod
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         """A peer broke its protocol."""
@@ -159,6 +170,9 @@ class Session(Peer):
         self.waiting = False  # for the next commit
         self.long_bytes = 0  # how much of `out` is long answers
         self.put_off: list[tuple[int, bytes]] = []  # requests to be handled when those are sent
+        self.operation: Iterator[bool] | None = None  # what is worked off in steps; requests wait until it is done
+        self.is_paused = False  # that goes on when the peer has taken what it was sent
+        self.has_ended_operation = False  # and is to be read from again
         self.choked = False  # was sent so much of its own accord that it is asked to go on only when that is taken
         self.marked = False
         self.closing = False  # hang up when everything is sent
@@ -191,6 +205,37 @@ class Session(Peer):
 
     def go_on(self) -> None:
         """Handle the requests that were put off."""
+
+    def work_off(self, steps: Iterator[bool]) -> None:
+        """Do in steps what the peer has asked for.  Its further requests wait until that is done."""
+        self.operation = operation = self._until_done(steps)
+        self.mark()  # so that it is not read from meanwhile
+        self.context.work_off(operation)
+
+    def _until_done(self, steps: Iterator[bool]) -> Iterator[bool]:
+        try:
+            for pauses in steps:
+                self.is_paused = pauses
+                if pauses:
+                    self.mark()
+                yield pauses
+        except (PeerError, Refused) as error:
+            self.answer_error(error)
+        finally:
+            self.operation = None
+            self.is_paused = False
+            self.has_ended_operation = True
+            self.mark()
+
+    def resume_operation(self) -> None:
+        """The peer has taken what it was sent."""
+        if self.operation is not None and self.is_paused:
+            self.is_paused = False
+            self.context.work_off(self.operation)
+
+    def answer_error(self, error: PeerError | Refused) -> None:
+        """What the peer asked for cannot be done."""
+        raise NotImplementedError
 
     def eof(self) -> None:
         """The peer will send no more.  It gets the answers to what it has asked, and then it is gone.

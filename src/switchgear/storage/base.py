@@ -13,7 +13,7 @@ everything that was staged by then.  Only after it returns does anybody hear abo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -125,6 +125,11 @@ class Store(ABC):
     @abstractmethod
     def find(self, query: JobQuery) -> list[Job]:
         """Kept jobs that match, newest first, without their payloads."""
+
+    def find_in_steps(self, query: JobQuery) -> Generator[bool, None, list[Job]]:
+        """The same in steps that take little time each, for a query that may match few of many jobs."""
+        yield False
+        return self.find(query)
 
     def search_bound(self, before_id: int, count: int) -> int:
         """The id from which on, and below `before_id` if that is not 0, about so many jobs ended without success.

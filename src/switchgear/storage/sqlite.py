@@ -14,9 +14,10 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,7 +26,7 @@ from switchgear.model import WAITING, Function, Gate, Job, JobState, PlainJob, S
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.storage.lockfile import DatabaseLock, FileLock
 from switchgear.storage.lone_thread import LoneThread
-from switchgear.storage.sqlite_reader import Reader
+from switchgear.storage.sqlite_reader import UNSUCCESSFUL_STATES, Reader
 from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, encode, job_row
 from switchgear.storage.sqlite_schedules import ScheduleRow, schedule_row
 from switchgear.storage.sqlite_schema import Sync
@@ -354,6 +355,22 @@ class SqliteStore(Store):
             if function_id is None:
                 return []
         return self._searcher.find(query, function_id, self._functions)
+
+    def find_in_steps(self, query: JobQuery) -> Generator[bool, None, list[Job]]:
+        """The same in steps, each of which looks at a bounded number of rows."""
+        found: list[Job] = []
+        if query.name:
+            return self.find(query)  # there is an index
+        states = query.states or (UNSUCCESSFUL_STATES if query.dead else frozenset())
+        before_id = query.before_id
+        while True:
+            from_id = max(query.from_id, self._searcher.window(before_id, states))
+            some = self.find(replace(query, before_id=before_id, from_id=from_id, limit=query.limit - len(found)))
+            found += some
+            if len(found) >= query.limit or from_id <= query.from_id:
+                return found
+            before_id = from_id
+            yield False
 
     def search_bound(self, before_id: int, count: int) -> int:
         """The id from which on about so many jobs ended without success."""

@@ -28,6 +28,8 @@ Functions: TypeAlias = Mapping[int, Function]  # by the id that rows have for it
 
 UNSUCCESSFUL_STATES = FINAL_STATES - {DONE}
 LARGEST_ID = 2**63 - 1
+# So many rows are looked at in one step of a search, in two or three milliseconds.
+WINDOW_ROWS = 2_000
 PLAIN_AT_ONCE = 512
 
 
@@ -151,6 +153,18 @@ class Reader:
         values = (before_id or LARGEST_ID, max(0, count - 1))
         with self._reading() as connection:
             row = connection.execute(STATEMENTS["search_bound"], values).fetchone()
+            return 0 if row is None else int(row[0])
+
+    def window(self, before_id: int, states: frozenset[JobState]) -> int:
+        """The id from which on, and below the other, there are as many jobs as can be looked at in a moment, of those
+        among which these states are; 0 if they are fewer."""
+        name = "window"
+        if states and states <= UNSUCCESSFUL_STATES:
+            name = "unsuccessful_window"
+        elif states and not states & FINAL_STATES:
+            name = "unfinished_window"
+        with self._reading() as connection:
+            row = connection.execute(STATEMENTS[name], (before_id or LARGEST_ID, WINDOW_ROWS - 1)).fetchone()
             return 0 if row is None else int(row[0])
 
     def drop_bound(self, before_us: int, keep_count: int) -> tuple[int, int]:

@@ -78,13 +78,13 @@ class InMemoryHub(Context):
             session.marked = False
             out, session.out = session.out, []
             session.wire.write(out)
-            if session.put_off or session.choked:
+            if session.put_off or session.choked or session.is_paused:
                 session.go_on()
 
     @property
     def next_deadline_us(self) -> int | None:
         """When something will happen by itself."""
-        return self.engine.deadlines.next_us
+        return self.engine.next_deadline_us
 
     # --- what sessions ask ---
 

@@ -397,7 +397,7 @@ def waited_for(job: Job, engine: Engine) -> tuple[set[int], set[int]]:
 
 def let_down_by(engine: Engine) -> set[int]:
     """The jobs that have ended, and of whom those that wait for them will hear in the next turn."""
-    return {job.id for job in engine._disappointing if job.state in FINAL_STATES}
+    return {job.id for job in engine.backlog.failed if job.state in FINAL_STATES}
 
 
 # --- time ---
@@ -419,15 +419,15 @@ def check_deadlines(engine: Engine) -> None:
         if not entries[kind, id(subject), at_us]:
             broken(f"nothing will happen to {subject} for {kind.name} at {at_us}")
 
-    if engine._disappointing:
-        expect(Kind.DOOM, engine._disappointing[0], engine.now_us)
+    if engine.backlog.failed:
+        expect(Kind.DOOM, engine.backlog.failed[0], engine.now_us)
     limited = 0
     for job in engine.jobs.values():
         if job.state is SCHEDULED:
             expect(Kind.DUE, job, job.run_at_us)
         if job.expires_us and (job.state is not RUNNING or job.expires_us > engine.now_us):
             expect(Kind.EXPIRY, job, job.expires_us)
-        will_be_told = job in engine._disappointing or not let_down_by(engine).isdisjoint(job.predecessors)
+        will_be_told = job in engine.backlog.failed or not let_down_by(engine).isdisjoint(job.predecessors)
         if engine.graph.doom_of(job) and not will_be_told and not entries_for(engine, Kind.DOOM, job):
             broken(f"{job} must not go on, and nobody will tell it")
         if job.run_limit:

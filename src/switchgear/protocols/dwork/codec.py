@@ -15,7 +15,17 @@ from typing import Final
 from switchgear.errors import PeerError
 from switchgear.protocols.dwork.messages import LogEntry, Query, Task
 
-__all__ = ["TransferWriter", "decode_reply", "decode_request", "decode_with_fields", "encode", "malformed", "varint"]
+__all__ = [
+    "RequestReader",
+    "TransferWriter",
+    "decode_reply",
+    "decode_request",
+    "decode_with_fields",
+    "encode",
+    "encode_task",
+    "malformed",
+    "varint",
+]
 
 # Field number and wire type in one, as they are written.
 VARINT: Final = 0
@@ -53,6 +63,8 @@ LOG_STATE: Final = 1 << 3 | VARINT
 LOG_TIME: Final = 2 << 3 | VARINT
 
 MOST_VARINT_BYTES: Final = 10
+# A task is created at once, whatever it waits for, and nobody shall have to wait for that.
+MOST_PREDECESSORS = 100_000
 LARGEST_TAG: Final = 2**32 - 1
 LARGEST_UNSIGNED: Final = 2**64 - 1
 
@@ -122,6 +134,70 @@ def _decode(data: bytes, strict: bool) -> tuple[Query, int]:
         query.tasks = tasks
         fields |= TASK_BIT
     return query, fields
+
+
+class RequestReader:
+    """Reads a long request in parts: first everything but its tasks, and then those, as often as they are wanted."""
+
+    def __init__(self, data: bytes) -> None:
+        self.query = Query(-1)  # without its tasks
+        self.fields = 0  # as for `decode_with_fields`
+        self._data = data
+        self._at = 0
+
+    def scan(self, most_fields: int) -> bool:
+        """Pass over the tasks and read the other fields; whether there are more than so many."""
+        data = self._data
+        at = self._at
+        end = len(data)
+        try:
+            for _ in range(most_fields):
+                if at >= end:
+                    break
+                if data[at] == TASK:
+                    size, at = read_varint(data, at + 1)
+                    at += size
+                    if at > end:
+                        raise cut_short()
+                    self.fields |= TASK_BIT
+                    continue
+                tag, at = read_tag(data, at)
+                at = _decode_field(self.query, tag, data, at, end, True)
+                if tag <= CURSOR:
+                    self.fields |= 1 << (tag >> 3)
+        except IndexError:
+            raise cut_short() from None
+        self._at = at
+        if at < end:
+            return True
+        if self.query.type == -1:
+            raise malformed("the message has no type")
+        return False
+
+    def rewind(self) -> None:
+        """Go back to the first task."""
+        self._at = 0
+
+    def tasks(self, most: int, most_bytes: int) -> list[Task]:
+        """The next tasks, about so many at most; none when all were read.  For a message that was scanned."""
+        data = self._data
+        at = self._at
+        end = len(data)
+        enough = min(end, at + most_bytes)
+        found: list[Task] = []
+        try:
+            while at < end and len(found) < most and (at < enough or not found):
+                if data[at] == TASK:
+                    size, at = read_varint(data, at + 1)
+                    found.append(_decode_task(data, at, at + size, True))
+                    at += size
+                else:
+                    tag, at = read_tag(data, at)
+                    at = _skip(data, at, tag, False, "the message")
+        except IndexError:
+            raise cut_short() from None
+        self._at = at
+        return found
 
 
 def _decode_field(query: Query, tag: int, data: bytes, at: int, end: int, strict: bool) -> int:
@@ -204,6 +280,8 @@ def _decode_task(data: bytes, at: int, stop: int, strict: bool) -> Task:
                 predecessors = [dependency]
             else:
                 predecessors.append(dependency)
+                if strict and len(predecessors) > MOST_PREDECESSORS:
+                    raise malformed(f"a task that waits for more than {MOST_PREDECESSORS} others")
         at = after
     if at != stop:
         raise cut_short()

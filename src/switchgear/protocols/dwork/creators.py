@@ -12,24 +12,28 @@ from switchgear.protocols.dwork.desk import OK, Desk
 from switchgear.protocols.dwork.messages import Query
 from switchgear.protocols.dwork.planning import Plan
 
-__all__ = ["on_create"]
+__all__ = ["RETRY_MARGIN_US", "on_create", "refuse_if_closed"]
 
 # A repeated Create says how long ago it was first sent, but not how long each of the two was on its way.
 RETRY_MARGIN_US: Final = 1_000_000
 
 
 def on_create(desk: Desk, envelope: Message, query: Query) -> None:
-    engine = desk.engine
-    if engine.refusal is not None:
-        raise Refused(engine.refusal.reason, str(engine.refusal))
+    refuse_if_closed(desk)
     done = created_before(desk, query)
-    plan = Plan(engine, desk.function, desk.failed)
+    plan = Plan(desk.engine, desk.function, desk.failed)
     plan.create(query.tasks, done)
     jobs = carry_out(desk, plan)
     if jobs or plan.more or plan.revived or done:
         desk.answer_when_kept(envelope, OK, jobs)
     else:
         desk.answer(envelope, OK)
+
+
+def refuse_if_closed(desk: Desk) -> None:
+    refusal = desk.engine.refusal
+    if refusal is not None:
+        raise Refused(refusal.reason, str(refusal))
 
 
 def created_before(desk: Desk, query: Query) -> frozenset[bytes]:
@@ -55,7 +59,7 @@ def carry_out(desk: Desk, plan: Plan) -> list[Job]:
         if text is None:
             text = origins[origin] = origin.decode("utf-8", "replace")
         options.name = name
-        options.predecessors = tuple(after)
+        options.predecessors = after
         options.origin = text
         jobs.append(engine.submit(function_name, b"", name, NORMAL, handle, None, options))
     for job_id, job in plan.revived.items():
@@ -63,6 +67,6 @@ def carry_out(desk: Desk, plan: Plan) -> list[Job]:
     for job_id, more in plan.more.items():
         unfinished = engine.job(job_id)
         assert unfinished is not None
-        engine.add_predecessors(unfinished, tuple(more))
+        engine.add_predecessors(unfinished, tuple(more), is_checked=True)
         desk.edges_were_added()
     return jobs

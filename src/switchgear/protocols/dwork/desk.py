@@ -28,7 +28,7 @@ EXIT: Final = encode(Query(QueryType.EXIT))
 MOST_BLOCKED = 100_000
 
 # Looking for tasks that wait for other functions' jobs must not take long; if there may be some beyond, there are.
-MOST_EDGES_LOOKED_AT: Final = 100_000
+MOST_EDGES_LOOKED_AT: Final = 20_000
 
 
 @dataclass(slots=True)
@@ -66,6 +66,7 @@ class Desk(MessageSession):
         self.transfers = TransferWriter(setup.host)
         self.function = self.engine.function_named(setup.function)
         self.function.released_first = True
+        self.is_changing = False  # a request of very many tasks changes what tasks wait for
         self._blocked = 0  # Steals, of all locations
         self._looked_at = (0, 0, 0)  # when it was last found out whether all is stuck
         self._was_stuck = False
@@ -264,9 +265,9 @@ class Desk(MessageSession):
     def unreachable(self, message: Message) -> None:
         """If these were tasks for a worker, it has not got them."""
         if isinstance(message, Handout):
-            taken = (Cause.TAKEN, message.time_us)
             for job in message.jobs:
-                if job.worker is message.worker and job.log[-1] == taken:
+                cause, at_us = job.log[-1]
+                if job.worker is message.worker and cause is Cause.TAKEN and at_us <= message.time_us:
                     self.engine.hand_back(message.worker, job.id)
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from switchgear.engine.lifecycle import MOVES
+from switchgear.errors import Refused
 from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, SCHEDULED, WAITING, Job
 from switchgear.protocols.base import Message
 from switchgear.protocols.dwork.codec import encode
-from switchgear.protocols.dwork.desk import Desk, with_reason
+from switchgear.protocols.dwork.desk import Desk, error_text, with_reason
 from switchgear.protocols.dwork.messages import MOST_LISTED, LogEntry, LogState, Query, QueryType, Task
 from switchgear.protocols.dwork.planning import shown
 
 __all__ = ["on_list", "on_lookup", "on_status"]
 
 # Ids are gone through so many at a time.  There may be gaps: other functions' jobs, and what a restart skipped.
-WINDOW: Final = 1000
-MOST_WINDOWS: Final = 20
+WINDOW: Final = 100
+MOST_WINDOWS: Final = 200
 
 # A list is not made longer once it is about as long as this.
 ENOUGH_BYTES = 8 * 1024 * 1024
@@ -55,6 +57,17 @@ def on_lookup(desk: Desk, envelope: Message, query: Query) -> None:
 
 
 def on_list(desk: Desk, envelope: Message, query: Query) -> None:
+    desk.context.work_off(list_in_steps(desk, envelope, query))
+
+
+def list_in_steps(desk: Desk, envelope: Message, query: Query) -> Iterator[bool]:
+    try:
+        yield from list_page(desk, envelope, query)
+    except Refused as refused:
+        desk.answer(envelope, error_text(str(refused)))
+
+
+def list_page(desk: Desk, envelope: Message, query: Query) -> Iterator[bool]:
     most = min(query.n or MOST_LISTED, MOST_LISTED)
     tasks: list[Task] = []
     size = 0
@@ -71,6 +84,7 @@ def on_list(desk: Desk, envelope: Message, query: Query) -> None:
         start = max(start, stop)
         if start >= end or len(tasks) >= most or size >= ENOUGH_BYTES:
             break
+        yield False
     cursor = start if start < end else None
     desk.answer(envelope, encode(Query(QueryType.OK, tasks, cursor=cursor)))
 

@@ -10,13 +10,15 @@ should they have to be created in another order, the ids of the plan are exchang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Container, Iterator, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL
 from switchgear.engine.engine import Engine
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import FINAL_STATES, NORMAL, RUNNING, WAITING, Function, Job
+from switchgear.model.names import NameTable
 from switchgear.protocols.base import Context
 from switchgear.protocols.dwork.messages import Task
 from switchgear.text import harmless
@@ -31,12 +33,9 @@ MOST_LOOKED_UP: Final = 1000
 MOST_REMEMBERED: Final = 200_000
 
 
-class NewTask(NamedTuple):
-    """A task to be created, and the ids of the jobs that it waits for."""
-
-    name: bytes
-    origin: bytes
-    after: list[int]
+NewTask: TypeAlias = tuple[bytes, bytes, tuple[int, ...]]
+"""A task to be created: its name, its origin, and the ids of the jobs that it waits for.  A plain tuple, because there
+may be millions, and the garbage collector does not look at such tuples more than once."""
 
 
 class FailedTasks:
@@ -113,24 +112,31 @@ class FailedTasks:
 class Plan:
     """The changes of one request."""
 
-    def __init__(self, engine: Engine, function: Function, failed: FailedTasks) -> None:
+    def __init__(self, engine: Engine, function: Function, failed: FailedTasks, first_id: int = 0) -> None:
         self.engine = engine
         self.function = function
         self.new: list[NewTask] = []
         self.revived: dict[int, Job] = {}  # failed ones that are to be tried again
         self.more: dict[int, list[int]] = {}  # what tasks that were there before will wait for besides
         self.existing: list[Job] = []  # tasks that were created again
-        self._first_id = engine.next_job_id
-        self._new_ids: dict[bytes, int] = {}
+        self._first_id = first_id or engine.next_job_id
+        self.new_ids = NameTable[int]()
         self._failed = failed
         self._failed_ids = failed.by_name(function)
 
     # --- filling it ---
 
-    def create(self, tasks: Sequence[Task], done: Iterable[bytes] = ()) -> None:
+    def create(self, tasks: Sequence[Task], done: Container[bytes] = ()) -> None:
         """Create these, or let those that exist wait for more; raises Refused.  Those in `done` are left alone."""
+        self.add(tasks, done)
+        self.check_room()
+        for _ in self.sort_in_steps():
+            pass
+
+    def add(self, tasks: Sequence[Task], done: Container[bytes] = ()) -> None:
+        """Some of the tasks to be created."""
         names = self.engine.names
-        new_ids = self._new_ids
+        new_ids = self.new_ids
         for task in tasks:
             name = task.name
             job = names.get(name)
@@ -140,20 +146,21 @@ class Plan:
                 self._wait_for_more(new_ids[name], self._ids_of(task.predecessors))
             elif name not in done and not self._revive(task):
                 job_id = new_ids[name] = self._first_id + len(self.new)
-                after = self._ids_of(task.predecessors) if task.predecessors else []
+                after = tuple(self._ids_of(task.predecessors)) if task.predecessors else ()
                 if job_id in after:
                     raise CycleRefused([text_of(name), text_of(name)])
-                self.new.append(NewTask(name, task.origin, after))
-        self._check_room()
-        if self.more or self.revived:
-            self._sort()
+                self.new.append((name, task.origin, after))
 
     def transfer(self, jobs: Sequence[Job], tasks: Sequence[Task]) -> None:
         """Let running tasks wait for more; raises Refused."""
+        self.add_transfers(jobs, tasks)
+        for _ in self.sort_in_steps():
+            pass
+
+    def add_transfers(self, jobs: Sequence[Job], tasks: Sequence[Task]) -> None:
+        """Some of the running tasks that are to wait for more."""
         for job, task in zip(jobs, tasks):
             self._wait_for_more(job.id, self._ids_of(task.predecessors))
-        if self.more:
-            self._sort()
 
     def _ids_of(self, names: Sequence[bytes]) -> list[int]:
         """The jobs of these names that are not done.  A name that nobody knows is taken for done."""
@@ -163,7 +170,7 @@ class Plan:
             if job is not None:
                 ids.append(job.id)
                 continue
-            job_id = self._new_ids.get(name)
+            job_id = self.new_ids.get(name)
             if job_id is None and self._failed_ids:
                 job_id = self._failed_ids.get(name)
                 if job_id is not None and not self._failed.is_failed(job_id):
@@ -204,14 +211,14 @@ class Plan:
     def _after(self, job_id: int) -> list[int]:
         """What a job waits for, or has waited for."""
         if job_id >= self._first_id:
-            known = self.new[job_id - self._first_id].after
+            known = list(self.new[job_id - self._first_id][2])
         else:
             job = self.revived.get(job_id) or self.engine.job(job_id)
             known = list(job.predecessors) if job is not None else []
         more = self.more.get(job_id)
         return known + more if more else known
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
         """Whether the engine will take all new tasks."""
         engine = self.engine
         limit = self.function.limits[NORMAL]
@@ -222,24 +229,36 @@ class Plan:
 
     # --- order ---
 
-    def _sort(self) -> None:
+    def sort_in_steps(self) -> Iterator[None]:
         """See to it that nobody would wait for itself, and that new tasks are created after those they wait for.
 
         Only a task that was there before and now waits for more can close a circle, so this is seldom needed.
         """
+        if not self.more and not self.revived:
+            return
+        first_id = self._first_id
         order: list[int] = []
         settled: set[int] = set()
-        for job_id in (*self.more, *self.revived, *range(self._first_id, self._first_id + len(self.new))):
-            self._visit(job_id, settled, order)
-        places = [job_id - self._first_id for job_id in order if job_id >= self._first_id]
-        actual = {self._first_id + place: self._first_id + new_place for new_place, place in enumerate(places)}
-        self.new = [
-            NewTask(task.name, task.origin, [actual.get(other, other) for other in (*task.after, *more)])
-            for task, more in ((self.new[place], self.more.pop(self._first_id + place, [])) for place in places)
-        ]
-        self.more = {job_id: [actual.get(other, other) for other in ids] for job_id, ids in self.more.items()}
+        new_ids = range(first_id, first_id + len(self.new))
+        for job_id in chain(tuple(self.more), tuple(self.revived), new_ids):
+            yield from self._visit(job_id, settled, order)
+        actual: dict[int, int] = {}
+        for job_id in order:
+            if job_id >= first_id:
+                actual[job_id] = first_id + len(actual)
+                yield
+        sorted_tasks: list[NewTask] = []
+        for job_id in actual:
+            name, origin, known = self.new[job_id - first_id]
+            after = [actual.get(other, other) for other in (*known, *self.more.pop(job_id, ()))]
+            sorted_tasks.append((name, origin, tuple(after)))
+            yield
+        self.new = sorted_tasks
+        for job_id, ids in self.more.items():
+            self.more[job_id] = [actual.get(other, other) for other in ids]
+            yield
 
-    def _visit(self, start: int, settled: set[int], order: list[int]) -> None:
+    def _visit(self, start: int, settled: set[int], order: list[int]) -> Iterator[None]:
         """Go upwards from a task; each that was reached follows all that it waits for in `order`."""
         path = [start]
         on_path = {start}
@@ -252,6 +271,7 @@ class Plan:
                 on_path.discard(done)
                 settled.add(done)
                 order.append(done)
+                yield
             elif above in on_path:
                 circle = path[path.index(above) :]
                 raise CycleRefused([self._label(job_id) for job_id in (*circle, above)])
@@ -269,7 +289,7 @@ class Plan:
 
     def _label(self, job_id: int) -> str:
         if job_id >= self._first_id:
-            return text_of(self.new[job_id - self._first_id].name)
+            return text_of(self.new[job_id - self._first_id][0])
         job = self.revived.get(job_id) or self.engine.job(job_id)
         return text_of(job.name) if job is not None and job.name else f"job {job_id}"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from switchgear.protocols.dwork.codec import decode_with_fields, malformed
-from switchgear.protocols.dwork.messages import Query, QueryType
+from switchgear.protocols.dwork.messages import Query, QueryType, Task
 
-__all__ = ["FIELDS", "REQUESTS", "Rule", "read_request"]
+__all__ = ["FIELDS", "REQUESTS", "Rule", "check_fields", "check_task", "check_values", "read_request"]
 
 FIELDS: Final = {
     "task": 2,
@@ -52,6 +52,15 @@ def read_request(data: bytes) -> Query:
     if not data:
         raise malformed("the message is empty")
     query, fields = decode_with_fields(data)
+    check_fields(query, fields)
+    check_values(query)
+    for task in query.tasks:
+        check_task(query.type, task)
+    return query
+
+
+def check_fields(query: Query, fields: int) -> None:
+    """All fields that the kind of request must have, and no other."""
     rule = BY_NUMBER.get(query.type)
     if rule is None:
         raise malformed(f"nobody may ask with a message of type {query.type}")
@@ -59,12 +68,20 @@ def read_request(data: bytes) -> Query:
         raise malformed(f"{kind_of(query)} takes {first_of(rule.needs & ~fields)}")
     if fields & ~rule.allowed:
         raise malformed(f"{kind_of(query)} takes no {first_of(fields & ~rule.allowed)}")
-    check_values(query)
-    return query
+
+
+def check_task(kind: int, task: Task) -> None:
+    """A task that makes sense in such a request."""
+    if kind != QueryType.CREATE and kind != QueryType.TRANSFER:
+        return
+    if task.error is not None:
+        raise malformed(f"{kind_of(Query(kind))} takes no error")
+    if not task.name and kind == QueryType.CREATE:
+        raise malformed("the name of a task is empty")
 
 
 def check_values(query: Query) -> None:
-    """Numbers that make sense, and tasks that do."""
+    """Numbers that make sense."""
     kind = query.type
     if query.location is not None and len(query.location) > LONGEST_LOCATION:
         raise malformed(f"location has {len(query.location)} bytes; at most {LONGEST_LOCATION} are taken")
@@ -80,14 +97,8 @@ def check_values(query: Query) -> None:
             raise malformed("a list of less than one task")
         if query.cursor is not None and query.cursor < 0:
             raise malformed("cursor is below 0")
-    elif kind == QueryType.CREATE or kind == QueryType.TRANSFER:
-        if query.retry_us is not None and query.retry_us < 0:
-            raise malformed("retry_us is below 0")
-        for task in query.tasks:
-            if task.error is not None:
-                raise malformed(f"{kind_of(query)} takes no error")
-            if not task.name and kind == QueryType.CREATE:
-                raise malformed("the name of a task is empty")
+    elif query.retry_us is not None and query.retry_us < 0:
+        raise malformed("retry_us is below 0")
 
 
 def kind_of(query: Query) -> str:

@@ -9,18 +9,20 @@ function are tasks as well, called by their payload.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from switchgear.engine.core import REFUSED_DRAINING
+from switchgear.engine.core import REFUSED_DRAINING, REFUSED_LIMIT
 from switchgear.errors import PeerError, Refused
 from switchgear.protocols.base import Context, Message, Wire
-from switchgear.protocols.dwork.codec import malformed
+from switchgear.protocols.dwork.codec import RequestReader, malformed
 from switchgear.protocols.dwork.creators import on_create
 from switchgear.protocols.dwork.desk import Desk, DworkSetup, error_text, with_reason
 from switchgear.protocols.dwork.listing import on_list, on_lookup, on_status
+from switchgear.protocols.dwork.long_requests import FIELDS_PER_STEP, complete, concerns_change, create, steal, transfer
 from switchgear.protocols.dwork.messages import Query, QueryType
-from switchgear.protocols.dwork.requests import read_request
+from switchgear.protocols.dwork.requests import check_fields, check_values, read_request
 from switchgear.protocols.dwork.workers import on_complete, on_exit, on_steal, on_transfer
 from switchgear.text import harmless
 
@@ -29,6 +31,12 @@ __all__ = ["ON_REQUEST", "DworkSession", "DworkSetup"]
 # Workers send the same few bytes again and again.  Short requests without tasks are read once, and as many remembered.
 REMEMBERED_REQUESTS = 4096
 SHORT_REQUEST_BYTES: Final = 128
+
+# Longer ones, and a Steal of more tasks, are worked off in steps.  So many bytes are up to a thousand tasks.
+LONG_REQUEST_BYTES = 16_384
+LONG_STEAL_TASKS = 200
+# So many requests may wait for one of the same sender that is worked off in steps.
+MOST_BEHIND: Final = 1_000
 
 # What comes before a request is kept while it waits.  Each hop on the way adds a frame, so few are enough.
 MOST_ENVELOPE_FRAMES: Final = 16
@@ -41,6 +49,8 @@ class DworkSession(Desk):
     def __init__(self, context: Context, wire: Wire, setup: DworkSetup) -> None:
         super().__init__(context, wire, setup)
         self._requests: dict[bytes, Query] = {}
+        # By the sender of a request that is being worked off, what it has sent since.
+        self._behind: dict[bytes, deque[tuple[Message, bytes]]] = {}
 
     def receive_message(self, message: Message) -> None:
         """[identity, any other frames, an empty one, the request]"""
@@ -59,19 +69,95 @@ class DworkSession(Desk):
             if empty > 1 and (empty > MOST_ENVELOPE_FRAMES + 1 or sum(map(len, message)) > MOST_ENVELOPE_BYTES):
                 limits = f"{MOST_ENVELOPE_FRAMES} frames and {MOST_ENVELOPE_BYTES} bytes"
                 raise malformed(f"more than {limits} before the request")
+            if self._behind:
+                behind = self._behind.get(message[0])
+                if behind is not None:
+                    self._put_off(behind, message, payload)
+                    return
             query = self._requests.get(payload)
             if query is None:
+                if len(payload) > LONG_REQUEST_BYTES:
+                    self._begin_long(message, payload)
+                    return
                 query = self._read(payload)
+            if self._is_long(query):
+                self._begin_long(message, payload)
+                return
             ON_REQUEST[query.type](self, message, query)
-        except PeerError as error:
-            text = harmless(str(error))
+        except (PeerError, Refused) as error:
+            self._answer_error(message, error)
+
+    def _answer_error(self, message: Message, error: PeerError | Refused) -> None:
+        text = harmless(str(error))
+        if isinstance(error, PeerError):
             self.context.count_bad_input(self, error.code, text)
             self.answer(message, error_text(text))
-        except Refused as refused:
-            if refused.reason == REFUSED_DRAINING:
-                self.answer(message, with_reason(QueryType.EXIT, str(refused)))
-            else:
-                self.answer(message, error_text(str(refused)))
+        elif error.reason == REFUSED_DRAINING:
+            self.answer(message, with_reason(QueryType.EXIT, str(error)))
+        else:
+            self.answer(message, error_text(str(error)))
+
+    # --- requests that are worked off in steps ---
+
+    def _is_long(self, query: Query) -> bool:
+        if query.type == QueryType.STEAL:
+            return query.n is not None and query.n > LONG_STEAL_TASKS
+        return self.is_changing and concerns_change(self, query)
+
+    def _begin_long(self, message: Message, payload: bytes) -> None:
+        """Work a request off in steps.  What its sender asks for next waits until it is answered."""
+        if not self.engine.memory.has_room(len(payload)):
+            raise Refused(REFUSED_LIMIT, "the server holds as much as it may; try again later")
+        identity = message[0]
+        self._behind[identity] = deque()
+        self.context.work_off(self._work_off(identity, message, payload))
+
+    def _work_off(self, identity: bytes, message: Message, payload: bytes) -> Iterator[bool]:
+        memory = self.engine.memory
+        behind = self._behind[identity]
+        try:
+            memory.input_bytes += len(payload)
+            while True:
+                try:
+                    yield from self._answer_long(message, payload)
+                except (PeerError, Refused) as error:
+                    self._answer_error(message, error)
+                finally:
+                    memory.input_bytes -= len(payload)
+                if not behind:
+                    return
+                yield False
+                message, payload = behind.popleft()
+        finally:
+            self._behind.pop(identity, None)
+
+    def _answer_long(self, message: Message, payload: bytes) -> Iterator[bool]:
+        if not payload:
+            raise malformed("the message is empty")
+        reader = RequestReader(payload)
+        while reader.scan(FIELDS_PER_STEP):
+            yield False
+        query = reader.query
+        check_fields(query, reader.fields)
+        check_values(query)
+        if query.type == QueryType.CREATE:
+            yield from create(self, message, query, reader)
+        elif query.type == QueryType.COMPLETE:
+            yield from complete(self, message, query, reader)
+        elif query.type == QueryType.TRANSFER:
+            yield from transfer(self, message, query, reader)
+        elif query.type == QueryType.STEAL and query.n is not None:
+            yield from steal(self, message, query)
+        else:
+            ON_REQUEST[query.type](self, message, query)
+
+    def _put_off(self, behind: deque[tuple[Message, bytes]], message: Message, payload: bytes) -> None:
+        """Let a request wait for one of the same sender that is being worked off."""
+        if len(behind) >= MOST_BEHIND or not self.engine.memory.has_room(len(payload)):
+            text = f"{len(behind)} requests wait already for one that is being worked off"
+            raise PeerError(text, code="TOO_MANY")
+        self.engine.memory.input_bytes += len(payload)
+        behind.append((message, payload))
 
     def _read(self, payload: bytes) -> Query:
         query = read_request(payload)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from switchgear.errors import PeerError
-from switchgear.model import WAITING, Cause, Job
+from switchgear.model import WAITING, Cause, Job, Worker
 from switchgear.protocols.base import Message
 from switchgear.protocols.dwork.codec import encode
 from switchgear.protocols.dwork.desk import EXIT, NOT_FOUND, OK, Desk, Handout, with_reason
@@ -15,7 +15,20 @@ from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.planning import Plan, shown
 from switchgear.text import harmless
 
-__all__ = ["on_complete", "on_exit", "on_steal", "on_transfer"]
+__all__ = [
+    "ENOUGH_BYTES",
+    "MOST_REASONS",
+    "Taken",
+    "complete_one",
+    "hand_out",
+    "not_found",
+    "not_found_reason",
+    "on_complete",
+    "on_exit",
+    "on_steal",
+    "on_transfer",
+    "take_some",
+]
 
 # An answer to Steal is not made longer once it is as long as this; the other tasks are there for the next.
 ENOUGH_BYTES = 8 * 1024 * 1024
@@ -48,33 +61,57 @@ def on_steal(desk: Desk, envelope: Message, query: Query) -> None:
 
 def take_tasks(desk: Desk, location: Location, wanted: int, envelope: Message) -> bool:
     """Give a worker up to as many tasks as it wants; False if there are none."""
+    taken = Taken()
+    take_some(desk, location, wanted, taken)
+    if not taken.jobs:
+        return False
+    hand_out(desk, envelope, taken)
+    return True
+
+
+class Taken:
+    """The tasks that a worker is about to be sent."""
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+        self.names: list[bytes] = []
+        self.jobs: list[Job] = []
+        self.bytes = 0
+        self.must_be_kept = False  # should the server die now, it must remember that one of these attempts was made
+
+
+def take_some(desk: Desk, location: Location, wanted: int, taken: Taken) -> bool:
+    """Take up to so many tasks more for a worker; False if there are no more, or it should get no more."""
     engine = desk.engine
-    worker = location.worker or desk.hire(location)
+    worker = taken.worker = location.worker or desk.hire(location)
     keeps = desk.context.keeps
-    names: list[bytes] = []
-    jobs: list[Job] = []
-    size = 0
-    must_be_kept = False
-    while len(names) < wanted and size < ENOUGH_BYTES:
+    names = taken.names
+    for _ in range(wanted):
+        if taken.bytes >= ENOUGH_BYTES:
+            return False
         job = engine.take(worker)
         if job is None or (job.payload is None and not desk.has_payload(worker, job)):
-            break
+            return False
         name = desk.task_name(location, job)
+        location.listed = True
         names.append(name)
-        jobs.append(job)
-        size += len(name)
+        taken.jobs.append(job)
+        taken.bytes += len(name)
         if keeps and job.delivery and engine.start_must_be_kept(job):
-            must_be_kept = True  # should the server die now, it must remember that this attempt was made
-    if not names:
-        return False
-    location.listed = True
-    answer = Handout(envelope, worker, jobs, engine.now_us)
-    payload = desk.transfers.write(names, engine.now_us)
-    if must_be_kept:
+            taken.must_be_kept = True
+    return True
+
+
+def hand_out(desk: Desk, envelope: Message, taken: Taken) -> None:
+    """Send a worker its tasks."""
+    assert taken.worker is not None
+    now_us = desk.engine.now_us
+    answer = Handout(envelope, taken.worker, taken.jobs, now_us)
+    payload = desk.transfers.write(taken.names, now_us)
+    if taken.must_be_kept:
         desk.answer_when_kept(answer, payload)
     else:
         desk.answer(answer, payload)
-    return True
 
 
 def why_not(desk: Desk, location: Location) -> str:
@@ -90,26 +127,30 @@ def why_not(desk: Desk, location: Location) -> str:
 
 def on_complete(desk: Desk, envelope: Message, query: Query) -> None:
     assert query.location is not None
-    engine = desk.engine
     location = desk.reporter(query.location)
     missing: list[Task] = []
     reasons: list[str] = []
     for task in query.tasks:
-        job = desk.job_held(location, task.name)
-        if job is None:
-            reason = settle(desk, task)
-            if reason:
-                missing.append(Task(task.name, task.origin))
-                if len(reasons) < MOST_REASONS:
-                    reasons.append(f"{shown(task.name)} {reason}")
-        elif task.error is None:
-            assert job.worker is not None
-            engine.complete(job.worker, job.id, b"")
-        else:
-            assert job.worker is not None
-            engine.fail(job.worker, job.id, 1, task.error)
-            desk.failed.note(job)
+        reason = complete_one(desk, location, task)
+        if reason:
+            missing.append(Task(task.name, task.origin))
+            if len(reasons) < MOST_REASONS:
+                reasons.append(f"{shown(task.name)} {reason}")
     desk.answer_when_kept(envelope, not_found(missing, reasons) if missing else OK)
+
+
+def complete_one(desk: Desk, location: Location, task: Task) -> str:
+    """Complete a task; returns what speaks against it."""
+    job = desk.job_held(location, task.name)
+    if job is None:
+        return settle(desk, task)
+    assert job.worker is not None
+    if task.error is None:
+        desk.engine.complete(job.worker, job.id, b"")
+    else:
+        desk.engine.fail(job.worker, job.id, 1, task.error)
+        desk.failed.note(job)
+    return ""
 
 
 def settle(desk: Desk, task: Task) -> str:
@@ -146,7 +187,7 @@ def on_transfer(desk: Desk, envelope: Message, query: Query) -> None:
     for job in reversed(jobs):
         assert job.worker is not None
         if job.id in plan.more:
-            desk.engine.add_predecessors(job, tuple(plan.more[job.id]))
+            desk.engine.add_predecessors(job, tuple(plan.more[job.id]), is_checked=True)
         else:
             desk.engine.hand_back(job.worker, job.id)
     desk.answer_when_kept(envelope, OK)
@@ -164,6 +205,15 @@ def on_exit(desk: Desk, envelope: Message, query: Query) -> None:
 
 
 def not_found(tasks: Sequence[Task], reasons: list[str]) -> bytes:
-    more = len(tasks) - len(reasons)
+    return encode(Query(QueryType.NOT_FOUND, tasks, reason=reason_for(len(tasks), reasons)))
+
+
+def not_found_reason(count: int, reasons: list[str]) -> bytes:
+    """The same without the tasks, of which there are so many."""
+    return encode(Query(QueryType.NOT_FOUND, reason=reason_for(count, reasons)))
+
+
+def reason_for(count: int, reasons: list[str]) -> bytes:
+    more = count - len(reasons)
     text = "; ".join(reasons) + (f"; and {more} more" if more else "")
-    return encode(Query(QueryType.NOT_FOUND, tasks, reason=harmless(text).encode()))
+    return harmless(text).encode()

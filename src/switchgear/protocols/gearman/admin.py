@@ -6,12 +6,12 @@ Line ends differ between the answers, because they do in gearmand and clients ha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
 from switchgear.errors import PeerError, Refused
-from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function
+from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function, Job
 from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.text import escaped_name, harmless
@@ -20,9 +20,8 @@ __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
 
 MOST_WORDS: Final = 5
 MOST_LIMIT: Final = 2**31 - 1
-# Nobody else is served while a list is made; `switchgear jobs` lists any number, piece by piece.
-MOST_SHOWN = 50_000
-MOST_ANSWER_BYTES = 32 * 1024 * 1024
+LINES_AT_ONCE: Final = 200  # of a long answer, in one step
+MOST_UNREAD_BYTES: Final = 65_536  # then the peer has to read before more is made
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
 
@@ -44,15 +43,34 @@ def on_line(session: GearmanSession, line: bytes) -> None:
         session.send(unknown(first))
         return
     try:
-        answer = command(session, words)
+        answer: bytes | Iterator[bytes] = command(session, words)
     except PeerError as error:
         text = harmless(str(error))
         session.context.count_bad_input(session, error.code, text)
         answer = refusal(error.code.encode(), text)
     except Refused as refused:
         answer = refusal(refusal_code(refused), str(refused))
-    session.long_bytes += len(answer)
-    session.send(answer)
+    if isinstance(answer, bytes):
+        session.long_bytes += len(answer)
+        session.send(answer)
+    else:
+        session.work_off(send_in_steps(session, answer))
+
+
+def send_in_steps(session: GearmanSession, lines: Iterator[bytes]) -> Iterator[bool]:
+    """Send a long answer as fast as the peer reads it, and make it no faster."""
+    unread_bytes = 0
+    while piece := b"".join(islice(lines, LINES_AT_ONCE)):
+        if session not in session.setup.sessions:
+            return  # the peer is gone
+        session.send(piece)
+        session.long_bytes += len(piece)
+        unread_bytes += len(piece)
+        is_much = unread_bytes > MOST_UNREAD_BYTES
+        if is_much:
+            unread_bytes = 0
+        yield is_much
+    session.send(END)
 
 
 def first_line_refusal(line: bytes) -> bytes:
@@ -89,55 +107,49 @@ def on_verbose(session: GearmanSession, words: Words) -> bytes:
     return b"OK %b\n" % session.setup.log_level.encode()
 
 
-def on_status(session: GearmanSession, words: Words) -> bytes:
-    lines = [
-        b"%b\t%d\t%d\t%d\n" % (escaped_name(f.name), f.total, f.running, len(f.workers))
-        for f in session.engine.functions.values()
-    ]
-    return b"".join(lines) + END
+def on_status(session: GearmanSession, words: Words) -> Iterator[bytes]:
+    for f in list(session.engine.functions.values()):
+        yield b"%b\t%d\t%d\t%d\n" % (escaped_name(f.name), f.total, f.running, len(f.workers))
 
 
-def on_priority_status(session: GearmanSession, words: Words) -> bytes:
+def on_priority_status(session: GearmanSession, words: Words) -> Iterator[bytes]:
     """Jobs that wait for a worker.  Gearman has three priorities, and urgent ones count as high."""
-    lines = []
-    for function in session.engine.functions.values():
+    for function in list(session.engine.functions.values()):
         ready = function.ready_of
         counts = (ready(URGENT) + ready(HIGH), ready(NORMAL), ready(LOW), len(function.workers))
-        lines.append(b"%b\t%d\t%d\t%d\t%d\n" % (escaped_name(function.name), *counts))
-    return b"".join(lines) + END
+        yield b"%b\t%d\t%d\t%d\t%d\n" % (escaped_name(function.name), *counts)
 
 
-def on_workers(session: GearmanSession, words: Words) -> bytes:
+def on_workers(session: GearmanSession, words: Words) -> Iterator[bytes]:
     """One line per connection, whatever it does; the function registered last comes first."""
-    lines = []
-    size = 0
-    for other in session.setup.sessions:
+    for other in list(session.setup.sessions):
         functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
         names = b"".join(b" " + escaped_name(function.name) for function in functions)
         client_id = escaped_name(other.client_id)
-        line = b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), client_id, names)
-        size += len(line)
-        if size > MOST_ANSWER_BYTES:
-            raise PeerError(f"the list has more than {MOST_ANSWER_BYTES} bytes", code="ANSWER_TOO_LARGE")
-        lines.append(line)
-    return b"".join(lines) + END
+        yield b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), client_id, names)
 
 
-def on_show(session: GearmanSession, words: Words) -> bytes:
+def unfinished_jobs(session: GearmanSession) -> Iterator[Job]:
+    """Every unfinished job by id, some at a time: those that there are when their turn comes."""
+    from_id = 0
+    while some := list(islice(session.engine.unfinished_jobs(from_id), LINES_AT_ONCE)):
+        yield from some
+        from_id = some[-1].id + 1
+
+
+def job_line(session: GearmanSession, job: Job) -> bytes:
+    return b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.durable)
+
+
+def on_show(session: GearmanSession, words: Words) -> bytes | Iterator[bytes]:
     if not words:
         return unknown(b"show")
     what = [word.lower() for word in words]
-    jobs = islice(session.engine.unfinished_jobs(), MOST_SHOWN)
     if what == [b"jobs"]:
-        lines = [
-            b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.durable)
-            for job in jobs
-        ]
-    elif what == [b"unique", b"jobs"]:
-        lines = [b"%b\n" % escaped_name(job.shown_unique) for job in jobs]
-    else:
-        return b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
-    return b"".join(lines) + END
+        return (job_line(session, job) for job in unfinished_jobs(session))
+    if what == [b"unique", b"jobs"]:
+        return (b"%b\n" % escaped_name(job.shown_unique) for job in unfinished_jobs(session))
+    return b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
 
 
 def on_cancel(session: GearmanSession, words: Words) -> bytes:
@@ -219,7 +231,7 @@ def shutdown_refusal(session: GearmanSession) -> str:
     return ""
 
 
-ON_COMMAND: Final[dict[bytes, Callable[[GearmanSession, Words], bytes]]] = {
+ON_COMMAND: Final[dict[bytes, Callable[[GearmanSession, Words], bytes | Iterator[bytes]]]] = {
     b"version": on_version,
     b"getpid": on_getpid,
     b"verbose": on_verbose,

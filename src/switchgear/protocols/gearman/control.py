@@ -9,7 +9,7 @@ A server that does not know them answers with an error or hangs up, so a client 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from math import ceil
 from typing import Any, Final, TypeVar
 
@@ -223,14 +223,21 @@ def on_control(session: GearmanSession, body: bytes) -> None:
         arguments["job_ids"] = job_ids(session, handles)
     if isinstance(arguments.get("function"), str):
         session.name_of(arguments["function"].encode())
+    session.work_off(operation(session, verb, arguments))
+
+
+def operation(session: GearmanSession, verb: bytes, arguments: dict[str, Any]) -> Iterator[bool]:
+    """Do what an operator asks for, and answer."""
+    answers: list[Any] = []
     try:
-        answer = session.context.operate(verb.decode("utf-8", "replace"), arguments)
+        yield from session.context.operate_in_steps(verb.decode("utf-8", "replace"), arguments, answers)
     except LookupError as error:  # either a job, or something else that has a name
         code = "JOB_NOT_FOUND" if "job_id" in arguments else "NOT_FOUND"
         session.send_error(code, str(error.args[0]))
         return
     except (TypeError, ValueError) as error:
         raise PeerError(str(error), code="INVALID_ARGUMENT") from error
+    answer = answers[0]
     if verb in CHANGING_VERBS:
         session.pledge()
     packet = response(Packet.CONTROL_RES, msgspec.json.encode(answer))

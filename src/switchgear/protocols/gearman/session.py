@@ -35,6 +35,8 @@ NOOP: Final = response(Packet.NOOP)
 # bytes of requests must not fill the memory with answers.
 LONG_BYTES: Final = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
+# A worker with much credit is sent so many jobs, and further ones when it has taken these.
+MOST_PUSHED: Final = 500
 REFUSAL_CODES: Final = {
     REFUSED_LIMIT: b"ARGUMENT_TOO_LARGE",
     REFUSED_CONFLICT: b"INVALID_ARGUMENT",
@@ -85,7 +87,7 @@ class GearmanSession(Session):
         self.threw = 0  # the job that ended with this worker's last exception
         self.followed: set[int] = set()  # jobs it was promised a moment ago, and watches for that reason alone
         self.takes_pushes = False  # it has granted credit, now or once
-        self.pushed_bytes = 0  # since the peer was last known to have taken what it was sent
+        self.pushed_jobs = self.pushed_bytes = 0  # since the peer was last known to have taken what it was sent
         self.held_credit = 0  # what the engine is not given until then
         self.lease_us = 0  # how long the worker lives after each sign of life; 0: as long as the connection
         setup.sessions[self] = None
@@ -98,6 +100,10 @@ class GearmanSession(Session):
         if self.lease_us and data:
             self._renew_lease()
         messages = self.decoder.feed(data)
+        if self.operation is not None:
+            self.put_off += messages
+            self.mark()
+            return
         if self.put_off:
             messages = self.put_off + messages
             self.put_off = []
@@ -115,9 +121,13 @@ class GearmanSession(Session):
             super().eof()
 
     def go_on(self) -> None:
+        if self.operation is not None:
+            self.resume_operation()
+            return
         if self.choked:
             self.choked = False
             self.pushed_bytes = 0
+            self.pushed_jobs = 0
             self.grant(0)
         self.receive(b"")
 
@@ -125,7 +135,7 @@ class GearmanSession(Session):
         self.ended = True
         self.take_back_credit(self.held_credit + (self.worker.credits if self.worker is not None else 0))
         self.choked = False
-        if not self.put_off:
+        if not self.put_off and self.operation is None:
             super().eof()
 
     @property
@@ -252,7 +262,8 @@ class GearmanSession(Session):
         if self.keeps and job.delivery and self.engine.start_must_be_kept(job):
             self.pledge()  # should the server die now, it must remember that this attempt was made
         self.pushed_bytes += len(packet)
-        if self.pushed_bytes > self.setup.long_bytes and not self.choked:
+        self.pushed_jobs += 1
+        if (self.pushed_bytes > self.setup.long_bytes or self.pushed_jobs >= MOST_PUSHED) and not self.choked:
             self.choked = True
             self.held_credit += self.engine.take_back_credit(worker, worker.credits)
 

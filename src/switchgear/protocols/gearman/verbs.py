@@ -13,6 +13,7 @@ from switchgear.model import HIGH, LOW, NORMAL, Delivery
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman import clients, control, extensions, workers
 from switchgear.protocols.gearman.clients import submit
+from switchgear.protocols.gearman.codec import TEXT
 from switchgear.protocols.gearman.extensions import on_credit
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession
@@ -26,13 +27,18 @@ GRAB_JOB: Final = int(Packet.GRAB_JOB)
 WORK_COMPLETE: Final = int(Packet.WORK_COMPLETE)
 PRE_SLEEP: Final = int(Packet.PRE_SLEEP)
 CREDIT: Final = int(Packet.CREDIT)
+CONTROL: Final = int(Packet.CONTROL)
 WAIT: Final = int(Delivery.WAIT)
 HANDLE: Final = int(Delivery.HANDLE)
+
+# What operators ask for takes up to a millisecond; after so many of these others have their turn.
+COMMANDS_PER_TURN: Final = 10
 
 
 def handle_messages(session: GearmanSession, messages: list[Message]) -> None:
     """Do what a peer has asked for, in order, as long as it can take the answers; the rest is put off."""
     long_bytes = session.setup.long_bytes
+    commands = 0
     for index, (kind, body) in enumerate(messages):
         if session.long_bytes > long_bytes:
             session.put_off = messages[index:]
@@ -54,6 +60,11 @@ def handle_messages(session: GearmanSession, messages: list[Message]) -> None:
                 handle_by_table(session, kind, body)
                 if session.closing:
                     return
+                if kind in (CONTROL, TEXT):  # each may take its time
+                    commands += 1
+                    if session.operation is not None or commands == COMMANDS_PER_TURN:
+                        session.put_off = messages[index + 1 :]
+                        return
         except (PeerError, Refused) as error:
             session.answer_error(error)
 

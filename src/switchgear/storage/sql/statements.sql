@@ -123,6 +123,15 @@ WHERE state > 4 AND id < ?
 ORDER BY id DESC
 LIMIT 1 OFFSET ?
 
+-- name: window
+SELECT id FROM jobs WHERE id < ? ORDER BY id DESC LIMIT 1 OFFSET ?
+
+-- name: unsuccessful_window
+SELECT id FROM jobs INDEXED BY jobs_unsuccessful WHERE state > 4 AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?
+
+-- name: unfinished_window
+SELECT id FROM jobs INDEXED BY jobs_unfinished WHERE state < 4 AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?
+
 -- name: newest_to_drop
 -- The history is to keep as many as the parameter says; this is the first one beyond.
 SELECT finished_us, id

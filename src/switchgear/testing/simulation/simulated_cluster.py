@@ -342,7 +342,7 @@ class SimulatedCluster:
         doom_of = self.engine.graph.doom_of
         jobs = self.engine.unfinished_jobs()
         timed = any(job.state is not WAITING or job.expires_us or doom_of(job) for job in jobs)
-        return self.engine.next_deadline_us if timed or self.engine._disappointing else None
+        return self.engine.next_deadline_us if timed or self.engine.backlog.failed else None
 
     def check_what_is_left(self) -> None:
         """Only jobs that wait on for one that failed, as their edge says, or for such a job."""

@@ -1,0 +1,273 @@
+"""Attackers that try to fill the server's memory, one function for each, with raw sockets only.
+
+Each runs in a thread until it has sent all it wants to, the server closes the connection, or `over` is set.  Being
+closed or refused is what an attacker deserves, so their socket errors mean nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Event
+
+from tests.support.servers import HOST
+
+MIB = 1 << 20
+ZMTP_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where each protocol is spoken."""
+
+    gearman: int
+    wmp: int
+    pingpong: int
+    pingpong_workers: int
+    dwork: int
+    gearmonkey: int
+
+
+class Attack:
+    """One attacker: which ports it knows, when to stop, and the connections that it has made."""
+
+    def __init__(self, ports: Ports, over: Event) -> None:
+        self.ports = ports
+        self.over = over
+        self._sockets: list[socket.socket] = []
+
+    def connect(self, port: int) -> socket.socket:
+        peer = socket.create_connection((HOST, port), timeout=2)
+        self._sockets.append(peer)
+        return peer
+
+    def close(self) -> None:
+        for peer in self._sockets:
+            peer.close()
+
+    def zeromq(self, port: int, socket_type: bytes = b"DEALER") -> socket.socket:
+        """A ZeroMQ peer that has introduced itself."""
+        peer = self.connect(port)
+        peer.sendall(ZMTP_GREETING)
+        received = b""
+        while len(received) < 64:
+            received += peer.recv(64 - len(received)) or b"\0" * 64
+        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", len(socket_type)) + socket_type
+        peer.sendall(b"\x04" + bytes([len(ready)]) + ready)
+        return peer
+
+    def send_all(self, peer: socket.socket, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            if self.over.is_set():
+                return
+            peer.sendall(piece)
+
+
+def packet(kind: int, *fields: bytes) -> bytes:
+    body = b"\0".join(fields)
+    return b"\0REQ" + struct.pack(">II", kind, len(body)) + body
+
+
+def command(*words: bytes) -> bytes:
+    """A RESP command."""
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+def frame(body: bytes, *, more: bool = False) -> bytes:
+    """A ZMTP frame with a long length."""
+    return bytes([0x02 | more]) + struct.pack(">Q", len(body)) + body
+
+
+def unfinished_gearman_packets(attack: Attack) -> None:
+    """Packets that are announced as 63 MiB and never end, on many connections."""
+    peers = [attack.connect(attack.ports.gearman) for _ in range(40)]
+    for peer in peers:
+        peer.sendall(b"\0REQ" + struct.pack(">II", 18, 63 * MIB))
+    for _ in range(60):
+        for peer in peers:
+            if attack.over.is_set():
+                return
+            try:
+                peer.sendall(bytes(MIB))
+            except OSError:
+                continue  # the largest ones are closed, the others go on
+    attack.over.wait()
+
+
+def unfinished_gearmonkey_commands(attack: Attack) -> None:
+    peers = [attack.connect(attack.ports.gearmonkey) for _ in range(20)]
+    for peer in peers:
+        peer.sendall(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % (60 * MIB))
+    for _ in range(58):
+        for peer in peers:
+            if attack.over.is_set():
+                return
+            try:
+                peer.sendall(bytes(MIB))
+            except OSError:
+                continue
+    attack.over.wait()
+
+
+def foreground_jobs_that_nobody_runs(attack: Attack) -> None:
+    peer = attack.connect(attack.ports.gearman)
+    attack.send_all(peer, (packet(7, b"nobody", b"", bytes(30 * MIB)) for _ in range(60)))
+    attack.over.wait()
+
+
+def background_jobs_that_nobody_runs(attack: Attack) -> None:
+    peer = attack.connect(attack.ports.gearman)
+    attack.send_all(peer, (packet(18, b"nobody", b"", bytes(10 * MIB)) for _ in range(100)))
+    attack.over.wait()
+
+
+def echoes_that_are_not_read(attack: Attack) -> None:
+    peers = [attack.connect(attack.ports.gearman) for _ in range(20)]
+    for _ in range(5):
+        for peer in peers:
+            if attack.over.is_set():
+                return
+            try:
+                peer.sendall(packet(16, bytes(8 * MIB)))
+            except OSError:
+                continue
+    attack.over.wait()
+
+
+def jobs_that_come_and_go(attack: Attack) -> None:
+    """Foreground jobs whose client leaves at once."""
+    for number in range(60):
+        if attack.over.is_set():
+            return
+        with attack.connect(attack.ports.gearman) as peer:
+            peer.sendall(packet(7, b"gone%d" % (number % 5), b"", bytes(4 * MIB)))
+
+
+def patterns(attack: Attack) -> None:
+    """Patterns that are expensive to keep and to match."""
+    peer = attack.connect(attack.ports.gearmonkey)
+    for number in range(0, 1000, 100):
+        words = [b"[^a]" * 129 + b"%04d" % (number + index) for index in range(100)]
+        attack.send_all(peer, [command(b"PSUBSCRIBE", *words)])
+    attack.over.wait()
+
+
+def publishing_to_many_patterns(attack: Attack) -> None:
+    listener = attack.connect(attack.ports.gearmonkey)
+    listener.sendall(command(b"PSUBSCRIBE", *[b"*" * (number + 1) for number in range(500)]))
+    publisher = attack.connect(attack.ports.gearmonkey)
+    attack.send_all(publisher, (command(b"PUBLISH", b"x", bytes(4 * MIB)) for _ in range(10)))
+    attack.over.wait()
+
+
+def fields_of_jobs_that_are_never_pushed(attack: Attack) -> None:
+    peer = attack.connect(attack.ports.gearmonkey)
+    for number in range(200):
+        peer.sendall(command(b"INCR", b"uid:f"))
+        attack.send_all(peer, [command(b"HMSET", b"job:f:%d" % (number + 1), b"input", bytes(4 * MIB))])
+    attack.over.wait()
+
+
+def endless_zeromq_message(attack: Attack) -> None:
+    for port in (attack.ports.dwork, attack.ports.wmp, attack.ports.pingpong):
+        try:
+            peer = attack.zeromq(port)
+            attack.send_all(peer, (b"\x01\x00" * 32768 for _ in range(300)))
+        except OSError:
+            continue
+
+
+def large_zeromq_message_of_many_frames(attack: Attack) -> None:
+    peer = attack.zeromq(attack.ports.wmp)
+    attack.send_all(peer, (frame(bytes(8 * MIB), more=True) for _ in range(90)))
+    attack.over.wait()
+
+
+def silent_zeromq_connections(attack: Attack) -> None:
+    for _ in range(300):
+        attack.connect(attack.ports.wmp)
+    attack.over.wait()
+
+
+def pingpong_requests_that_nobody_runs(attack: Attack) -> None:
+    peer = attack.zeromq(attack.ports.pingpong)
+    attack.send_all(peer, (frame(b"", more=True) + frame(bytes(30 * MIB)) for _ in range(40)))
+    attack.over.wait()
+
+
+def one_large_dwork_message(attack: Attack) -> None:
+    """A Create of 300,000 tasks."""
+    peer = attack.zeromq(attack.ports.dwork, b"REQ")
+    tasks = b"".join(_task(b"bomb%d" % number) for number in range(300_000))
+    attack.send_all(peer, [frame(b"", more=True) + frame(b"\x08\x00" + tasks)])
+    attack.over.wait()
+
+
+def _task(name: bytes) -> bytes:
+    body = b"\n" + bytes([len(name)]) + name + b"\x12\x00"
+    return b"\x12" + bytes([len(body)]) + body
+
+
+def names_of_functions(attack: Attack) -> None:
+    peer = attack.connect(attack.ports.gearman)
+    attack.send_all(peer, (packet(1, b"name%d" % number) for number in range(20_000)))
+    attack.over.wait()
+
+
+def schedules(attack: Attack) -> None:
+    peer = attack.connect(attack.ports.gearman)
+    for number in range(3000):
+        words = {"name": f"s{number}", "function": "nobody", "every_seconds": 0.1}
+        attack.send_all(peer, [packet(1001, b"schedule", json.dumps(words).encode())])
+    attack.over.wait()
+
+
+def results_in_pieces(attack: Attack) -> None:
+    """A worker that sends data without end for a job whose client does not read."""
+    client = attack.connect(attack.ports.gearman)
+    client.sendall(packet(7, b"pieces", b"", b""))
+    worker = attack.connect(attack.ports.gearman)
+    worker.sendall(packet(1, b"pieces") + packet(9))
+    answer = worker.recv(4096)
+    while len(answer) < 12 or answer[7] != 11:  # JOB_ASSIGN
+        worker.sendall(packet(9))
+        answer = worker.recv(4096)
+    handle = answer[12:].split(b"\0")[0]
+    attack.send_all(worker, (packet(28, handle, bytes(MIB)) for _ in range(500)))
+    attack.over.wait()
+
+
+def http_requests(attack: Attack) -> None:
+    ports = attack.ports
+    for port in (ports.gearman, ports.gearmonkey, ports.wmp, ports.dwork, ports.pingpong):
+        try:
+            peer = attack.connect(port)
+            peer.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n")
+            attack.send_all(peer, (b"shutdown\n" * 1000 for _ in range(10)))
+        except OSError:
+            continue
+
+
+ATTACKS: tuple[Callable[[Attack], None], ...] = (
+    unfinished_gearman_packets,
+    unfinished_gearmonkey_commands,
+    foreground_jobs_that_nobody_runs,
+    background_jobs_that_nobody_runs,
+    echoes_that_are_not_read,
+    jobs_that_come_and_go,
+    patterns,
+    publishing_to_many_patterns,
+    fields_of_jobs_that_are_never_pushed,
+    endless_zeromq_message,
+    large_zeromq_message_of_many_frames,
+    silent_zeromq_connections,
+    pingpong_requests_that_nobody_runs,
+    one_large_dwork_message,
+    names_of_functions,
+    schedules,
+    results_in_pieces,
+    http_requests,
+)
