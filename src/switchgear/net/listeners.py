@@ -89,12 +89,15 @@ class Listeners:
                 self._open_bridge(url)
             else:
                 door = TcpDoor(url, self.hub, self.limits, self._tcp_sessions(url), self.tcp_doors)
-                await self._open_door(door)
+                await self._bind(door)
                 self.addresses += door.addresses
+        # Nobody is answered before all can be: whoever finds one listener may count on the others.
+        for door in reversed(self.tcp_doors):
+            await door.start()
 
-    async def _open_door(self, door: TcpDoor) -> None:
+    async def _bind(self, door: TcpDoor) -> None:
         door.is_private = self.is_private
-        await door.open()
+        await door.bind()
         self.tcp_doors.append(door)
 
     def _doors(self) -> list[TcpDoor | Bridge]:
@@ -216,7 +219,7 @@ class Listeners:
         own_url = ListenUrl(url.scheme, url.host, port)
         config = self.config.zeromq
         listener = ZmtpListener(own_url, self.hub, self.limits, make, config, self._handshakes(), self.tcp_doors)
-        await self._open_door(listener)
+        await self._bind(listener)
         return listener
 
     def _handshakes(self) -> HandshakeMaker | None:

@@ -68,14 +68,35 @@ class TcpDoor:
 
     async def open(self) -> None:
         """Start listening."""
+        await self.bind()
+        await self.start()
+
+    async def bind(self) -> None:
+        """Take the address, without accepting anybody yet; raises ConfigError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._accept, self.url.host, self.url.port, backlog=self.limits.backlog, reuse_address=True
+                self._accept,
+                self.url.host,
+                self.url.port,
+                backlog=self.limits.backlog,
+                reuse_address=True,
+                start_serving=False,
             )
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise ConfigError(f"cannot listen on {self.url}: {reason}") from error
+            raise self._cannot_listen(error) from error
+
+    async def start(self) -> None:
+        """Accept connections; raises ConfigError."""
+        assert self._server is not None
+        try:
+            await self._server.start_serving()
+        except OSError as error:
+            raise self._cannot_listen(error) from error
+
+    def _cannot_listen(self, error: OSError) -> ConfigError:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return ConfigError(f"cannot listen on {self.url}: {reason}")
 
     def _accept(self) -> asyncio.Protocol:
         # It is no subclass of what event loops ask for, so that it can be compiled, but has all that they call.

@@ -73,8 +73,8 @@ class ZmtpListener(TcpDoor):
         self._next_id = secrets.randbits(32)  # so that ids from before a restart are nobody's
         self._beats: asyncio.TimerHandle | None = None
 
-    async def open(self) -> None:
-        await super().open()
+    async def start(self) -> None:
+        await super().start()
         if self.config.heartbeat_seconds:
             self._beats = asyncio.get_running_loop().call_later(self.config.heartbeat_seconds, self._beat)
 
@@ -311,9 +311,13 @@ class ZmtpSession(Session):
 
     def fail_handshake(self, reason: str) -> None:
         """Hang up on a peer that has not introduced itself, and tell the operator, who may wonder where it is."""
-        self.listener.in_handshake.discard(self)
-        self._emit("handshake_failed", reason=reason)
+        self._tell_of_failure(reason)
         self._hang_up()
+
+    def _tell_of_failure(self, reason: str) -> None:
+        self.listener.in_handshake.discard(self)
+        fields = {"protocol": self.protocol, "host": self.connection.host, "port": self.connection.port}
+        self.listener.hub.telemetry.emit("handshake_failed", reason=reason, **fields)
 
     def _hang_up(self) -> None:
         self.closing = True
@@ -321,8 +325,13 @@ class ZmtpSession(Session):
         self.connection.close()
 
     def eof(self) -> None:
+        self._tell_if_in_handshake()
         self.closing = True
         self.connection.close()
+
+    def _tell_if_in_handshake(self) -> None:
+        if self._has_spoken and not self.closing and self in self.listener.in_handshake:
+            self._tell_of_failure("it hung up before that")
 
     def not_read(self) -> None:
         self._is_read = False
@@ -333,10 +342,8 @@ class ZmtpSession(Session):
 
     def closed(self) -> None:
         self.listener.mortal.discard(self)
-        if self in self.listener.in_handshake:
-            self.listener.in_handshake.discard(self)
-            if self._has_spoken:
-                self._emit("handshake_failed", reason="it hung up before that")
+        self._tell_if_in_handshake()
+        self.listener.in_handshake.discard(self)
         if self._is_known:
             self._is_known = False
             self.router.forget(self)
@@ -431,12 +438,9 @@ class ZmtpSession(Session):
     def give_up_silent(self) -> None:
         """The peer is taken for dead."""
         self.listener.mortal.discard(self)
-        self._emit("silent_peer_closed")
+        fields = {"protocol": self.protocol, "host": self.connection.host, "port": self.connection.port}
+        self.listener.hub.telemetry.emit("silent_peer_closed", **fields)
         self.connection.abort()
-
-    def _emit(self, event: str, **fields: object) -> None:
-        telemetry = self.listener.hub.telemetry
-        telemetry.emit(event, protocol=self.protocol, host=self.connection.host, port=self.connection.port, **fields)
 
     def refusal(self, refused: Refused) -> bytes:
         raise NotImplementedError("a message session refuses in its own words")
