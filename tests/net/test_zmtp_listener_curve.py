@@ -14,7 +14,6 @@ from switchgear.net.curve_keys import CurveServerKeys
 from tests.net.echo_server import echo_server, run, until
 
 
-
 def make_keys(place: Path, name: str) -> tuple[bytes, bytes]:
     place.mkdir(parents=True, exist_ok=True)
     public, secret = zmq.auth.load_certificate(zmq.auth.create_certificates(place, name)[1])

@@ -156,7 +156,7 @@ class Listeners:
             tcp_door.limits = limits
         for manager in self._wmp_setups:
             manager.name_bytes = limits.name_bytes
-            manager.paths = limits.connections
+            manager.paths = config.limits.connections
 
     # --- TCP ---
 

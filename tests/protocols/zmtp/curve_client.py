@@ -73,8 +73,6 @@ class CurveClient:
             stop = start + int.from_bytes(received[1:start], "big")
             body, received = received[start:stop], received[stop:]
             assert body.startswith(b"\7MESSAGE")
-            plain = crypto_box_open(
-                body[16:], b"CurveZMQMESSAGES" + body[8:16], self.connection_key, self.secret
-            )
+            plain = crypto_box_open(body[16:], b"CurveZMQMESSAGES" + body[8:16], self.connection_key, self.secret)
             found.append((plain[0], plain[1:]))
         return found
