@@ -74,6 +74,7 @@ def test_a_key_file_that_cannot_be_read_is_an_error_and_those_admitted_before_st
         config = ZeromqConfig(curve_key_file=str(tmp_path / "server.key_secret"), curve_clients_dir=str(clients))
         async with echo_server(config) as server:
             (clients / "half.key").write_text("half writ")
+            assert server.keys is not None
             with pytest.raises(ConfigError, match="curve_clients_dir"):
                 server.keys.admit_clients()
             client = server.client(**curve(server_key, alice))

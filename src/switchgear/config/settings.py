@@ -275,15 +275,15 @@ class ZeromqConfig(Checked):
     messages_per_peer: int = setting(
         1000,
         WholeNumber(1, 1_000_000),
-        "Messages that may wait for one peer that does not read. One more counts as not delivered: a job that it carries"
-        " goes to another worker.",
+        "Messages that may wait for one peer that does not read. One more counts as not delivered: a job that it"
+        " carries goes to another worker.",
         "Deep enough for any pipelining, and it leaves an end to what a stuck peer can make the server hold.",
     )
     heartbeat_seconds: float = setting(
         0,
         Seconds(0, 6_000),
-        "How often a silent ZeroMQ peer is asked for a sign of life (ZMTP's PING); after three times as long without one"
-        " its connection is closed. 0: never.",
+        "How often a silent ZeroMQ peer is asked for a sign of life (ZMTP's PING); after three times as long without"
+        " one its connection is closed. 0: never.",
         "Machines that vanish are noticed by the system's own questions (`limits.keepalive_…`), which cost nothing.",
     )
     handshake_seconds: float = setting(
