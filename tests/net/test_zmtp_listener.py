@@ -11,7 +11,7 @@ from switchgear.net.zmtp import ZmtpListener
 from switchgear.protocols.base import Message
 from switchgear.protocols.zmtp.codec import FRAMES_AT_ONCE
 from switchgear.protocols.zmtp.server_protocol import MOST_FRAMES
-from tests.net.echo_server import Echo, echo_server, run, until
+from tests.net.echo_server import Echo, EchoServer, echo_server, run, until
 
 
 @pytest.mark.parametrize(
@@ -251,5 +251,108 @@ def test_a_port_in_use_is_told_in_words() -> None:
             other = ZmtpListener(taken, server.hub, LimitsConfig(), Echo, ZeromqConfig())
             with pytest.raises(ConfigError, match=r"cannot listen on dwork://.*in use"):
                 await other.open()
+
+    run(test)
+
+
+def test_a_router_socket_is_served_as_well() -> None:
+    async def test() -> None:
+        async with echo_server() as server:
+            client = server.client(zmq.ROUTER, ROUTING_ID=b"router", CONNECT_ROUTING_ID=b"server", ROUTER_MANDATORY=1)
+
+            def is_sent() -> bool:
+                try:
+                    client.send_multipart([b"server", b"", b"x"], zmq.NOBLOCK)
+                except zmq.ZMQError:  # it is not connected yet
+                    return False
+                return True
+
+            assert await until(is_sent)
+            assert await server.hears(client) == [b"server", b"", b"x"]
+
+    run(test)
+
+
+def test_a_socket_that_lost_its_connection_comes_back_under_its_name() -> None:
+    async def test() -> None:
+        async with echo_server() as server:
+            client = server.client(ROUTING_ID=b"c", RECONNECT_IVL=10)
+            for number in range(5):
+                client.send(b"%d" % number)
+                assert await server.hears(client) == [b"%d" % number]
+                connection = server.router.peers[b"c"].connection
+                connection.abort()
+                assert await until(
+                    lambda old=connection: b"c" in server.router.peers and old not in connections(server)
+                )
+
+    run(test)
+
+
+def connections(server: EchoServer) -> set[Connection]:
+    return server.listener.connections
+
+
+def test_a_socket_that_asks_for_signs_of_life_gets_them() -> None:
+    async def test() -> None:
+        async with echo_server() as server:
+            client = server.client(
+                ROUTING_ID=b"c", HEARTBEAT_IVL=20, HEARTBEAT_TIMEOUT=200, HEARTBEAT_TTL=1000, RECONNECT_IVL=-1
+            )
+            assert await until(lambda: b"c" in server.router.peers)
+            session = server.router.peers[b"c"]
+            signs = set()
+
+            def has_given_signs() -> bool:
+                signs.add(session.lives_until)
+                return len(signs) > 20  # more than the timeout allows for without an answer
+
+            assert await until(has_given_signs)
+            assert server.router.peers[b"c"] is session
+            client.send(b"x")
+            assert await server.hears(client) == [b"x"]
+
+    run(test)
+
+
+def test_a_socket_gives_signs_of_life_when_it_is_asked() -> None:
+    async def test() -> None:
+        async with echo_server(ZeromqConfig(heartbeat_seconds=0.03)) as server:
+            client = server.client(ROUTING_ID=b"c", RECONNECT_IVL=-1)
+            client.send(b"x")
+            assert await server.hears(client) == [b"x"]
+            assert not await until(lambda: not server.listener.connections, within_seconds=0.5)
+
+    run(test)
+
+
+def test_large_messages_go_both_ways_and_hold_up_nobody() -> None:
+    async def test() -> None:
+        async with echo_server() as server:
+            large, small = server.client(), server.client()
+            body = bytes(range(256)) * 100_000
+            large.send_multipart([b"", body, b"end"])
+            small.send(b"x")
+            assert await server.hears(small) == [b"x"]
+            assert await server.hears(large) == [b"", body, b"end"]
+            assert server.hub.engine.memory.input_bytes == 0
+
+    run(test)
+
+
+def test_a_listener_shows_what_its_connections_hold() -> None:
+    async def test() -> None:
+        async with echo_server() as server:
+            client = server.client()
+            client.send(b"x")
+            await server.hears(client)
+            described = server.listener.describe()
+            assert described == {
+                "url": f"dwork://127.0.0.1:{server.listener.bound_port}",
+                "connections": 1,
+                "input": 0,
+                "output": 0,
+                "largest": None,
+            }
 
     run(test)

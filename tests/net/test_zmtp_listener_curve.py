@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 import zmq.auth
+from zmq.utils.monitor import recv_monitor_message
 
 from switchgear.config import ZeromqConfig
 from switchgear.errors import ConfigError
@@ -96,3 +98,41 @@ def test_keys_that_cannot_be_used_are_explained(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=words):
             CurveServerKeys(config)
+
+
+def test_every_kind_of_socket_and_message_is_encrypted(tmp_path: Path) -> None:
+    async def test() -> None:
+        server_key, _ = make_keys(tmp_path, "server")
+        config = ZeromqConfig(curve_key_file=str(tmp_path / "server.key_secret"), heartbeat_seconds=0.03)
+        keys = curve(server_key, make_keys(tmp_path, "any"))
+        async with echo_server(config) as server:
+            asking = server.client(zmq.REQ, **keys)
+            asking.send(b"request")
+            assert await server.hears(asking) == [b"request"]
+            living = server.client(ROUTING_ID=b"c", HEARTBEAT_IVL=20, HEARTBEAT_TIMEOUT=200, **keys)
+            message = [b"", b"x" * 254, b"y" * 300, bytes(3_000_000)]
+            for _ in range(3):
+                living.send_multipart(message)
+                assert await server.hears(living) == message
+            session = server.router.peers[b"c"]
+            assert not await until(lambda: server.router.peers.get(b"c") is not session, within_seconds=0.5)
+
+    run(test)
+
+
+def test_one_whose_key_is_not_admitted_is_told_so(tmp_path: Path) -> None:
+    async def test() -> None:
+        server_key, _ = make_keys(tmp_path, "server")
+        make_keys(tmp_path / "clients", "alice")
+        secret = str(tmp_path / "server.key_secret")
+        async with echo_server(
+            ZeromqConfig(curve_key_file=secret, curve_clients_dir=str(tmp_path / "clients"))
+        ) as server:
+            outside = server.client(**curve(server_key, make_keys(tmp_path, "bob")))
+            monitor = outside.get_monitor_socket(int(zmq.EVENT_HANDSHAKE_FAILED_AUTH))
+            server.sockets.append(monitor)
+            assert await until(lambda: bool(monitor.poll(0)))
+            assert recv_monitor_message(monitor)["value"] == 400
+            outside.disable_monitor()
+
+    run(test)
