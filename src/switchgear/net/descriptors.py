@@ -22,15 +22,16 @@ __all__ = ["check_descriptors", "permitted_limits"]
 SPARE_DESCRIPTORS: Final = 64
 
 
-def permitted_limits(limits: LimitsConfig, telemetry: Telemetry) -> LimitsConfig:
-    """The limits with no more connections than there can be descriptors."""
+def permitted_limits(limits: LimitsConfig, telemetry: Telemetry | None) -> LimitsConfig:
+    """The limits with no more connections than there can be descriptors; the operator is told if these are fewer."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return limits
     permitted = max(soft // 2, soft - SPARE_DESCRIPTORS)
     if limits.connections <= permitted:
         return limits
-    telemetry.emit("connections_clamped", wanted=limits.connections, permitted=soft, connections=permitted)
+    if telemetry is not None:
+        telemetry.emit("connections_clamped", wanted=limits.connections, permitted=soft, connections=permitted)
     return replace(limits, connections=permitted)
 
 

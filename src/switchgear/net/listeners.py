@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from switchgear.config import SCHEMES, Config, ListenUrl
+from switchgear.config import SCHEMES, Config, LimitsConfig, ListenUrl
 from switchgear.errors import ConfigError
 from switchgear.model import SECOND_US, Worker
 from switchgear.net.descriptors import check_descriptors, permitted_limits
@@ -42,11 +42,12 @@ class Listeners:
     def __init__(self, config: Config, hub: Hub, handle_prefix: str) -> None:
         self.config = config
         self.hub = hub
-        self.limits = permitted_limits(config.limits, hub.telemetry)
+        self.limits = config.limits
         self.tcp_doors: list[TcpDoor] = []  # those of ZeroMQ too: all that accept connections
         self.bridges: list[Bridge] = []
         self._bridge_workers: set[Worker] = set()
         self.addresses: list[str] = []
+        self.is_guest = False  # in somebody else's program, who has chosen how many descriptors there are
         self.is_private = False  # on TCP, only processes of the server's own user, and of root, may connect
         self._curve_keys: CurveServerKeys | None = None
         self._wmp_setups: list[WmpSetup] = []
@@ -82,6 +83,7 @@ class Listeners:
 
     async def open(self) -> None:
         """Start listening everywhere."""
+        self.limits = self._permitted(self.config)
         for url in self.config.listen:
             if SCHEMES[url.scheme].has_curve:
                 await self._open_zeromq(url)
@@ -94,6 +96,9 @@ class Listeners:
         # Nobody is answered before all can be: whoever finds one listener may count on the others.
         for door in reversed(self.tcp_doors):
             await door.start()
+
+    def _permitted(self, config: Config) -> LimitsConfig:
+        return permitted_limits(config.limits, None if self.is_guest else self.hub.telemetry)
 
     async def _bind(self, door: TcpDoor) -> None:
         door.is_private = self.is_private
@@ -144,7 +149,7 @@ class Listeners:
 
     def use_config(self, config: Config) -> None:
         """Take over what can be changed while running."""
-        self.limits = limits = permitted_limits(config.limits, self.hub.telemetry)
+        self.limits = limits = self._permitted(config)
         self.config = config
         self.gearman.log_level = config.log.level.upper()
         self.gearman.line_bytes = limits.text_line_bytes

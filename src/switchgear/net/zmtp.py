@@ -367,7 +367,8 @@ class ZmtpSession(Session):
         if self.queued and (
             len(self.queued) >= listener.config.messages_per_peer or queued_bytes > listener.limits.slow_reader_bytes
         ):
-            self.connection.is_too_slow(self.connection.unsent_bytes + self._queued_bytes)
+            if self.connection.is_stalled:
+                self.connection.is_too_slow(self.connection.unsent_bytes + self._queued_bytes)
             return False
         if not self.queued:
             self.connection.when_taken(self.go_on)
