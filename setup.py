@@ -30,7 +30,7 @@ MODULES = (
     "net/clock",
     "net/hub",
     "net/tcp",
-    "net/zeromq",
+    "net/zmtp",
     "numbers",
     "states",
     "storage/base",

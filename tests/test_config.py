@@ -485,7 +485,6 @@ def test_reloadable_settings_are_these() -> None:
         "zeromq.messages_per_peer",
         "zeromq.heartbeat_seconds",
         "zeromq.handshake_seconds",
-        "zeromq.io_threads",
         "gearman.handle_prefix",
         "gearman.exceptions",
         "gearman.shutdown",

@@ -27,6 +27,15 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "setting_needs_restart": (logging.WARNING, "setting {name} has changed; it takes effect after a restart"),
     "listening": (logging.DEBUG, "listening on {url}"),
     "connection_refused": (logging.WARNING, "connection from {host} refused: {reason}"),
+    "connections_clamped": (
+        logging.WARNING,
+        "limits.connections is {wanted}, but the system permits {permitted} file descriptors;"
+        " at most {connections} connections are taken",
+    ),
+    "descriptors_exhausted": (
+        logging.WARNING,
+        "there are no file descriptors left, and new connections are refused: {reason}",
+    ),
     "connection_made": (logging.DEBUG, "connection from {host}:{port}"),
     "connection_lost": (logging.DEBUG, "connection from {host}:{port} closed"),
     "slow_reader_closed": (logging.WARNING, "closed {host}:{port}: {pending} bytes wait for it and it does not read"),
@@ -37,7 +46,8 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
-    "handshake_failed": (logging.WARNING, "a {protocol} peer could not introduce itself: {reason}"),
+    "handshake_failed": (logging.WARNING, "{protocol} peer {host}:{port} could not introduce itself: {reason}"),
+    "silent_peer_closed": (logging.WARNING, "closed {protocol} peer {host}:{port}: it gave no sign of life"),
     "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; it was to be told something"),
     "directory_open": (
         logging.WARNING,

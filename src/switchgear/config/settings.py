@@ -275,29 +275,22 @@ class ZeromqConfig(Checked):
     messages_per_peer: int = setting(
         1000,
         WholeNumber(1, 1_000_000),
-        "Messages that may wait for one peer, and from it. A peer that has this many waiting and takes none counts as"
-        " gone.",
+        "Messages that may wait for one peer that does not read. One more counts as not delivered: a job that it"
+        " carries goes to another worker.",
         "Deep enough for any pipelining, and it leaves an end to what a stuck peer can make the server hold.",
     )
     heartbeat_seconds: float = setting(
         0,
         Seconds(0, 6_000),
-        "How often ZeroMQ itself asks whether a silent connection is alive; it is cut after three times as long."
-        " 0: never.",
-        "Machines that vanish are noticed by the system's own questions (`limits.keepalive_…`). ZeroMQ looks through"
-        " all its timers for each answer, which costs a processor with thousands of peers.",
+        "How often a silent ZeroMQ peer is asked for a sign of life (ZMTP's PING); after three times as long without"
+        " one its connection is closed. 0: never.",
+        "Machines that vanish are noticed by the system's own questions (`limits.keepalive_…`), which cost nothing.",
     )
     handshake_seconds: float = setting(
         30,
         Seconds(1, 3_600),
         "How long a new connection may take to introduce itself.",
         "A connection that says nothing is not a peer.",
-    )
-    io_threads: int = setting(
-        1,
-        WholeNumber(1, 16),
-        "Threads that move bytes between ZeroMQ's connections and the server.",
-        "One moves a gigabyte a second.",
     )
 
 

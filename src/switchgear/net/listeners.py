@@ -8,9 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from switchgear.config import SCHEMES, Config, ListenUrl
+from switchgear.config import SCHEMES, Config, LimitsConfig, ListenUrl
 from switchgear.errors import ConfigError
 from switchgear.model import SECOND_US, Worker
+from switchgear.net.descriptors import check_descriptors, permitted_limits
 from switchgear.net.dialects import Dialect, Dialects
 from switchgear.net.foreign import DRAFT, GEARMAN, MEMCACHED, REDIS
 from switchgear.net.hub import Hub
@@ -28,7 +29,8 @@ from switchgear.version import VERSION
 
 if TYPE_CHECKING:  # a server that speaks only Gearman starts without ZeroMQ and redis-py
     from switchgear.net.bridge.bridge import Bridge
-    from switchgear.net.zeromq import MessageSessionMaker, ZmqDoor, ZmqHouse
+    from switchgear.net.curve_keys import CurveServerKeys
+    from switchgear.net.zmtp import HandshakeMaker, MessageSessionMaker, ZmtpListener
     from switchgear.protocols.wmp.manager import WmpSetup
 
 __all__ = ["Listeners"]
@@ -40,13 +42,14 @@ class Listeners:
     def __init__(self, config: Config, hub: Hub, handle_prefix: str) -> None:
         self.config = config
         self.hub = hub
-        self.tcp_doors: list[TcpDoor] = []
-        self.zmq_doors: list[ZmqDoor] = []
+        self.limits = config.limits
+        self.tcp_doors: list[TcpDoor] = []  # those of ZeroMQ too: all that accept connections
         self.bridges: list[Bridge] = []
         self._bridge_workers: set[Worker] = set()
         self.addresses: list[str] = []
+        self.is_guest = False  # in somebody else's program, who has chosen how many descriptors there are
         self.is_private = False  # on TCP, only processes of the server's own user, and of root, may connect
-        self._zmq_house: ZmqHouse | None = None
+        self._curve_keys: CurveServerKeys | None = None
         self._wmp_setups: list[WmpSetup] = []
         self.gearman = GearmanSetup(
             handle_prefix=f"{handle_prefix}:".encode(),
@@ -80,65 +83,73 @@ class Listeners:
 
     async def open(self) -> None:
         """Start listening everywhere."""
+        self.limits = self._permitted(self.config)
         for url in self.config.listen:
             if SCHEMES[url.scheme].has_curve:
-                self._open_zeromq(url)
+                await self._open_zeromq(url)
             elif SCHEMES[url.scheme].dials:
                 self._open_bridge(url)
             else:
-                door = TcpDoor(url, self.hub, self.config.limits, self._tcp_sessions(url), self.tcp_doors)
-                door.is_private = self.is_private
-                await door.open()
-                self.tcp_doors.append(door)
+                door = TcpDoor(url, self.hub, self.limits, self._tcp_sessions(url), self.tcp_doors)
+                await self._bind(door)
                 self.addresses += door.addresses
+        # Nobody is answered before all can be: whoever finds one listener may count on the others.
+        for door in reversed(self.tcp_doors):
+            await door.start()
 
-    def _doors(self) -> list[TcpDoor | ZmqDoor | Bridge]:
-        return [*self.tcp_doors, *self.zmq_doors, *self.bridges]
+    def _permitted(self, config: Config) -> LimitsConfig:
+        return permitted_limits(config.limits, None if self.is_guest else self.hub.telemetry)
+
+    async def _bind(self, door: TcpDoor) -> None:
+        door.is_private = self.is_private
+        await door.bind()
+        self.tcp_doors.append(door)
+
+    def _doors(self) -> list[TcpDoor | Bridge]:
+        return [*self.tcp_doors, *self.bridges]
 
     def stop_accepting(self) -> None:
         for door in self._doors():
             door.stop_accepting()
 
     def stop_listening_to_peers(self) -> None:
-        """What peers on TCP say from now on is not heard: another server will hear it."""
+        """What peers say from now on is not heard: another server will hear it."""
         for door in self.tcp_doors:
             door.stop_listening_to_peers()
 
     async def hang_up(self, patience_seconds: float) -> None:
-        """End the conversations on TCP once everything is said, and see to it that it arrives."""
+        """End the conversations once everything is said, and see to it that it arrives."""
         for door in self.tcp_doors:
             await door.hang_up(patience_seconds)
 
     async def close(self) -> None:
         for tcp_door in reversed(self.tcp_doors):
             await tcp_door.close()
-        for zmq_door in self.zmq_doors:
-            zmq_door.close()
         for bridge in self.bridges:
             await bridge.close()
-        if self._zmq_house is not None:
-            self._zmq_house.close()
 
     def look_after(self) -> None:
         """Once a second."""
         for door in self._doors():
             door.look_after()
+        if self.tcp_doors:
+            check_descriptors(self.hub.telemetry)
 
     def count_connections(self) -> int:
         return sum(len(door.connections) for door in self.tcp_doors)
 
     def describe(self) -> list[dict[str, Any]]:
-        """What each TCP listener holds, for operators: its connections, and the one that holds most."""
+        """What each listener holds, for operators: its connections, and the one that holds most."""
         return [door.describe() for door in self.tcp_doors]
 
     def admit_clients(self) -> None:
         """Read the keys anew of those who may connect; raises ConfigError."""
-        if self._zmq_house is not None:
-            self._zmq_house.admit_clients()
+        if self._curve_keys is not None:
+            self._curve_keys.admit_clients()
 
     def use_config(self, config: Config) -> None:
         """Take over what can be changed while running."""
-        limits = config.limits
+        self.limits = limits = self._permitted(config)
         self.config = config
         self.gearman.log_level = config.log.level.upper()
         self.gearman.line_bytes = limits.text_line_bytes
@@ -150,7 +161,7 @@ class Listeners:
             tcp_door.limits = limits
         for manager in self._wmp_setups:
             manager.name_bytes = limits.name_bytes
-            manager.paths = limits.connections
+            manager.paths = config.limits.connections
 
     # --- TCP ---
 
@@ -198,24 +209,35 @@ class Listeners:
 
     # --- ZeroMQ ---
 
-    def _open_zeromq(self, url: ListenUrl) -> None:
+    async def _open_zeromq(self, url: ListenUrl) -> None:
         shown = dict(url.options)
         makers = self._zmq_sessions(url)
-        main = self._open_router(url, url.port, makers[0])
+        main = await self._open_router(url, url.port, makers[0])
         if url.scheme == "pingpong":
-            workers = self._open_router(url, int(url.option("workers")), makers[1])
+            workers = await self._open_router(url, int(url.option("workers")), makers[1])
             shown["workers"] = str(workers.bound_port)
         self.addresses.append(str(ListenUrl(url.scheme, url.host, main.bound_port, shown)))
 
-    def _open_router(self, url: ListenUrl, port: int, make: MessageSessionMaker) -> ZmqDoor:
-        from switchgear.net.zeromq import ZmqDoor, ZmqHouse
+    async def _open_router(self, url: ListenUrl, port: int, make: MessageSessionMaker) -> ZmtpListener:
+        from switchgear.net.zmtp import ZmtpListener
 
-        if self._zmq_house is None:
-            self._zmq_house = ZmqHouse(self.config.zeromq)
-        door = ZmqDoor(url, port, self.hub, self._zmq_house, self.config.limits, make)
-        door.open()
-        self.zmq_doors.append(door)
-        return door
+        own_url = ListenUrl(url.scheme, url.host, port)
+        config = self.config.zeromq
+        listener = ZmtpListener(own_url, self.hub, self.limits, make, config, self._handshakes(), self.tcp_doors)
+        await self._bind(listener)
+        return listener
+
+    def _handshakes(self) -> HandshakeMaker | None:
+        """How connections are encrypted; None if they are not.  Raises ConfigError."""
+        if not self.config.zeromq.curve_key_file:
+            return None
+        from switchgear.net.curve_keys import CurveServerKeys
+        from switchgear.protocols.zmtp.curve import CurveServerHandshake
+
+        if self._curve_keys is None:
+            self._curve_keys = CurveServerKeys(self.config.zeromq)
+        keys = self._curve_keys
+        return lambda: CurveServerHandshake(keys.secret_key, keys.public_key, keys.is_admitted)
 
     def _zmq_sessions(self, url: ListenUrl) -> list[MessageSessionMaker]:
         """Who speaks at each socket of a listener."""

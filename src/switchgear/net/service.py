@@ -147,6 +147,7 @@ class Service:
         self.hub.operator_in_steps = self.operations.in_steps
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
+        self.listeners.is_guest = self._is_guest
         self.listeners.is_private = self._is_guest and can_tell_users()
         self.operations.connections = self.listeners.count_connections
         self.operations.listeners = self.listeners.describe

@@ -68,28 +68,50 @@ class TcpDoor:
 
     async def open(self) -> None:
         """Start listening."""
+        await self.bind()
+        await self.start()
+
+    async def bind(self) -> None:
+        """Take the address, without accepting anybody yet; raises ConfigError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._accept, self.url.host, self.url.port, backlog=self.limits.backlog, reuse_address=True
+                self._accept,
+                self.url.host,
+                self.url.port,
+                backlog=self.limits.backlog,
+                reuse_address=True,
+                start_serving=False,
             )
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise ConfigError(f"cannot listen on {self.url}: {reason}") from error
+            raise self._cannot_listen(error) from error
+
+    async def start(self) -> None:
+        """Accept connections; raises ConfigError."""
+        assert self._server is not None
+        try:
+            await self._server.start_serving()
+        except OSError as error:
+            raise self._cannot_listen(error) from error
+
+    def _cannot_listen(self, error: OSError) -> ConfigError:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return ConfigError(f"cannot listen on {self.url}: {reason}")
 
     def _accept(self) -> asyncio.Protocol:
         # It is no subclass of what event loops ask for, so that it can be compiled, but has all that they call.
         return cast(asyncio.Protocol, Connection(self))
 
     @property
+    def endpoints(self) -> list[tuple[str, int]]:
+        """The hosts and ports where it listens."""
+        server: Any = self._server  # its sockets are in a tuple or in a list, depending on the event loop
+        return [listener.getsockname()[:2] for listener in server.sockets] if server is not None else []
+
+    @property
     def addresses(self) -> list[str]:
         """Where it listens, as a user would write it."""
-        found = []
-        server: Any = self._server  # its sockets are in a tuple or in a list, depending on the event loop
-        for listener in server.sockets if server is not None else ():
-            host, port = listener.getsockname()[:2]
-            found.append(str(ListenUrl(self.url.scheme, host, port)))
-        return found
+        return [str(ListenUrl(self.url.scheme, host, port)) for host, port in self.endpoints]
 
     def stop_accepting(self) -> None:
         if self._server is not None:
@@ -201,6 +223,7 @@ class Connection(Wire):
         self.memory = door.hub.engine.memory
         self.input_bytes = 0  # counted in the memory account, like the next
         self.output_bytes = 0
+        self.queued_bytes = 0  # what the session keeps until the peer has taken what was written; see `count_queued`
         self.transport: asyncio.Transport | None = None
         self._stalled_since = 0.0  # 0: the peer reads
         self._stalled_bytes = 0  # what would wait for it now, had it taken nothing since the last look
@@ -258,7 +281,7 @@ class Connection(Wire):
             self._receive(session, piece)
         if self._rest:
             asyncio.get_running_loop().call_soon(self._receive_rest)
-        elif not self._stalled_since:
+        elif not self._stalled_since and self._go_on is None:
             self._read_again()
 
     def _receive(self, session: Session, data: bytes) -> None:
@@ -271,7 +294,7 @@ class Connection(Wire):
             return
         if self.input_bytes != self.unhandled_bytes:
             self._count_input()
-        if session.pledges and self.hub.storage_error is not None and self.transport is not None:
+        if self.hub.storage_error is not None and session.awaits_store and self.transport is not None:
             # Its answers wait for the store to work again, and must not become more and more meanwhile.
             self._waits_for_store = True
             self._stop_reading(self.transport)
@@ -314,11 +337,11 @@ class Connection(Wire):
         if self.transport is not None:
             self._stalled_bytes = self.transport.get_write_buffer_size()
             self._stop_reading(self.transport)
-            self._count_output(self._stalled_bytes)
+            self._count_output(self._stalled_bytes + self.queued_bytes)
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
-        self._count_output(0)
+        self._count_output(self.queued_bytes)
         if self._go_on is not None:
             asyncio.get_running_loop().call_soon(self._continue)
         else:
@@ -352,7 +375,7 @@ class Connection(Wire):
             return
         if self.input_bytes != self.unhandled_bytes:
             self._count_input()
-        if not session.put_off and session.operation is None:
+        if self._go_on is None and not session.put_off and session.operation is None:
             self._read_again()
 
     # --- the hub calls these ---
@@ -366,10 +389,10 @@ class Connection(Wire):
             size += len(piece)
         if self._stalled_since:
             pending = transport.get_write_buffer_size()
-            if self._is_too_slow(pending):
+            if self.is_too_slow(pending):
                 return
             self._stalled_bytes += size
-            self._count_output(pending + size)
+            self._count_output(pending + size + self.queued_bytes)
             if self._is_given_up:
                 return
         if len(out) == 1:
@@ -469,7 +492,17 @@ class Connection(Wire):
     def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
         self.give_up("slow_reader_closed", waiting_bytes)
 
-    def _is_too_slow(self, pending: int) -> bool:
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the peer has not taken what was written to it."""
+        return self._stalled_since != 0.0
+
+    def count_queued(self, queued_bytes: int) -> None:
+        """So much is kept by the session, to be written when the peer has taken what was written before."""
+        self.queued_bytes = queued_bytes
+        self._count_output(self.unsent_bytes + queued_bytes)
+
+    def is_too_slow(self, pending: int) -> bool:
         """Before more is written: hang up if much waits for a peer that takes nothing, or far too much for any peer."""
         limits = self.door.limits
         stalled_seconds = asyncio.get_running_loop().time() - self._stalled_since
@@ -486,7 +519,7 @@ class Connection(Wire):
             self._waits_for_store = False
             if not self._stalled_since:
                 self.resume_writing()
-        held = self._held_bytes()
+        held = self._held_bytes() + self.queued_bytes
         pending = 0
         if self._stalled_since and self.transport is not None:
             pending = self.transport.get_write_buffer_size()

@@ -203,6 +203,11 @@ class Session(Peer):
         """How much output waits for the store."""
         return sum(map(len, self.out)) + sum(map(len, self.held or ()))
 
+    @property
+    def awaits_store(self) -> bool:
+        """Whether nothing more should be read while the store fails, because what was promised has to wait for it."""
+        return self.pledges > 0
+
     def go_on(self) -> None:
         """Handle the requests that were put off."""
 

@@ -25,10 +25,10 @@ from switchgear.client.wmp.manager_connections import (
     receive_message,
     send_message,
 )
+from switchgear.client.wmp.router_socket import RouterSockets
 from switchgear.client.zeromq_sockets import CurveKeys, SocketSettings, check_identity
 from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.errors import ConfigError
-from switchgear.net.zeromq import ZmqHouse
 from switchgear.protocols.base import Message
 from switchgear.protocols.wmp.codec import DONE
 from switchgear.protocols.wmp.device import Device, Upwards
@@ -67,14 +67,14 @@ class WmpDevice:
             keys.check(len(self.addresses), "managers")
         self._keys = keys
         self._limits = limits or LimitsConfig()
-        self._house = ZmqHouse(zeromq or ZeromqConfig())
-        self._router = self._house.router(self._limits)
+        self._sockets = RouterSockets(zeromq or ZeromqConfig())
+        self._router = self._sockets.router(self._limits)
         try:
             self.url = self._listen(listen)
             self._device = Device(self._identity(identity), len(self.addresses))
         except BaseException:
             self._router.close(0)
-            self._house.close()
+            self._sockets.close()
             raise
         self._lines: list[ManagerConnection] = []
         self._nudge = Waker()
@@ -123,21 +123,21 @@ class WmpDevice:
 
     def run(self) -> None:
         """Pass on messages until `stop` is called.  To be called once."""
-        zeromq = self._house.config
+        zeromq = self._sockets.config
         settings = SocketSettings(
             message_bytes=self._limits.packet_bytes,
             messages_waiting=zeromq.messages_per_peer,
             heartbeat_seconds=zeromq.heartbeat_seconds,
         )
         try:
-            self._lines = connect(self._house.context, self.addresses, self.identity, settings, self._keys)
+            self._lines = connect(self._sockets.context, self.addresses, self.identity, settings, self._keys)
             with self._nudge.by_signals():
                 self._pass_on()
         finally:
             for line in self._lines:
                 line.close()
             self._router.close()
-            self._house.close()
+            self._sockets.close()
             self._nudge.close()
             self._log_counts()
 
