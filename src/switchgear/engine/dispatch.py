@@ -35,6 +35,10 @@ __all__ = ["Dispatch", "WakePolicy"]
 TAKEN: Final = Cause.TAKEN  # a global is cheaper to look up than a member of an enumeration
 assert NEXT_STATE[TAKEN][READY] is RUNNING  # what `_start` relies on
 
+# What a worker takes in memory, about, and each function that it can do.
+WORKER_BYTES: Final = 1_000
+ABILITY_BYTES: Final = 300
+
 LOSS_TEXTS: Final = {
     Cause.WORKER_LOST: b"worker lost",
     Cause.SERVER_LOST: b"server stopped",
@@ -56,7 +60,12 @@ class Dispatch(Operating):
         if name:
             worker.name = name
         self.workers[worker.id] = worker
+        self.memory.registration_bytes += WORKER_BYTES
         return worker
+
+    def refuse_registrations(self, count: int) -> None:
+        """Raise Refused if there is no memory for a worker that registers for so many functions."""
+        self._refuse_registration(WORKER_BYTES + ABILITY_BYTES * count)
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0) -> None:
         """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""
@@ -67,6 +76,7 @@ class Dispatch(Operating):
         if function not in worker.timeouts_us:
             worker.order.append(function)
             function.workers[worker] = None
+            self.memory.registration_bytes += ABILITY_BYTES
         worker.timeouts_us[function] = timeout_us
         if timeout_us:
             worker.has_timeouts = True
@@ -81,6 +91,7 @@ class Dispatch(Operating):
             return
         worker.order.remove(function)
         del function.workers[worker]
+        self.memory.registration_bytes -= ABILITY_BYTES
         function.sleepers.pop(worker, None)
         function.pushers.pop(worker, None)
         if worker.woken_for is function:
@@ -103,6 +114,7 @@ class Dispatch(Operating):
             self.cancel_alarm(worker, number)
         self.forget_functions(worker)
         del self.workers[worker.id]
+        self.memory.registration_bytes -= WORKER_BYTES
         if worker.running:
             running, worker.running = worker.running, {}
             self.backlog.start(self._give_back(worker, running, cause))
@@ -288,7 +300,7 @@ class Dispatch(Operating):
         if job.history is None and job.started_us < 0:
             job.started_us = now_us  # which implies the move
         else:
-            job.note_move(TAKEN, now_us)
+            self._note_move(job, TAKEN)
         job.state = RUNNING
         job.attempts += 1
         job.worker = worker

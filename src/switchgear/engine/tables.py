@@ -162,7 +162,7 @@ class Tables(Dispatch):
         function = job.function
         if cause is SUCCEEDED and job.state is RUNNING:
             if job.history is not None:
-                job.note_move(SUCCEEDED, now_us)  # otherwise it is implied
+                self._note_move(job, SUCCEEDED)  # otherwise it is implied
             job.state = DONE
         else:
             self._move(job, cause)

@@ -120,11 +120,14 @@ class Hub(Context):
     async def load(self) -> None:
         """Take over what the store has kept, and reserve ids for what is to come."""
         settings = self.engine.settings
-        functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limit is now
+        memory = self.engine.memory
+        functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limits are now
+        limit_bytes, memory.limit_bytes = memory.limit_bytes, 0
         try:
             self._restore(self.store.load_apart(self.engine.function_named, self.clock.now_us()))
         finally:
             settings.functions = functions
+            memory.limit_bytes = limit_bytes
         self._end_turn()
         if self.keeps:
             self._start_commit()
@@ -369,7 +372,7 @@ class Hub(Context):
         payload = job.payload
         if payload is not None and job.state in QUEUED_STATES and not self._has_resident_room(job):
             job.payload = None
-            if job.counted:
+            if job.entry_bytes:
                 self.engine.memory.job_bytes -= len(payload)
 
     def _has_resident_room(self, job: Job) -> bool:
@@ -424,7 +427,7 @@ class Hub(Context):
         for job_id, payload in payloads.items():
             other = wanted[job_id]
             other.payload = payload
-            if other.counted:
+            if other.entry_bytes:
                 self.engine.memory.job_bytes += len(payload)
             read_bytes += len(payload)
         if read_bytes > READ_AHEAD_BYTES:

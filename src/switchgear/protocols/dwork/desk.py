@@ -26,6 +26,13 @@ EXIT: Final = encode(Query(QueryType.EXIT))
 
 # Each Steal that waits is held in memory; beyond this many the next is answered at once.
 MOST_BLOCKED = 100_000
+# One that waits for somebody who is gone does so for no longer than this.
+LONGEST_WAIT_US: Final = 86_400 * SECOND_US
+
+# What a location takes in memory beside its name and its worker, about; a Steal that waits; and a frame of it.
+LOCATION_BYTES: Final = 700
+WAITING_BYTES: Final = 500
+FRAME_BYTES: Final = 50
 
 # Looking for tasks that wait for other functions' jobs must not take long; if there may be some beyond, there are.
 MOST_EDGES_LOOKED_AT: Final = 20_000
@@ -125,7 +132,9 @@ class Desk(MessageSession):
             superfluous = self.locations.superfluous()
             if superfluous is not None:
                 self.forget(superfluous, Cause.WORKER_LOST)
+            self.engine.refuse_registrations(1)
             location = self.locations.add(name, self.setup.lease_us)
+            self.engine.memory.registration_bytes += LOCATION_BYTES + len(name)
         elif location.worker is not None and location.lease_us:
             self.engine.renew_lease(location.worker, location.lease_us)
         return location
@@ -154,11 +163,16 @@ class Desk(MessageSession):
                 self.engine.remove_worker(location.worker)
                 location.worker = None
             if not location.listed:
-                self.locations.remove(location)
+                self._remove(location)
+
+    def _remove(self, location: Location) -> None:
+        """Nothing is known of this location any more."""
+        self.locations.remove(location)
+        self.engine.memory.registration_bytes -= LOCATION_BYTES + len(location.name)
 
     def forget(self, location: Location, cause: Cause) -> None:
         """This is a worker no more; what it held goes back."""
-        self.locations.remove(location)
+        self._remove(location)
         if location.worker is not None:
             self.engine.remove_worker(location.worker, cause)
         self._answer_blocked(location, self.nothing_ready())
@@ -185,10 +199,14 @@ class Desk(MessageSession):
         most = self.engine.settings.jobs_per_worker
         if self._blocked >= MOST_BLOCKED or (most and len(worker.running) + len(location.blocked) >= most):
             return False
-        ticket = self.engine.grant_until(worker, self.engine.now_us + wait_us)
+        memory = self.engine.memory
+        if not memory.has_registration_room(waiting_bytes(envelope)):
+            return False
+        ticket = self.engine.grant_until(worker, self.engine.now_us + min(wait_us, LONGEST_WAIT_US))
         if not ticket:
             return False
         location.blocked[ticket] = envelope
+        memory.registration_bytes += waiting_bytes(envelope)
         self._blocked += 1
         if not worker.running:
             self.engine.suspend_lease(worker)  # one that can only wait cannot give signs of life
@@ -199,7 +217,9 @@ class Desk(MessageSession):
         self._blocked -= 1
         if location.lease_us:
             self.context.soon(partial(self._renew_lease, location))
-        return location.blocked.pop(ticket)
+        envelope = location.blocked.pop(ticket)
+        self.engine.memory.registration_bytes -= waiting_bytes(envelope)
+        return envelope
 
     def _renew_lease(self, location: Location) -> None:
         worker = location.worker
@@ -208,6 +228,7 @@ class Desk(MessageSession):
 
     def _answer_blocked(self, location: Location, payload: bytes) -> None:
         for envelope in location.blocked.values():
+            self.engine.memory.registration_bytes -= waiting_bytes(envelope)
             self.answer(envelope, payload)
         self._blocked -= len(location.blocked)
         location.blocked = {}
@@ -259,7 +280,7 @@ class Desk(MessageSession):
         location = self.locations.get(worker.name)
         if location is not None and location.worker is worker:
             location.worker = None
-            self.locations.remove(location)
+            self._remove(location)
             self._answer_blocked(location, self.nothing_ready())
 
     def unreachable(self, message: Message) -> None:
@@ -269,6 +290,11 @@ class Desk(MessageSession):
                 cause, at_us = job.log[-1]
                 if job.worker is message.worker and cause is Cause.TAKEN and at_us <= message.time_us:
                     self.engine.hand_back(message.worker, job.id)
+
+
+def waiting_bytes(envelope: Message) -> int:
+    """What a Steal that waits takes in memory, about."""
+    return WAITING_BYTES + sum([FRAME_BYTES + len(frame) for frame in envelope])
 
 
 def with_reason(kind: QueryType, reason: str) -> bytes:

@@ -197,7 +197,7 @@ class DraftSession(Session):
         try:
             if job is None or job.state not in FINAL_STATES:  # the engine may have put it away, and go on with another
                 job = self.context.find_job(request.job_id)
-            elif not job.counted:  # what it came to is not in memory any more
+            elif not job.entry_bytes:  # what it came to is not in memory any more
                 job = self.ended_job(request.job_id)
         except Refused as refused:
             return self.refusal(refused)
@@ -235,6 +235,7 @@ class DraftSession(Session):
 
 def on_worker_connect(session: DraftSession, body: bytes) -> None:
     names = [session.short(name, "job name") for name in split_names(body, MOST_FUNCTIONS)]
+    session.engine.refuse_registrations(len(names))
     functions = [session.engine.function_named(name) for name in names]
     worker = session.as_worker()
     session.engine.forget_functions(worker)

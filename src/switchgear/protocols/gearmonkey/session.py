@@ -263,6 +263,7 @@ class GearMonkeySession(Session):
                 raise PeerError(f"a connection may pop from {MOST_WORKERS} different sets of queues", code="ERR")
             if len(functions) + sum(map(len, self.workers)) > MOST_REGISTERED:
                 raise PeerError(f"the sets of queues of a connection may name {MOST_REGISTERED} functions", code="ERR")
+            self.engine.refuse_registrations(len(functions))
             worker = self.engine.add_worker(self, self.protocol, self.client_id)
             for function in functions:
                 self.engine.can_do(worker, function)

@@ -41,6 +41,10 @@ __all__ = ["ClientsSession", "PingPongSetup", "WorkersSession"]
 MOST_ENVELOPE_FRAMES: Final = 16
 MOST_ENVELOPE_BYTES: Final = 4096
 
+# What an envelope takes in memory beside its bytes, about, and each of its frames.
+ENVELOPE_BYTES: Final = 200
+FRAME_BYTES: Final = 50
+
 # Workers that owe a result may never come back.  So many of them are remembered.
 MOST_OWING = 10_000
 
@@ -91,6 +95,7 @@ class ClientsSession(MessageSession):
             self.send(failure(envelope, str(refused).encode()))
             return
         self.envelopes[job.id] = envelope
+        self.engine.hold_for(job, ENVELOPE_BYTES + sum([FRAME_BYTES + len(frame) for frame in envelope]))
 
     def _reject(self, envelope: Message, text: str) -> None:
         self.context.count_bad_input(self, "MALFORMED", text)
@@ -247,6 +252,7 @@ class WorkersSession(MessageSession):
     def _register(self, record: WorkerRecord) -> None:
         """Let the engine know a worker, and add it to the ready queue."""
         try:
+            self.engine.refuse_registrations(1)
             function = self.engine.function_named(self.setup.function)
         except Refused as refused:
             self.context.count_bad_input(self, "REFUSED", f"a worker cannot be registered: {refused}")

@@ -68,7 +68,7 @@ class ManagerSession(MessageSession):
         if not 0 < len(setup.identity) <= LONGEST_ELEMENT:
             raise ValueError(f"a manager's identity has 1 to {LONGEST_ELEMENT} bytes")
         self.setup = setup
-        self.paths = Paths()
+        self.paths = Paths(self.engine.memory)
         self.lost: OrderedDict[bytes, Path] = OrderedDict()  # by reference: who was given the job that it lost
         self.most_lost = REMEMBERED_LOSSES
         self.takes = 0
@@ -156,8 +156,12 @@ class ManagerSession(MessageSession):
 
     def _functions(self, roles: tuple[bytes, ...]) -> list[Function]:
         """Those of the functions that exist or that there is room for."""
-        functions = []
+        functions: list[Function] = []
         refusal = ""
+        try:
+            self.engine.refuse_registrations(len(roles))
+        except Refused as refused:
+            raise PeerError(str(refused), code="REFUSED") from refused
         for role in roles:
             try:
                 functions.append(self.engine.function_named(role))
