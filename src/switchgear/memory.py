@@ -25,13 +25,16 @@ class MemoryAccount:
 
     def __init__(self, limit_bytes: int = 0) -> None:
         self.limit_bytes = limit_bytes
-        self.job_bytes = 0  # jobs that are unfinished, or not yet handed to the store: contents, and what else they take
+        self.job_bytes = (
+            0  # jobs that are unfinished, or not yet handed to the store: contents, and what else they take
+        )
         self.key_bytes = 0  # jobs that ended, and are remembered because their unique keys are held for a time
         self.history_bytes = 0  # payloads and results of finished jobs that a store keeps in memory
         self.input_bytes = 0  # received parts of messages that are not complete, or not handled yet
         self.output_bytes = 0  # written to peers, and not yet taken by them
         self.draft_bytes = 0  # written for jobs that are not submitted yet, and beside jobs
         self.subscription_bytes = 0  # what peers subscribed to: channels and patterns
+        self.answer_bytes = 0  # long answers made in this turn, which are not written yet
         self.schedule_bytes = 0  # schedules, with the payload that each of their jobs gets
         self.registration_bytes = 0  # functions, workers and what they can do, and requests for jobs that wait
 
@@ -62,6 +65,11 @@ class MemoryAccount:
         if not self.limit_bytes:
             return 0
         return max(self.limit_bytes // REGISTRATION_SHARE, LEAST_REGISTRATION_BYTES)
+
+    @property
+    def answers_must_wait(self) -> bool:
+        """Whether so much was answered in this turn that further requests should wait for the next."""
+        return self.limit_bytes > 0 and self.answer_bytes > self.connection_limit_bytes // 2
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether so much more may be stored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from mypy_extensions import mypyc_attr
 
@@ -72,6 +72,9 @@ class Observer:
 
     def function_created(self, function: Function) -> None:
         """A name was used for the first time."""
+
+    def memory_full(self, reason: str) -> None:
+        """Something was refused because the server holds as much as it may."""
 
     def schedule_fired(self, schedule: Schedule, job: Job) -> None:
         """A tick has come, and a job was made."""
@@ -168,14 +171,20 @@ class Core:
         memory = self.memory
         if not memory.has_room(more_bytes):
             text = f"no memory for {more_bytes} bytes more: {memory.held_bytes} are held"
-            raise Refused(REFUSED_FULL, f"{text}, and limits.memory_bytes is {memory.limit_bytes}")
+            self._refuse_for_memory(text)
 
     def _refuse_registration(self, more_bytes: int) -> None:
         """Raise Refused unless functions and workers may take so much more."""
         memory = self.memory
         if not memory.has_registration_room(more_bytes):
-            text = f"no memory for more functions and workers: they take {memory.registration_bytes} bytes"
-            raise Refused(REFUSED_FULL, f"{text}, and limits.memory_bytes is {memory.limit_bytes}")
+            self._refuse_for_memory(
+                f"no memory for more functions and workers: they take {memory.registration_bytes} bytes"
+            )
+
+    def _refuse_for_memory(self, text: str) -> NoReturn:
+        reason = f"{text}, and limits.memory_bytes is {self.memory.limit_bytes}"
+        self.observer.memory_full(reason)
+        raise Refused(REFUSED_FULL, reason)
 
     def _count_contents(self, job: Job) -> None:
         """The job comes into the tables with what it has."""

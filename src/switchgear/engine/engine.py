@@ -406,7 +406,7 @@ class Engine(Restoring):
         if job.state in FINAL_STATES:
             return
         if watcher is not None:
-            self._refuse_without_memory(WATCH_BYTES)
+            self.refuse_watch()
             self.watch(job, watcher)
         if delivery and not job.delivery:
             # Somebody leaves who relies on it: from now on it is worth keeping.
@@ -442,6 +442,10 @@ class Engine(Restoring):
         return True
 
     # --- watching ---
+
+    def refuse_watch(self) -> None:
+        """Raise Refused if there is no memory to remember that one more peer watches a job."""
+        self._refuse_without_memory(WATCH_BYTES)
 
     def watch(self, job: Job, watcher: Peer) -> None:
         """Let this peer hear of the job."""

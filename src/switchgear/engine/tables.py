@@ -158,7 +158,7 @@ class Tables(Dispatch):
 
         The usual end is written out, not through `_move`, because every job passes here.
         """
-        job.finished_us = now_us = self.now_us
+        job.finished_us = self.now_us
         function = job.function
         if cause is SUCCEEDED and job.state is RUNNING:
             if job.history is not None:

@@ -203,6 +203,11 @@ class Session(Peer):
         """How much output waits for the store."""
         return sum(map(len, self.out)) + sum(map(len, self.held or ()))
 
+    def note_long_answer(self, size: int) -> None:
+        """An answer of so many bytes is about to be sent; after much of this, requests are put off."""
+        self.long_bytes += size
+        self.engine.memory.answer_bytes += size
+
     def go_on(self) -> None:
         """Handle the requests that were put off."""
 

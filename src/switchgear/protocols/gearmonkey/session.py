@@ -102,10 +102,11 @@ class GearMonkeySession(Session):
         """Handle commands until one has to wait."""
         behind = self.behind
         channels = self.setup.channels
+        memory = self.engine.memory
         most_steps = channels.spent_steps + MOST_STEPS_AT_ONCE
         self._is_working = True
         while behind and self.blocked is None and not self.closing:
-            if self.long_bytes > LONG_BYTES or channels.spent_steps > most_steps:
+            if self.long_bytes > LONG_BYTES or channels.spent_steps > most_steps or memory.answers_must_wait:
                 self.put_off = [(len(behind), b"")]  # how many and which is known here; that there are some is not
                 self.mark()
                 break
@@ -201,14 +202,14 @@ class GearMonkeySession(Session):
     def send_long(self, answer: bytes) -> None:
         """Send what may be long."""
         if len(answer) > LONG_ANSWER_BYTES:
-            self.long_bytes += len(answer)
+            self.note_long_answer(len(answer))
         self.send(answer)
 
     def send_pieces(self, pieces: list[bytes]) -> None:
         """Send what may be long, and has pieces that others may share."""
         size = sum(map(len, pieces))
         if size > LONG_ANSWER_BYTES:
-            self.long_bytes += size
+            self.note_long_answer(size)
         self.out += pieces
         self.mark()
 
