@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MemoryAccount"]
+__all__ = ["FOR_FUNCTIONS", "FOR_WAITING", "FOR_WORKERS", "MemoryAccount"]
 
 # Unfinished input may take this part of the limit, and so may output that peers do not read; functions and workers may
 # take the next part.  The rest is for jobs.  The shares are apart, so that all together never pass the limit,
@@ -18,6 +18,12 @@ CONNECTION_SHARE: Final = 4
 REGISTRATION_SHARE: Final = 16
 # A server is of no use without some workers, however little memory it may take.
 LEAST_REGISTRATION_BYTES: Final = 1024 * 1024
+
+
+# The quarters of that share which each may fill: requests that wait leave room for workers, and these for functions.
+FOR_WAITING: Final = 2
+FOR_WORKERS: Final = 3
+FOR_FUNCTIONS: Final = 4
 
 
 class MemoryAccount:
@@ -29,6 +35,7 @@ class MemoryAccount:
             0  # jobs that are unfinished, or not yet handed to the store: contents, and what else they take
         )
         self.key_bytes = 0  # jobs that ended, and are remembered because their unique keys are held for a time
+        self.limiter_bytes = 0  # keys that are told apart because limits are set for each
         self.history_bytes = 0  # payloads and results of finished jobs that a store keeps in memory
         self.input_bytes = 0  # received parts of messages that are not complete, or not handled yet
         self.output_bytes = 0  # written to peers, and not yet taken by them
@@ -46,7 +53,7 @@ class MemoryAccount:
     @property
     def stored_bytes(self) -> int:
         """What is held for longer than a connection takes to send or to read it."""
-        jobs_bytes = self.job_bytes + self.key_bytes + self.history_bytes + self.draft_bytes
+        jobs_bytes = self.job_bytes + self.key_bytes + self.limiter_bytes + self.history_bytes + self.draft_bytes
         return jobs_bytes + self.subscription_bytes + self.schedule_bytes
 
     @property
@@ -75,7 +82,7 @@ class MemoryAccount:
         """Whether so much more may be stored."""
         return not self.limit_bytes or self.stored_bytes + more_bytes <= self.stored_limit_bytes
 
-    def has_registration_room(self, more_bytes: int) -> bool:
-        """Whether functions and workers may take so much more."""
+    def has_registration_room(self, more_bytes: int, quarters: int = FOR_FUNCTIONS) -> bool:
+        """Whether functions and workers may take so much more, if those that ask may fill so many quarters."""
         limit_bytes = self.registration_limit_bytes
-        return not limit_bytes or self.registration_bytes + more_bytes <= limit_bytes
+        return not limit_bytes or self.registration_bytes + more_bytes <= limit_bytes * quarters // 4

@@ -267,12 +267,12 @@ async def test_a_foreground_job_whose_client_left_is_not_stored() -> None:
 
 
 def test_a_submission_without_room_is_refused_before_anything_is_made() -> None:
-    engine = Engine(EngineSettings(memory_bytes=1600))
+    engine = Engine(EngineSettings(memory_bytes=3200))
     limit_bytes = engine.memory.stored_limit_bytes
     held_bytes = JOB_BYTES + 1 + 60
     engine.submit(b"f", b"k", b"x" * 60, NORMAL, Delivery.WAIT)
     room = limit_bytes - held_bytes - JOB_BYTES
-    with pytest.raises(Refused, match=r"limits\.memory_bytes is 1600") as refused:
+    with pytest.raises(Refused, match=r"limits\.memory_bytes is 3200") as refused:
         engine.submit(b"g", b"", b"x" * (room + 1), NORMAL, Delivery.WAIT)
     assert refused.value.reason == "full"
     assert (list(engine.functions), len(engine.jobs), engine.memory.job_bytes) == ([b"f"], 1, held_bytes)

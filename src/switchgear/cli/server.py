@@ -26,6 +26,7 @@ __all__ = ["server"]
 _HELD_FOR: Final = {
     "jobs": "unfinished jobs",
     "held_keys": "unique keys held longer than their jobs",
+    "limiters": "keys with limits of their own",
     "history": "payloads and results of finished jobs",
     "drafts": "GearMonkey jobs not pushed yet, and their fields",
     "subscriptions": "channels and patterns that peers subscribed to",

@@ -11,7 +11,7 @@ from switchgear.engine.backlog import Backlog
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
-from switchgear.memory import MemoryAccount
+from switchgear.memory import FOR_FUNCTIONS, MemoryAccount
 from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker
 from switchgear.model.job import MOVE_BYTES
 from switchgear.model.names import NameTable
@@ -132,7 +132,7 @@ class Core:
                 raise Refused(REFUSED_LIMIT, f"there are {limit} functions already")
             while not self.memory.has_registration_room(FUNCTION_BYTES + len(name)):
                 if not self._forget_unused_function():
-                    self._refuse_registration(FUNCTION_BYTES + len(name))
+                    self._refuse_registration(FUNCTION_BYTES + len(name), FOR_FUNCTIONS)
             self.memory.registration_bytes += FUNCTION_BYTES + len(name)
             function = self.functions[name] = Function(name)
             if self.settings.jobs_per_function:
@@ -173,10 +173,10 @@ class Core:
             text = f"no memory for {more_bytes} bytes more: {memory.held_bytes} are held"
             self._refuse_for_memory(text)
 
-    def _refuse_registration(self, more_bytes: int) -> None:
+    def _refuse_registration(self, more_bytes: int, quarters: int) -> None:
         """Raise Refused unless functions and workers may take so much more."""
         memory = self.memory
-        if not memory.has_registration_room(more_bytes):
+        if not memory.has_registration_room(more_bytes, quarters):
             self._refuse_for_memory(
                 f"no memory for more functions and workers: they take {memory.registration_bytes} bytes"
             )

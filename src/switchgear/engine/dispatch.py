@@ -27,6 +27,7 @@ from switchgear.engine.lifecycle import NEXT_STATE, next_state
 from switchgear.engine.operating import Operating
 from switchgear.engine.uniques import free_key
 from switchgear.engine.waking import WakePolicy
+from switchgear.memory import FOR_WORKERS
 from switchgear.model import BEST_FIRST, READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
 from switchgear.model.job import NO_DETAILS
 
@@ -65,7 +66,7 @@ class Dispatch(Operating):
 
     def refuse_registrations(self, count: int) -> None:
         """Raise Refused if there is no memory for a worker that registers for so many functions."""
-        self._refuse_registration(WORKER_BYTES + ABILITY_BYTES * count)
+        self._refuse_registration(WORKER_BYTES + ABILITY_BYTES * count, FOR_WORKERS)
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0) -> None:
         """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""
@@ -200,6 +201,19 @@ class Dispatch(Operating):
         self.grant(worker, 1)
         return ticket if ticket in worker.tickets else 0
 
+    def cancel_ticket(self, worker: Worker, ticket: int) -> None:
+        """Nobody waits any more for the job that this ticket stands for."""
+        if worker.tickets and worker.tickets.pop(ticket, None) is not None:
+            self.deadlines.stale += 1
+            self._take_back_ticket(worker)
+
+    def _take_back_ticket(self, worker: Worker) -> None:
+        """A ticket of the worker is gone without a job: its credit goes too, if it had one."""
+        if worker.credits > len(worker.tickets or ()):
+            worker.credits -= 1
+            if not worker.credits:
+                self._leave_pushers(worker)
+
     def alarm(self, worker: Worker, at_us: int) -> int:
         """Tell the worker's peer when it is so late; returns the number that `Peer.waited_in_vain` will name."""
         self._last.ticket = number = self._last.ticket + 1
@@ -221,10 +235,7 @@ class Dispatch(Operating):
             return
         assert worker.tickets is not None
         del worker.tickets[ticket]
-        if worker.credits > len(worker.tickets):
-            worker.credits -= 1
-            if not worker.credits:
-                self._leave_pushers(worker)
+        self._take_back_ticket(worker)
         worker.peer.waited_in_vain(worker, ticket)
 
     def withdraw_credit(self, worker: Worker) -> None:

@@ -13,7 +13,7 @@ cascading cancel, a restart).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from switchgear.engine.backlog import UNITS_PER_TURN
@@ -461,6 +461,16 @@ class Engine(Restoring):
             watched, watcher.watching = watcher.watching, {}
             self.backlog.start(self._abandon(watcher, watched))
 
+    def unwatch_jobs(self, watcher: Peer, job_ids: Iterable[int]) -> None:
+        """The same for some of the jobs that this peer watches: those for whom it did so are gone."""
+        watched: dict[int, Job] = {}
+        for job_id in job_ids:
+            job = watcher.watching.pop(job_id, None)
+            if job is not None:
+                watched[job_id] = job
+        if watched:
+            self.backlog.start(self._abandon(watcher, watched))
+
     def _abandon(self, watcher: Peer, watched: dict[int, Job]) -> Iterator[None]:
         """The jobs that a peer watched which is gone lose it, one at a time."""
         for job in watched.values():
@@ -557,7 +567,8 @@ class Engine(Restoring):
         self.deadlines = Deadlines(self.memory)
         self.graph = Graph()
         memory = self.memory
-        memory.job_bytes = memory.key_bytes = memory.registration_bytes = memory.schedule_bytes = 0
+        memory.job_bytes = memory.key_bytes = memory.limiter_bytes = 0
+        memory.registration_bytes = memory.schedule_bytes = 0
 
     def running_jobs(self) -> int:
         return sum(function.running for function in self.functions.values())

@@ -47,7 +47,7 @@ PAYLOAD_KEY: Final = b"-\0"
 
 # What a job takes in memory beside its contents, about and rather too much: itself and its places in tables and queues;
 # if it has details of its own, those and its deadlines; and each edge, watcher and move.
-JOB_BYTES: Final = 300
+JOB_BYTES: Final = 450
 DETAILS_BYTES: Final = 700
 EDGE_BYTES: Final = 100
 WATCH_BYTES: Final = 100

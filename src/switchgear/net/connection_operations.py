@@ -27,6 +27,7 @@ CONNECTIONS_PER_STEP: Final = 5
 HOLDERS: Final = {
     "jobs": "unfinished jobs",
     "held_keys": "unique keys that are held for a time",
+    "limiters": "keys with limits of their own",
     "history": "finished jobs",
     "drafts": "GearMonkey jobs that are not pushed yet",
     "subscriptions": "subscriptions",
@@ -48,6 +49,7 @@ def memory_figures(memory: MemoryAccount) -> dict[str, int]:
         "held": memory.held_bytes,
         "jobs": memory.job_bytes,
         "held_keys": memory.key_bytes,
+        "limiters": memory.limiter_bytes,
         "history": memory.history_bytes,
         "drafts": memory.draft_bytes,
         "subscriptions": memory.subscription_bytes,

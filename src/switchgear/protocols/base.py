@@ -418,6 +418,9 @@ class MessageSession(Session):
     def unreachable(self, message: Message) -> None:
         """This could not be delivered: the peer is gone, or takes nothing any more.  Nothing else of it was sent."""
 
+    def peer_gone(self, identity: bytes) -> None:
+        """The peer of this name has closed its connection.  Called by wires that can tell."""
+
     def refused_message(self, answer: Message, refused: Refused) -> Message:
         """What is said in place of an answer that promised a job which cannot be kept."""
         raise NotImplementedError

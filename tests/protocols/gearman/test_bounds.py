@@ -85,7 +85,7 @@ def test_what_a_worker_says_is_not_copied_for_each_who_hears_it(kind: Packet) ->
         client = house.talker(name)
         client.send(request(Packet.SUBMIT_JOB, b"f", b"same", b""))
         client.take_bytes()
-        client.wire.write = written.extend  # type: ignore[method-assign]
+        client.wire.write = written.extend  # type: ignore[method-assign, assignment]
     worker = house.talker("worker")
     worker.send(request(Packet.CAN_DO, b"f"), request(Packet.GRAB_JOB))
     worker.send(request(kind, b"H:t:1", b"x" * 50_000))
@@ -105,7 +105,7 @@ def test_answers_that_are_long_wait_when_much_was_answered_in_one_turn() -> None
 
 
 def test_a_watch_that_finds_no_memory_is_refused() -> None:
-    house = House(settings=EngineSettings(memory_bytes=1000))
+    house = House(settings=EngineSettings(memory_bytes=1400))
     peer = house.talker("peer")
     peer.send(request(Packet.SUBMIT_JOB_BG, b"f", b"", b""))
     assert peer.take_bytes() == response(Packet.JOB_CREATED, b"H:t:1")

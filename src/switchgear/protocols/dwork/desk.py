@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from switchgear.errors import Refused
+from switchgear.memory import FOR_WAITING, FOR_WORKERS
 from switchgear.model import SECOND_US, Cause, Job, Worker
 from switchgear.protocols.base import Context, Message, MessageSession, Wire
 from switchgear.protocols.dwork.codec import TransferWriter, encode
@@ -75,6 +76,7 @@ class Desk(MessageSession):
         self.function.released_first = True
         self.is_changing = False  # a request of very many tasks changes what tasks wait for
         self._blocked = 0  # Steals, of all locations
+        self._waiting: dict[bytes, dict[int, Location]] = {}  # the same by who sent them, and by ticket
         self._looked_at = (0, 0, 0)  # when it was last found out whether all is stuck
         self._was_stuck = False
 
@@ -129,7 +131,8 @@ class Desk(MessageSession):
         """The worker that sent a request, which is a sign of life; raises Refused if there are too many."""
         location = self.locations.get(name)
         if location is None:
-            superfluous = self.locations.superfluous()
+            is_full = not self.engine.memory.has_registration_room(LOCATION_BYTES + len(name), FOR_WORKERS)
+            superfluous = self.locations.superfluous(is_full=is_full)
             if superfluous is not None:
                 self.forget(superfluous, Cause.WORKER_LOST)
             self.engine.refuse_registrations(1)
@@ -200,12 +203,13 @@ class Desk(MessageSession):
         if self._blocked >= MOST_BLOCKED or (most and len(worker.running) + len(location.blocked) >= most):
             return False
         memory = self.engine.memory
-        if not memory.has_registration_room(waiting_bytes(envelope)):
+        if not memory.has_registration_room(waiting_bytes(envelope), FOR_WAITING):
             return False
         ticket = self.engine.grant_until(worker, self.engine.now_us + min(wait_us, LONGEST_WAIT_US))
         if not ticket:
             return False
         location.blocked[ticket] = envelope
+        self._waiting.setdefault(envelope[0], {})[ticket] = location
         memory.registration_bytes += waiting_bytes(envelope)
         self._blocked += 1
         if not worker.running:
@@ -218,8 +222,23 @@ class Desk(MessageSession):
         if location.lease_us:
             self.context.soon(partial(self._renew_lease, location))
         envelope = location.blocked.pop(ticket)
-        self.engine.memory.registration_bytes -= waiting_bytes(envelope)
+        self._stopped_waiting(ticket, envelope)
         return envelope
+
+    def _stopped_waiting(self, ticket: int, envelope: Message) -> None:
+        self.engine.memory.registration_bytes -= waiting_bytes(envelope)
+        tickets = self._waiting.get(envelope[0])
+        if tickets is not None:
+            tickets.pop(ticket, None)
+            if not tickets:
+                del self._waiting[envelope[0]]
+
+    def peer_gone(self, identity: bytes) -> None:
+        """Its Steals wait no more.  A worker is known by its location, so what it has stays its own for its lease."""
+        for ticket, location in list(self._waiting.get(identity, {}).items()):
+            self._unblock(location, ticket)
+            if location.worker is not None:
+                self.engine.cancel_ticket(location.worker, ticket)
 
     def _renew_lease(self, location: Location) -> None:
         worker = location.worker
@@ -227,8 +246,8 @@ class Desk(MessageSession):
             self.engine.renew_lease(worker, location.lease_us)
 
     def _answer_blocked(self, location: Location, payload: bytes) -> None:
-        for envelope in location.blocked.values():
-            self.engine.memory.registration_bytes -= waiting_bytes(envelope)
+        for ticket, envelope in location.blocked.items():
+            self._stopped_waiting(ticket, envelope)
             self.answer(envelope, payload)
         self._blocked -= len(location.blocked)
         location.blocked = {}

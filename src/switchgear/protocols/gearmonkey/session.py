@@ -16,7 +16,7 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, URGENT, Cause, Function, Job, Worker
 from switchgear.protocols.base import MOST_FUNCTIONS, Context, Session, Wire
 from switchgear.protocols.gearmonkey.keys import CHANNEL, Key, parse_key, queue_key
-from switchgear.protocols.gearmonkey.resp import Command, Decoder, array, bulk, error, null_array
+from switchgear.protocols.gearmonkey.resp import WORD_OVERHEAD_BYTES, Command, Decoder, array, bulk, error, null_array
 from switchgear.protocols.gearmonkey.setup import PROTOCOL, GearMonkeySetup, Verb, remember
 from switchgear.protocols.gearmonkey.waiting import LockWait, PopPlan, QueueWait
 from switchgear.text import harmless
@@ -35,7 +35,6 @@ MOST_ANSWER_BYTES = 256 * 1024 * 1024
 
 MOST_BEHIND = 10_000  # commands behind one that waits
 MOST_QUEUED = 10_000  # commands in a transaction
-WORD_OVERHEAD_BYTES: Final = 64  # of each word in them, whatever its length, and of each command
 MOST_REGISTERED = 2 * MOST_FUNCTIONS  # functions in all of these sets
 MOST_WORKERS = 100  # different sets of functions that one connection pops from
 
@@ -86,13 +85,14 @@ class GearMonkeySession(Session):
     def receive(self, data: bytes) -> None:
         if self.closing:
             return
-        self.behind.extend(self.decoder.feed(data))
+        commands = self.decoder.feed(data)
+        self.behind.extend(commands)
         if self.long_bytes and not self.out:
             self.long_bytes = 0
         if self.blocked is None:
             self._work()
             return
-        self.behind_bytes += len(data)
+        self.behind_bytes += sum(map(size_of, commands))
         if len(self.behind) > MOST_BEHIND or self.behind_bytes > self.setup.packet_bytes:
             self.context.count_bad_input(self, "ERR", "too much is sent behind a command that waits")
             self.closing = True
@@ -225,7 +225,7 @@ class GearMonkeySession(Session):
 
     def _queue(self, command: Command) -> None:
         assert self.queued is not None
-        queued_bytes = self.queued_bytes + sum(map(len, command)) + WORD_OVERHEAD_BYTES * (len(command) + 1)
+        queued_bytes = self.queued_bytes + size_of(command)
         if len(self.queued) >= MOST_QUEUED or queued_bytes > self.setup.packet_bytes:
             raise PeerError("the transaction is too long", code="ERR")
         self.queued_bytes = queued_bytes
@@ -413,6 +413,11 @@ class GearMonkeySession(Session):
             self.setup.channels.unsubscribe(self, name)
         for pattern in list(self.patterns):
             self.setup.channels.unsubscribe_pattern(self, pattern)
+
+
+def size_of(command: Command) -> int:
+    """What a command takes in memory, about."""
+    return sum(map(len, command)) + WORD_OVERHEAD_BYTES * (len(command) + 1)
 
 
 def text_of(word: bytes) -> str:

@@ -113,6 +113,12 @@ class ManagerSession(MessageSession):
         else:
             self._forget(way)
 
+    def peer_gone(self, identity: bytes) -> None:
+        """The ways that begin with this neighbour lead nowhere; those of workers with jobs are kept, as they may report
+        on another connection."""
+        for way in list(self.paths.idle.get(identity, ())):
+            self._forget(way)
+
     # --- workers come ---
 
     def _on_ready(self, path: Path, headers: dict[str, Any], message: Message) -> None:
