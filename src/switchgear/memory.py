@@ -20,7 +20,8 @@ REGISTRATION_SHARE: Final = 16
 LEAST_REGISTRATION_BYTES: Final = 1024 * 1024
 
 
-# The quarters of that share which each may fill: requests that wait leave room for workers, and these for functions.
+# The quarters of that share which each may fill: requests that wait, and workers of which one connection can make up
+# any number, leave room for those that are a connection each, and these for functions.
 FOR_WAITING: Final = 2
 FOR_WORKERS: Final = 3
 FOR_FUNCTIONS: Final = 4

@@ -10,6 +10,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 
@@ -46,6 +47,8 @@ class Attack:
 
     def close(self) -> None:
         for peer in self._sockets:
+            with suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)  # or one that is being read from would stay open
             peer.close()
 
     def zeromq(self, port: int, socket_type: bytes = b"DEALER") -> socket.socket:
@@ -344,7 +347,7 @@ def a_job_that_is_handed_back_for_ever(attack: Attack) -> None:
 
 def workers_that_can_do_everything(attack: Attack) -> None:
     abilities = b"".join(packet(1, b"ability%d" % number) for number in range(1000))
-    for _ in range(300):
+    for _ in range(60):
         attack.send_all(attack.reader(attack.ports.gearman), [abilities + packet(4)])
     attack.over.wait()
 

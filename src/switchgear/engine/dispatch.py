@@ -64,9 +64,12 @@ class Dispatch(Operating):
         self.memory.registration_bytes += WORKER_BYTES
         return worker
 
-    def refuse_registrations(self, count: int) -> None:
-        """Raise Refused if there is no memory for a worker that registers for so many functions."""
-        self._refuse_registration(WORKER_BYTES + ABILITY_BYTES * count, FOR_WORKERS)
+    def refuse_registrations(self, count: int, quarters: int = FOR_WORKERS) -> None:
+        """Raise Refused if there is no memory for a worker that registers for so many functions.
+
+        Where one connection can stand for any number of workers, they should fill fewer quarters of what there is.
+        """
+        self._refuse_registration(WORKER_BYTES + ABILITY_BYTES * count, quarters)
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0) -> None:
         """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""

@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from switchgear.errors import Refused
-from switchgear.memory import FOR_WAITING, FOR_WORKERS
+from switchgear.memory import FOR_WAITING
 from switchgear.model import SECOND_US, Cause, Job, Worker
 from switchgear.protocols.base import Context, Message, MessageSession, Wire
 from switchgear.protocols.dwork.codec import TransferWriter, encode
@@ -32,6 +32,7 @@ LONGEST_WAIT_US: Final = 86_400 * SECOND_US
 
 # What a location takes in memory beside its name and its worker, about; a Steal that waits; and a frame of it.
 LOCATION_BYTES: Final = 700
+NEW_WORKER_BYTES: Final = 3 * LOCATION_BYTES  # and what the engine takes for its worker
 WAITING_BYTES: Final = 500
 FRAME_BYTES: Final = 50
 
@@ -131,11 +132,11 @@ class Desk(MessageSession):
         """The worker that sent a request, which is a sign of life; raises Refused if there are too many."""
         location = self.locations.get(name)
         if location is None:
-            is_full = not self.engine.memory.has_registration_room(LOCATION_BYTES + len(name), FOR_WORKERS)
+            is_full = not self.engine.memory.has_registration_room(NEW_WORKER_BYTES + len(name), FOR_WAITING)
             superfluous = self.locations.superfluous(is_full=is_full)
             if superfluous is not None:
                 self.forget(superfluous, Cause.WORKER_LOST)
-            self.engine.refuse_registrations(1)
+            self.engine.refuse_registrations(1, FOR_WAITING)
             location = self.locations.add(name, self.setup.lease_us)
             self.engine.memory.registration_bytes += LOCATION_BYTES + len(name)
         elif location.worker is not None and location.lease_us:

@@ -30,6 +30,7 @@ from functools import partial
 from typing import Final
 
 from switchgear.errors import Refused
+from switchgear.memory import FOR_WAITING
 from switchgear.model import NORMAL, SECOND_US, Cause, Delivery, Job, Worker
 from switchgear.protocols.base import Context, Message, MessageSession, Wire
 from switchgear.protocols.pingpong.messages import GOODBYE, PING, PONG, READY, answer_of, failure, printable
@@ -270,7 +271,7 @@ class WorkersSession(MessageSession):
     def _register(self, record: WorkerRecord) -> None:
         """Let the engine know a worker, and add it to the ready queue."""
         try:
-            self.engine.refuse_registrations(1)
+            self.engine.refuse_registrations(1, FOR_WAITING)
             function = self.engine.function_named(self.setup.function)
         except Refused as refused:
             self.context.count_bad_input(self, "REFUSED", f"a worker cannot be registered: {refused}")

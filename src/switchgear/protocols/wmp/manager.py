@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from switchgear.errors import PeerError, Refused
+from switchgear.memory import FOR_WAITING
 from switchgear.model import SECOND_US, Function, Job
 from switchgear.protocols.base import Context, Message, MessageSession, Wire, number_in_handle
 from switchgear.protocols.wmp.codec import (
@@ -165,7 +166,7 @@ class ManagerSession(MessageSession):
         functions: list[Function] = []
         refusal = ""
         try:
-            self.engine.refuse_registrations(len(roles))
+            self.engine.refuse_registrations(len(roles), FOR_WAITING)
         except Refused as refused:
             raise PeerError(str(refused), code="REFUSED") from refused
         for role in roles:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sys import getsizeof
 from typing import Any, Final
 
-from switchgear.memory import FOR_WORKERS, MemoryAccount
+from switchgear.memory import FOR_WAITING, MemoryAccount
 from switchgear.model import Cause, Function, Job, Peer, Worker
 from switchgear.protocols.base import Message
 from switchgear.protocols.wmp.codec import NO, TAKE, WAKE, encode
@@ -202,4 +202,4 @@ class Paths:
     def would_be_too_many(self, more_paths: int, more_bytes: int, most_paths: int) -> bool:
         if len(self.by_path) + more_paths > most_paths or self.kept_bytes + more_bytes > self.most_bytes:
             return True
-        return not self._memory.has_registration_room(PATH_BYTES * more_paths + more_bytes, FOR_WORKERS)
+        return not self._memory.has_registration_room(PATH_BYTES * more_paths + more_bytes, FOR_WAITING)
