@@ -33,7 +33,7 @@ from switchgear.engine.reports import Reports
 from switchgear.errors import Refused
 from switchgear.model import SECOND_US, CatchUp, Delivery, EdgePolicy, Job, Peer, Schedule
 
-__all__ = ["MOST_MADE_UP_FOR", "Schedules"]
+__all__ = ["MOST_MADE_UP_FOR", "Schedules", "held_bytes"]
 
 # A timer of a busy server is late by milliseconds, and a queue may be full for a moment.
 ON_TIME_US: Final = 10 * SECOND_US
