@@ -79,6 +79,11 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         logging.WARNING,
         "function {function} is not bridged: on a Redis Cluster its name needs a hash tag, such as {{name}}",
     ),
+    "history_skipped": (
+        logging.WARNING,
+        "job {job} is not in the history: the store cannot follow, and nobody was promised that it is kept",
+    ),
+    "memory_full": (logging.WARNING, "refused: {reason}"),
     "history_dropped": (logging.DEBUG, "{count} finished jobs dropped from the history"),
 }
 
@@ -139,6 +144,9 @@ class Telemetry(Observer):
 
     def function_created(self, function: Function) -> None:
         self.emit("function_created", function=text_of(function.name))
+
+    def memory_full(self, reason: str) -> None:
+        self.emit("memory_full", reason=reason)
 
     def schedule_fired(self, schedule: Schedule, job: Job) -> None:
         function = text_of(job.function.name)

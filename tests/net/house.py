@@ -194,7 +194,7 @@ def snapshot_of(job: Job) -> Job:
     snapshot = copy(job)
     if job.details is not NO_DETAILS:
         snapshot.details = copy(job.details)
-    snapshot.counted = False
+    snapshot.entry_bytes = 0
     return snapshot
 
 

@@ -11,6 +11,8 @@ import pytest
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
 from switchgear.errors import Refused, StorageError
 from switchgear.model import NORMAL, SECOND_US, Delivery, Job, Worker
+from switchgear.model.job import JOB_BYTES
+from switchgear.net import hub
 from switchgear.storage.memory import MemoryStore
 from switchgear.testing import FakeClock, RecordingPeer, check_engine
 from tests.net.house import HubHouse, ScriptedStore, idle, in_turns, open_house
@@ -179,7 +181,7 @@ async def test_without_a_history_what_has_ended_holds_nothing_at_once(end: Calla
     await idle()
     assert not house.engine.jobs
     assert marks_within(house.engine, vars(house.hub), store) == 0
-    assert house.engine.memory.held_bytes == 0
+    assert (house.engine.memory.job_bytes, house.engine.memory.history_bytes) == (0, 0)
 
 
 @in_turns
@@ -206,7 +208,7 @@ async def test_until_its_end_is_stored_a_job_can_be_read_and_counts() -> None:
     found = house.hub.find_unkept_end(job.id)
     assert found is not None
     assert found.result.endswith(LONG)
-    assert house.engine.memory.job_bytes == job.content_bytes > 5 * len(LONG)
+    assert house.engine.memory.job_bytes == job.entry_bytes + job.content_bytes > 5 * len(LONG)
     await let_commit(house)
     await house.store.succeed()
     assert house.engine.memory.job_bytes == job.content_bytes == 0
@@ -241,9 +243,10 @@ async def test_payloads_that_only_the_store_has_do_not_count() -> None:
     first, second = stage.submit(), stage.submit()
     await let_commit(house)
     assert (first.payload is None, second.payload is None) == (False, True)
-    assert house.engine.memory.job_bytes == first.content_bytes
+    entries = first.entry_bytes + second.entry_bytes
+    assert house.engine.memory.job_bytes == entries + first.content_bytes
     house.hub.payload(second)
-    assert house.engine.memory.job_bytes == first.content_bytes + second.content_bytes
+    assert house.engine.memory.job_bytes == entries + first.content_bytes + second.content_bytes
     check_engine(house.engine, [])
 
 
@@ -264,18 +267,21 @@ async def test_a_foreground_job_whose_client_left_is_not_stored() -> None:
 
 
 def test_a_submission_without_room_is_refused_before_anything_is_made() -> None:
-    engine = Engine(EngineSettings(memory_bytes=200))  # half of which is for jobs
+    engine = Engine(EngineSettings(memory_bytes=3200))
+    limit_bytes = engine.memory.stored_limit_bytes
+    held_bytes = JOB_BYTES + 1 + 60
     engine.submit(b"f", b"k", b"x" * 60, NORMAL, Delivery.WAIT)
-    with pytest.raises(Refused, match=r"limits\.memory_bytes is 200") as refused:
-        engine.submit(b"g", b"", b"x" * 41, NORMAL, Delivery.WAIT)
+    room = limit_bytes - held_bytes - JOB_BYTES
+    with pytest.raises(Refused, match=r"limits\.memory_bytes is 3200") as refused:
+        engine.submit(b"g", b"", b"x" * (room + 1), NORMAL, Delivery.WAIT)
     assert refused.value.reason == "full"
-    assert (list(engine.functions), len(engine.jobs), engine.memory.job_bytes) == ([b"f"], 1, 60)
+    assert (list(engine.functions), len(engine.jobs), engine.memory.job_bytes) == ([b"f"], 1, held_bytes)
     assert engine.submit(b"f", b"k", b"x" * 60, NORMAL, Delivery.WAIT).id == 1  # it holds nothing more
-    assert engine.submit(b"g", b"", b"x" * 40, NORMAL, Delivery.WAIT).id == 2
+    assert engine.submit(b"g", b"", b"x" * room, NORMAL, Delivery.WAIT).id == 2
 
 
 def test_parts_of_a_result_are_kept_while_there_is_room_and_not_after_a_gap() -> None:
-    engine = Engine(EngineSettings(memory_bytes=200))
+    engine = Engine(EngineSettings(memory_bytes=16 * (JOB_BYTES + 100) // 7))
     worker = engine.add_worker(RecordingPeer(), "test")
     engine.can_do(worker, engine.function_named(b"f"))
     job = engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
@@ -331,3 +337,37 @@ def test_the_history_takes_an_eighth_of_the_limit_at_most() -> None:
     assert jobs[-1] in held
     for job in held:
         assert store.get(job.id) is job
+
+
+# --- a store that cannot follow ---
+
+
+@in_turns
+async def test_foreground_jobs_are_not_kept_if_the_store_cannot_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "MOST_HISTORY_BYTES", 10 * len(LONG))
+    house = await open_house()
+    stage = Stage(house)
+    for _ in range(20):
+        job = stage.run(Delivery.WAIT)
+        stage.engine.complete(stage.worker, job.id, LONG)
+    await let_commit(house)
+    assert house.engine.memory.job_bytes < 12 * len(LONG)
+    assert house.telemetry.counts["history_skipped"] > 10
+    await house.store.succeed()
+    assert house.engine.memory.job_bytes == 0
+    stage.engine.complete(stage.worker, stage.run(Delivery.WAIT).id, LONG)
+    await let_commit(house)
+    assert house.store.is_committing, "it follows again"
+
+
+@in_turns
+async def test_whoever_reports_what_must_be_kept_waits_while_that_fills_the_memory() -> None:
+    house = await open_house(settings=EngineSettings(memory_bytes=16 * len(LONG)))
+    stage = Stage(house)
+    job = stage.run()
+    assert not house.hub.must_wait_for_store
+    stage.engine.complete(stage.worker, job.id, LONG * 7)
+    assert house.hub.must_wait_for_store
+    await let_commit(house)
+    await house.store.succeed()
+    assert not house.hub.must_wait_for_store

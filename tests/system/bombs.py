@@ -10,8 +10,9 @@ import json
 import socket
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Thread
 
 from tests.support.servers import HOST
 
@@ -46,6 +47,8 @@ class Attack:
 
     def close(self) -> None:
         for peer in self._sockets:
+            with suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)  # or one that is being read from would stay open
             peer.close()
 
     def zeromq(self, port: int, socket_type: bytes = b"DEALER") -> socket.socket:
@@ -59,11 +62,26 @@ class Attack:
         peer.sendall(b"\x04" + bytes([len(ready)]) + ready)
         return peer
 
+    def reader(self, port: int) -> socket.socket:
+        """A connection on which everything that comes is read and thrown away."""
+        peer = self.connect(port)
+        peer.settimeout(None)
+        Thread(target=_read_all, args=(peer,), daemon=True).start()
+        return peer
+
     def send_all(self, peer: socket.socket, pieces: Iterable[bytes]) -> None:
         for piece in pieces:
             if self.over.is_set():
                 return
             peer.sendall(piece)
+
+
+def _read_all(peer: socket.socket) -> None:
+    try:
+        while peer.recv(MIB):
+            pass
+    except OSError:
+        return
 
 
 def packet(kind: int, *fields: bytes) -> bytes:
@@ -251,6 +269,143 @@ def http_requests(attack: Attack) -> None:
             continue
 
 
+def jobs_without_payloads(attack: Attack) -> None:
+    """Each takes memory, though it brings no byte to be counted."""
+    peer = attack.reader(attack.ports.gearman)
+    attack.send_all(peer, (packet(7, b"nobody", b"", b"") * 1000 for _ in range(3000)))
+    attack.over.wait()
+
+
+def watched_jobs_of_the_far_future(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    peer.sendall(packet(26, b"switchgear"))
+    for number in range(1000):
+        options = json.dumps({"run_at": 4e9 + number, "watch": True, "name": ""}).encode()
+        attack.send_all(peer, [packet(1000, b"nobody", b"", options, b"") * 200])
+    attack.over.wait()
+
+
+def one_job_that_is_submitted_again_and_again(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    attack.send_all(peer, (packet(7, b"nobody", b"same", b"") * 1000 for _ in range(2000)))
+    attack.over.wait()
+
+
+def jobs_that_wait_for_thousands(attack: Attack) -> None:
+    peer = attack.connect(attack.ports.gearman)
+    handles = []
+    for _ in range(2000):
+        peer.sendall(packet(18, b"nobody", b"", b""))
+        answer = peer.recv(4096)
+        handles.append(answer[12:].decode())
+    options = json.dumps({"after": handles}).encode()
+    attack.send_all(attack.reader(attack.ports.gearman), (packet(1000, b"g", b"", options, b"") for _ in range(2000)))
+    attack.over.wait()
+
+
+def _assigned(worker: socket.socket, function: bytes) -> bytes:
+    """The handle of a job that the worker has got."""
+    worker.sendall(packet(1, function))
+    while True:
+        worker.sendall(packet(9))
+        answer = worker.recv(65_536)
+        if len(answer) > 12 and answer[7] == 11:  # JOB_ASSIGN
+            return answer[12:].split(b"\0")[0]
+
+
+def data_that_many_hear_of(attack: Attack) -> None:
+    clients = [attack.connect(attack.ports.gearman) for _ in range(40)]
+    for client in clients:
+        client.sendall(packet(26, b"exceptions") + packet(7, b"fan", b"same", b""))
+        client.recv(4096)
+    worker = attack.connect(attack.ports.gearman)
+    handle = _assigned(worker, b"fan")
+    attack.send_all(worker, (packet(28, handle, bytes(20 * MIB)) for _ in range(5)))
+    attack.send_all(worker, [packet(25, handle, bytes(40 * MIB))])
+    attack.over.wait()
+
+
+def results_that_the_store_cannot_follow(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    peer.sendall(packet(18, b"quick", b"", b"") * 200)
+    worker = attack.connect(attack.ports.gearman)
+    worker.sendall(packet(1, b"quick"))
+    while not attack.over.is_set():
+        attack.send_all(worker, [packet(13, _assigned(worker, b"quick"), bytes(30 * MIB))])
+
+
+def a_job_that_is_handed_back_for_ever(attack: Attack) -> None:
+    attack.reader(attack.ports.gearman).sendall(packet(18, b"hot", b"", b""))
+    worker = attack.connect(attack.ports.gearman)
+    handle = _assigned(worker, b"hot")
+    peer = attack.reader(attack.ports.gearman)
+    worker.close()
+    peer.sendall(packet(1, b"hot"))
+    attack.send_all(peer, ((packet(9) + packet(1011, handle)) * 500 for _ in range(2000)))
+    attack.over.wait()
+
+
+def workers_that_can_do_everything(attack: Attack) -> None:
+    abilities = b"".join(packet(1, b"ability%d" % number) for number in range(1000))
+    for _ in range(60):
+        attack.send_all(attack.reader(attack.ports.gearman), [abilities + packet(4)])
+    attack.over.wait()
+
+
+def schedules_with_payloads(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    for number in range(500):
+        words = {"name": f"p{number}", "function": "nobody", "every_seconds": 1e6, "payload": "x" * (3 * MIB)}
+        attack.send_all(peer, [packet(1001, b"schedule", json.dumps(words).encode())])
+    attack.over.wait()
+
+
+def unique_keys_held_for_days(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    options = json.dumps({"unique_seconds": 2_000_000, "run_at": 4e9}).encode()
+    for number in range(0, 500_000, 500):
+        keys = (b"held%d" % key for key in range(number, number + 500))
+        attack.send_all(peer, [b"".join(packet(1000, b"nobody", key, options, b"") for key in keys)])
+    attack.over.wait()
+
+
+def keys_with_a_rate_of_their_own(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    peer.sendall(packet(1001, b"limit", b'{"function": "lanes", "key_rate": "1/day"}'))
+    for number in range(0, 300_000, 500):
+        texts = (json.dumps({"key": f"key{key}"}).encode() for key in range(number, number + 500))
+        attack.send_all(peer, [b"".join(packet(1000, b"lanes", b"", text, b"") for text in texts)])
+    attack.over.wait()
+
+
+def steals_that_wait(attack: Attack) -> None:
+    creator = attack.zeromq(attack.ports.dwork)
+    creator.sendall(frame(b"", more=True) + frame(b"\x08\x00" + _task(b"first") + _task(b"second")))
+    peer = attack.zeromq(attack.ports.dwork)
+    envelope = b"".join(frame(b"e" * 250, more=True) for _ in range(14))
+    for number in range(100_000):
+        location = b"w%d" % number
+        steal = b"\x08\x01" + b"\x32" + bytes([len(location)]) + location + b"\xa8\x06\xff\xff\xff\xff\x07"
+        attack.send_all(peer, [envelope + frame(b"", more=True) + frame(steal)])
+    attack.over.wait()
+
+
+def pingpong_requests_in_long_envelopes(attack: Attack) -> None:
+    peer = attack.zeromq(attack.ports.pingpong)
+    request = b"".join(frame(b"e" * 250, more=True) for _ in range(14)) + frame(b"", more=True) + frame(b"x")
+    attack.send_all(peer, (request * 10 for _ in range(50_000)))
+    attack.over.wait()
+
+
+def words_of_one_command(attack: Attack) -> None:
+    """Words that are short on the wire and long in memory."""
+    for _ in range(300):
+        peer = attack.connect(attack.ports.gearmonkey)
+        peer.sendall(b"*65536\r\n")
+        attack.send_all(peer, (b"$3\r\nabc\r\n" * 10_000 for _ in range(6)))
+    attack.over.wait()
+
+
 ATTACKS: tuple[Callable[[Attack], None], ...] = (
     unfinished_gearman_packets,
     unfinished_gearmonkey_commands,
@@ -270,4 +425,18 @@ ATTACKS: tuple[Callable[[Attack], None], ...] = (
     schedules,
     results_in_pieces,
     http_requests,
+    jobs_without_payloads,
+    watched_jobs_of_the_far_future,
+    one_job_that_is_submitted_again_and_again,
+    jobs_that_wait_for_thousands,
+    data_that_many_hear_of,
+    results_that_the_store_cannot_follow,
+    a_job_that_is_handed_back_for_ever,
+    workers_that_can_do_everything,
+    schedules_with_payloads,
+    unique_keys_held_for_days,
+    keys_with_a_rate_of_their_own,
+    steals_that_wait,
+    pingpong_requests_in_long_envelopes,
+    words_of_one_command,
 )

@@ -104,12 +104,17 @@ def assert_unharmed(ports: Ports, server: subprocess.Popen[bytes], place: Path) 
     assert server.poll() is None, log[-3000:]
     assert "Traceback" not in log, log[-3000:]
     assert "defect" not in log, log[-3000:]
+    eventually(lambda: does_a_job(ports), "a job is taken and handed out", within_seconds=20)
+
+
+def does_a_job(ports: Ports) -> bool:
     with Wire((HOST, ports.gearman)) as client, Wire((HOST, ports.gearman)) as worker:
         worker.send(Kind.CAN_DO, b"innocent")
         client.send(Kind.SUBMIT_JOB, b"innocent", b"", b"payload")
-        assert client.receive_packet().type == Kind.JOB_CREATED
+        if client.receive_packet().type != Kind.JOB_CREATED:
+            return False
         worker.send(Kind.GRAB_JOB)
-        assert worker.receive_packet().type == Kind.JOB_ASSIGN
+        return worker.receive_packet().type == Kind.JOB_ASSIGN
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)

@@ -16,24 +16,30 @@ __all__ = ["explain"]
     epilog="""\b
 Examples:
   switchgear explain H:myhost:42
+  switchgear explain
   switchgear explain --json H:myhost:42 | jq -r '.reasons[].word'
 """
 )
-@click.argument("handle")
+@click.argument("handle", required=False)
 @server_option
 @json_option("Write one JSON object: handle, function, state, and reasons, an array of word, text and data.")
 @click.pass_context
-def explain(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
-    """Say why a job waits, where it runs, or how it ended.
+def explain(ctx: click.Context, handle: str | None, server: str, as_json: bool) -> None:
+    """Say why a job waits, where it runs, or how it ended; or why submissions are refused.
 
     HANDLE is what its submitter was told, or its number, which is the end of it and what the server's log says.
+
+    Without HANDLE it says whether submissions are refused and why, and if memory is full, who holds most of it.
 
     There may be several reasons at once; the most important comes first. Exits with 1 if the server does not know the
     job.
     """
     try:
         with Client(server) as client:
-            answer = client.control("explain", handle=handle)
+            if handle is None:
+                answer = client.control("explain_server")
+            else:
+                answer = client.control("explain", handle=handle)
     except ServerRefused as error:
         if error.code != JOB_NOT_FOUND:
             raise
@@ -41,6 +47,10 @@ def explain(ctx: click.Context, handle: str, server: str, as_json: bool) -> None
         ctx.exit(ExitCode.FAILED)
     if as_json:
         print_json(answer)
+        return
+    if handle is None:
+        for reason in answer["reasons"]:
+            click.echo(printable(reason["text"]))
         return
     click.echo(f"{printable(answer['handle'])} ({printable(text_of(answer['function']))}) is {answer['state']}")
     for reason in answer["reasons"]:

@@ -103,15 +103,20 @@ def workers(server: str, as_json: bool) -> None:
     print_table(columns, (_worker_row(worker, now) for worker in found))
 
 
+def _functions_of(worker: Mapping[str, Any]) -> str:
+    more = worker["functions_count"] - len(worker["functions"])
+    return " ".join(text_of(name) for name in worker["functions"]) + (f" and {more} more" if more else "")
+
+
 def _worker_row(worker: Mapping[str, Any], now: float) -> list[str]:
     return [
         str(worker["id"]),
         text_of(worker["name"]),
         worker["protocol"],
         worker["address"],
-        str(len(worker["running"])),
+        str(worker["running_count"]),
         lasting(max(0.0, now - worker["connected_at"])),
-        " ".join(text_of(name) for name in worker["functions"]),
+        _functions_of(worker),
     ]
 
 

@@ -7,7 +7,16 @@ from typing import Any, Final
 
 import click
 
-from switchgear.cli.output import Column, json_option, lasting, print_json, print_table, printable, server_option
+from switchgear.cli.output import (
+    Column,
+    json_option,
+    lasting,
+    print_json,
+    print_table,
+    printable,
+    server_option,
+    text_of,
+)
 from switchgear.client.client import Client
 from switchgear.text import bytes_in_words
 
@@ -15,12 +24,16 @@ __all__ = ["server"]
 
 # What peers make a server hold, in the words of the table.
 _HELD_FOR: Final = {
-    "jobs": "payloads and results of unfinished jobs",
+    "jobs": "unfinished jobs",
+    "held_keys": "unique keys held longer than their jobs",
+    "limiters": "keys with limits of their own",
     "history": "payloads and results of finished jobs",
+    "drafts": "GearMonkey jobs not pushed yet, and their fields",
+    "subscriptions": "channels and patterns that peers subscribed to",
+    "schedules": "schedules and their payloads",
+    "registrations": "functions, workers, and requests for jobs that wait",
     "input": "packets that are not complete",
     "output": "answers that peers have not read",
-    "drafts": "fields of GearMonkey jobs beside their payloads and results",
-    "subscriptions": "channels and patterns that peers subscribed to",
 }
 
 
@@ -29,21 +42,34 @@ _HELD_FOR: Final = {
 Examples:
   switchgear server
   switchgear server --json | jq .memory
+  switchgear server --connections
 """
 )
 @server_option
+@click.option("--connections", "show_connections", is_flag=True, help="Show the connections that hold most instead.")
 @json_option("Write one JSON object.")
-def server(server: str, as_json: bool) -> None:
+def server(server: str, show_connections: bool, as_json: bool) -> None:
     """Show how the server is, and what it holds in memory.
 
     MEMORY is what clients and workers make the server hold, against the setting limits.memory_bytes. When it is full,
     submissions are refused, and connections with unfinished packets or unread answers are closed, the largest first.
+    `switchgear explain` says who holds most then.
+
+    With --connections, INPUT and OUTPUT are what the server holds of a connection's unfinished packets and unread
+    answers, JOBS how many unfinished jobs it waits for and how much they hold, and SENT what it has sent in all. The
+    list has connections over TCP, the largest first.
     """
     with Client(server) as client:
-        answer = client.control("server")
+        answer = client.control("connections" if show_connections else "server")
     if as_json:
         print_json(answer)
-        return
+    elif show_connections:
+        _print_connections(answer)
+    else:
+        _print_server(answer)
+
+
+def _print_server(answer: Mapping[str, Any]) -> None:
     for name, value in _facts(answer):
         click.echo(f"{name:<12} {printable(value)}")
     memory = answer["memory"]
@@ -55,6 +81,35 @@ def server(server: str, as_json: bool) -> None:
     if answer["listeners"]:
         click.echo()
         _print_listeners(answer["listeners"])
+
+
+def _print_connections(answer: Mapping[str, Any]) -> None:
+    columns = [
+        Column("ADDRESS"),
+        Column("PROTOCOL"),
+        Column("INPUT", right=True),
+        Column("OUTPUT", right=True),
+        Column("JOBS", right=True),
+        Column("SENT", right=True),
+        Column("NAME", wrap=True),
+    ]
+    print_table(columns, map(_connection_row, answer["connections"]))
+    more = answer["count"] - len(answer["connections"])
+    if more:
+        click.echo(f"and {more} more that hold less")
+
+
+def _connection_row(connection: Mapping[str, Any]) -> list[str]:
+    jobs = connection["waits_for"]
+    return [
+        connection["address"],
+        connection["protocol"],
+        bytes_in_words(connection["input"]),
+        bytes_in_words(connection["output"]),
+        f"{jobs}, {bytes_in_words(connection['waits_for_bytes'])}" if jobs else "0",
+        bytes_in_words(connection["received"]),
+        text_of(connection["client_id"]),
+    ]
 
 
 def _facts(answer: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -71,12 +71,13 @@ class LimitsConfig(Checked):
     memory_bytes: int = setting(
         0,
         Size(0),
-        "Bytes that all peers together may make the server hold in memory: payloads and results of jobs, unfinished"
-        " packets, answers that wait, subscriptions. Beyond it submissions are refused, and connections that hold"
-        " unfinished packets or do not read are closed, the largest first. 0: half of the machine's memory, or of the"
-        " control group's if that is less.",
-        "The server must not be killed by the system for what strangers sent it; the other half is for everything that"
-        " is not payload.",
+        "Bytes that all peers together may make the server hold in memory: jobs with their payloads and results,"
+        " schedules, functions and workers, unfinished packets, answers that wait, subscriptions. Beyond it submissions"
+        " are refused, and connections that hold unfinished packets or do not read are closed, the largest first. A job"
+        " counts for 450 bytes and its contents at least, and for 150 in the middle of a long queue. 0: half of the"
+        " machine's memory, or of the control group's if that is less.",
+        "The server must not be killed by the system for what strangers sent it; the other half is for the server"
+        " itself, and for what the allocator does not give back.",
         reloadable=True,
         default_note="half of the machine's memory",
     )

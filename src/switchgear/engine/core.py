@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from mypy_extensions import mypyc_attr
 
@@ -11,8 +11,9 @@ from switchgear.engine.backlog import Backlog
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
-from switchgear.memory import MemoryAccount
+from switchgear.memory import FOR_FUNCTIONS, MemoryAccount
 from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker
+from switchgear.model.job import MOVE_BYTES
 from switchgear.model.names import NameTable
 
 __all__ = ["Core", "EngineSettings", "Observer"]
@@ -24,6 +25,9 @@ REFUSED_STORAGE: Final = "storage"
 REFUSED_LIMIT: Final = "limit"
 REFUSED_CONFLICT: Final = "conflict"
 REFUSED_UNIQUE: Final = "unique"  # another job has the unique key
+
+# What a function takes in memory beside its name, about.
+FUNCTION_BYTES: Final = 4_500
 
 FUNCTION_ORDERS: Final = ("fair", "registration", "round-robin")
 
@@ -69,6 +73,9 @@ class Observer:
     def function_created(self, function: Function) -> None:
         """A name was used for the first time."""
 
+    def memory_full(self, reason: str) -> None:
+        """Something was refused because the server holds as much as it may."""
+
     def schedule_fired(self, schedule: Schedule, job: Job) -> None:
         """A tick has come, and a job was made."""
 
@@ -96,9 +103,9 @@ class Core:
         self.names = NameTable[Job]()
         self.functions: dict[bytes, Function] = {}
         self.workers: dict[int, Worker] = {}
-        self.deadlines = Deadlines()
-        self.backlog = Backlog()
         self.memory = MemoryAccount(self.settings.memory_bytes)  # shared with all that hold bytes for peers
+        self.deadlines = Deadlines(self.memory)
+        self.backlog = Backlog()
         self.changed: dict[Job, None] = {}  # since the owner last took them; without `keeps` only those that finished
         self.changed_functions: list[Function] = []
         self.schedules: dict[bytes, Schedule] = {}
@@ -123,6 +130,10 @@ class Core:
             limit = self.settings.functions
             if limit and len(self.functions) >= limit and not self._forget_unused_function():
                 raise Refused(REFUSED_LIMIT, f"there are {limit} functions already")
+            while not self.memory.has_registration_room(FUNCTION_BYTES + len(name)):
+                if not self._forget_unused_function():
+                    self._refuse_registration(FUNCTION_BYTES + len(name), FOR_FUNCTIONS)
+            self.memory.registration_bytes += FUNCTION_BYTES + len(name)
             function = self.functions[name] = Function(name)
             if self.settings.jobs_per_function:
                 function.limits = [self.settings.jobs_per_function] * 3
@@ -140,23 +151,46 @@ class Core:
         To be called when its end is stored, or told if it is not stored: from then on a store has them, or nobody.
         The job itself may stay for a while, in a queue that it left, for a deadline or for its unique key.
         """
-        if job.counted:
-            job.counted = False
-            self.memory.job_bytes -= job.content_bytes
+        self._uncount(job)
         job.drop_contents()
+
+    def _uncount(self, job: Job) -> None:
+        """The job is not the engine's to count any more."""
+        if job.entry_bytes:
+            self.memory.job_bytes -= job.entry_bytes + job.content_bytes
+            job.entry_bytes = 0
+
+    def hold_for(self, job: Job, more_bytes: int) -> None:
+        """So much more is held for the job beside its contents, or less, until it ends."""
+        if job.entry_bytes:
+            job.entry_bytes += more_bytes
+            self.memory.job_bytes += more_bytes
 
     def _refuse_without_memory(self, more_bytes: int) -> None:
         """Raise Refused unless so much more may be held."""
         memory = self.memory
         if not memory.has_room(more_bytes):
             text = f"no memory for {more_bytes} bytes more: {memory.held_bytes} are held"
-            raise Refused(REFUSED_FULL, f"{text}, and limits.memory_bytes is {memory.limit_bytes}")
+            self._refuse_for_memory(text)
+
+    def _refuse_registration(self, more_bytes: int, quarters: int) -> None:
+        """Raise Refused unless functions and workers may take so much more."""
+        memory = self.memory
+        if not memory.has_registration_room(more_bytes, quarters):
+            self._refuse_for_memory(
+                f"no memory for more functions and workers: they take {memory.registration_bytes} bytes"
+            )
+
+    def _refuse_for_memory(self, text: str) -> NoReturn:
+        reason = f"{text}, and limits.memory_bytes is {self.memory.limit_bytes}"
+        self.observer.memory_full(reason)
+        raise Refused(REFUSED_FULL, reason)
 
     def _count_contents(self, job: Job) -> None:
         """The job comes into the tables with what it has."""
-        if not job.counted:
-            job.counted = True
-            self.memory.job_bytes += job.content_bytes
+        if not job.entry_bytes:
+            job.entry_bytes = job.measured_entry()
+            self.memory.job_bytes += job.entry_bytes + job.content_bytes
 
     def take_changes(self) -> tuple[list[Job], list[Function]]:
         """What changed since the last call and has to be kept."""
@@ -174,9 +208,16 @@ class Core:
     def _move(self, job: Job, cause: Cause) -> JobState:
         """Change a job's state, for a cause that its life knows."""
         state = next_state(job, cause)
-        job.note_move(cause, self.now_us)
+        self._note_move(job, cause)
         job.state = state
         return state
+
+    def _note_move(self, job: Job, cause: Cause) -> None:
+        """Write down a move of a job that is not implied, and count what that takes."""
+        before = 0 if job.history is None else len(job.history)
+        job.note_move(cause, self.now_us)
+        assert job.history is not None
+        self.hold_for(job, MOVE_BYTES * ((len(job.history) - before) // 2))
 
     def _note(self, job: Job) -> None:
         """This job must be kept as it will be at the end of the turn."""

@@ -13,9 +13,10 @@ from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from switchgear.memory import MemoryAccount
 from switchgear.model import Function, Gate, Job, Lane, Schedule, Worker
 
-__all__ = ["Deadline", "Deadlines", "Kind"]
+__all__ = ["HELD_KEY_BYTES", "Deadline", "Deadlines", "Kind"]
 
 Subject = Job | Worker | Function | Gate | Lane | Schedule
 
@@ -36,6 +37,8 @@ class Kind(IntEnum):
 
 
 KEY_HELD: Final = Kind.KEY_HELD
+# What a job takes about that ended and is remembered for its unique key.
+HELD_KEY_BYTES: Final = 1024
 
 # Kinds that measure a span from some event; the others name a moment on the calendar.
 SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE, Kind.GATE, Kind.DOOM})
@@ -50,9 +53,10 @@ LEAST_STALE_FOR_REBUILD: Final = 1024
 class Deadlines:
     """A heap of deadlines."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryAccount | None = None) -> None:
         self.stale = 0
         self.holds = 0  # entries that are about a unique key, stale ones too
+        self._memory = memory or MemoryAccount()  # in which what these hold is counted
         self._heap: list[Deadline] = []
         self._serial = 0
 
@@ -67,7 +71,11 @@ class Deadlines:
         self._serial += 1
         heappush(self._heap, (at_us, self._serial, kind, subject, token))
         if kind is KEY_HELD:
-            self.holds += 1
+            self._count_holds(self.holds + 1)
+
+    def _count_holds(self, holds: int) -> None:
+        self.holds = holds
+        self._memory.key_bytes = holds * HELD_KEY_BYTES
 
     @property
     def next_us(self) -> int | None:
@@ -80,7 +88,7 @@ class Deadlines:
             return None
         deadline = heappop(self._heap)
         if deadline[2] is KEY_HELD:
-            self.holds -= 1
+            self._count_holds(self.holds - 1)
         return deadline
 
     def forget_stale(self, is_live: Callable[[Deadline], bool]) -> None:
@@ -90,7 +98,7 @@ class Deadlines:
         self._heap = [entry for entry in self._heap if is_live(entry)]
         heapify(self._heap)
         self.stale = 0
-        self.holds = sum(entry[2] is KEY_HELD for entry in self._heap)
+        self._count_holds(sum(entry[2] is KEY_HELD for entry in self._heap))
 
     def shift_spans(self, delta_us: int) -> None:
         """The clock was set: what measures a span moves along, what names a moment stays."""

@@ -27,6 +27,7 @@ from switchgear.engine.lifecycle import NEXT_STATE, next_state
 from switchgear.engine.operating import Operating
 from switchgear.engine.uniques import free_key
 from switchgear.engine.waking import WakePolicy
+from switchgear.memory import FOR_WORKERS
 from switchgear.model import BEST_FIRST, READY, RUNNING, Cause, Delivery, Function, Job, Peer, Worker
 from switchgear.model.job import NO_DETAILS
 
@@ -34,6 +35,10 @@ __all__ = ["Dispatch", "WakePolicy"]
 
 TAKEN: Final = Cause.TAKEN  # a global is cheaper to look up than a member of an enumeration
 assert NEXT_STATE[TAKEN][READY] is RUNNING  # what `_start` relies on
+
+# What a worker takes in memory, about, and each function that it can do.
+WORKER_BYTES: Final = 1_000
+ABILITY_BYTES: Final = 300
 
 LOSS_TEXTS: Final = {
     Cause.WORKER_LOST: b"worker lost",
@@ -56,7 +61,15 @@ class Dispatch(Operating):
         if name:
             worker.name = name
         self.workers[worker.id] = worker
+        self.memory.registration_bytes += WORKER_BYTES
         return worker
+
+    def refuse_registrations(self, count: int, quarters: int = FOR_WORKERS) -> None:
+        """Raise Refused if there is no memory for a worker that registers for so many functions.
+
+        Where one connection can stand for any number of workers, they should fill fewer quarters of what there is.
+        """
+        self._refuse_registration(WORKER_BYTES + ABILITY_BYTES * count, quarters)
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0) -> None:
         """The worker takes jobs of this function; each may run for `timeout_us` (0: for ever)."""
@@ -67,6 +80,7 @@ class Dispatch(Operating):
         if function not in worker.timeouts_us:
             worker.order.append(function)
             function.workers[worker] = None
+            self.memory.registration_bytes += ABILITY_BYTES
         worker.timeouts_us[function] = timeout_us
         if timeout_us:
             worker.has_timeouts = True
@@ -81,6 +95,7 @@ class Dispatch(Operating):
             return
         worker.order.remove(function)
         del function.workers[worker]
+        self.memory.registration_bytes -= ABILITY_BYTES
         function.sleepers.pop(worker, None)
         function.pushers.pop(worker, None)
         if worker.woken_for is function:
@@ -103,6 +118,7 @@ class Dispatch(Operating):
             self.cancel_alarm(worker, number)
         self.forget_functions(worker)
         del self.workers[worker.id]
+        self.memory.registration_bytes -= WORKER_BYTES
         if worker.running:
             running, worker.running = worker.running, {}
             self.backlog.start(self._give_back(worker, running, cause))
@@ -188,6 +204,19 @@ class Dispatch(Operating):
         self.grant(worker, 1)
         return ticket if ticket in worker.tickets else 0
 
+    def cancel_ticket(self, worker: Worker, ticket: int) -> None:
+        """Nobody waits any more for the job that this ticket stands for."""
+        if worker.tickets and worker.tickets.pop(ticket, None) is not None:
+            self.deadlines.stale += 1
+            self._take_back_ticket(worker)
+
+    def _take_back_ticket(self, worker: Worker) -> None:
+        """A ticket of the worker is gone without a job: its credit goes too, if it had one."""
+        if worker.credits > len(worker.tickets or ()):
+            worker.credits -= 1
+            if not worker.credits:
+                self._leave_pushers(worker)
+
     def alarm(self, worker: Worker, at_us: int) -> int:
         """Tell the worker's peer when it is so late; returns the number that `Peer.waited_in_vain` will name."""
         self._last.ticket = number = self._last.ticket + 1
@@ -209,10 +238,7 @@ class Dispatch(Operating):
             return
         assert worker.tickets is not None
         del worker.tickets[ticket]
-        if worker.credits > len(worker.tickets):
-            worker.credits -= 1
-            if not worker.credits:
-                self._leave_pushers(worker)
+        self._take_back_ticket(worker)
         worker.peer.waited_in_vain(worker, ticket)
 
     def withdraw_credit(self, worker: Worker) -> None:
@@ -288,7 +314,7 @@ class Dispatch(Operating):
         if job.history is None and job.started_us < 0:
             job.started_us = now_us  # which implies the move
         else:
-            job.note_move(TAKEN, now_us)
+            self._note_move(job, TAKEN)
         job.state = RUNNING
         job.attempts += 1
         job.worker = worker

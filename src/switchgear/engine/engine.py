@@ -13,11 +13,12 @@ cascading cancel, a restart).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from switchgear.engine.backlog import UNITS_PER_TURN
 from switchgear.engine.core import (
+    FUNCTION_BYTES,
     REFUSED_CONFLICT,
     REFUSED_DRAINING,
     REFUSED_FULL,
@@ -55,6 +56,7 @@ from switchgear.model import (
     UniquePolicy,
     Worker,
 )
+from switchgear.model.job import JOB_BYTES, MOVE_BYTES, WATCH_BYTES
 
 __all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
 
@@ -165,7 +167,8 @@ class Engine(Restoring):
             if subject.withdrawn:
                 return False
             if kind is Kind.DUE:
-                return subject.state is SCHEDULED and len(subject.moves or ()) == token
+                is_same_wait = subject.run_at_us == at_us and len(subject.moves or ()) == token
+                return subject.state is SCHEDULED and is_same_wait
             return subject.state not in FINAL_STATES and subject.expires_us == at_us
         if isinstance(subject, Worker):
             if kind is Kind.LEASE:
@@ -237,9 +240,13 @@ class Engine(Restoring):
         if self.refusal is not None:
             raise Refused(self.refusal.reason, str(self.refusal))
         memory = self.memory
-        payload_bytes = len(payload)
-        if not memory.has_room(payload_bytes):
-            self._refuse_new_contents(function_name, unique, options, payload_bytes)
+        entry_bytes = JOB_BYTES + len(unique)
+        if options is not None:
+            entry_bytes += options.held_bytes()
+        if watcher is not None:
+            entry_bytes += WATCH_BYTES
+        if not memory.has_room(entry_bytes + len(payload)):
+            self._refuse_new_job(function_name, unique, options, entry_bytes + len(payload))
         function = self.functions.get(function_name)
         if function is None:
             function = self.function_named(function_name)
@@ -263,8 +270,10 @@ class Engine(Restoring):
             self._apply(job, options)
         if job_id == self.next_job_id:
             self.next_job_id = job_id + 1
-        job.counted = True
-        memory.job_bytes += payload_bytes
+        if job.history is not None:
+            entry_bytes += MOVE_BYTES
+        job.entry_bytes = entry_bytes
+        memory.job_bytes += entry_bytes + len(payload)
         self.jobs.add(job)
         if unique:
             function.uniques[unique] = job
@@ -281,14 +290,14 @@ class Engine(Restoring):
             self._enqueue(job)
         return job
 
-    def _refuse_new_contents(
-        self, function_name: bytes, unique: bytes, options: SubmitOptions | None, payload_bytes: int
+    def _refuse_new_job(
+        self, function_name: bytes, unique: bytes, options: SubmitOptions | None, more_bytes: int
     ) -> None:
-        """There is no memory for another payload: raise Refused, unless the submission joins a job that there is."""
+        """There is no memory for another job: raise Refused, unless the submission joins one that there is."""
         function = self.functions.get(function_name)
         is_joining = options is None or options.unique_policy != UniquePolicy.REPLACE
         if not (unique and is_joining and function is not None and self.has_holder(function, unique)):
-            self._refuse_without_memory(payload_bytes)
+            self._refuse_without_memory(more_bytes)
 
     def submit_checked(self, function: Function, payload: bytes, options: SubmitOptions) -> Job:
         """Take a job of a batch that was found acceptable as a whole, and whose names are reserved.
@@ -304,6 +313,7 @@ class Engine(Restoring):
         self.jobs.add(job)
         function.total += 1
         function.submitted += 1
+        self._count_contents(job)
         if self.keeps:
             self._note(job)
         if job.state is READY:
@@ -397,6 +407,7 @@ class Engine(Restoring):
         if job.state in FINAL_STATES:
             return
         if watcher is not None:
+            self.refuse_watch()
             self.watch(job, watcher)
         if delivery and not job.delivery:
             # Somebody leaves who relies on it: from now on it is worth keeping.
@@ -433,17 +444,32 @@ class Engine(Restoring):
 
     # --- watching ---
 
+    def refuse_watch(self) -> None:
+        """Raise Refused if there is no memory to remember that one more peer watches a job."""
+        self._refuse_without_memory(WATCH_BYTES)
+
     def watch(self, job: Job, watcher: Peer) -> None:
         """Let this peer hear of the job."""
         if job.watchers is None:
             job.watchers = []
         job.watchers.append(watcher)
         watcher.watching[job.id] = job
+        self.hold_for(job, WATCH_BYTES)
 
     def unwatch(self, watcher: Peer) -> None:
         """This peer is gone.  A job that was only for it is cancelled, unless it is running already."""
         if watcher.watching:
             watched, watcher.watching = watcher.watching, {}
+            self.backlog.start(self._abandon(watcher, watched))
+
+    def unwatch_jobs(self, watcher: Peer, job_ids: Iterable[int]) -> None:
+        """The same for some of the jobs that this peer watches: those for whom it did so are gone."""
+        watched: dict[int, Job] = {}
+        for job_id in job_ids:
+            job = watcher.watching.pop(job_id, None)
+            if job is not None:
+                watched[job_id] = job
+        if watched:
             self.backlog.start(self._abandon(watcher, watched))
 
     def _abandon(self, watcher: Peer, watched: dict[int, Job]) -> Iterator[None]:
@@ -452,7 +478,9 @@ class Engine(Restoring):
             if watcher.watching.get(job.id) is job:
                 continue  # it has come back, and watches this one again
             if job.watchers is not None:
+                before = len(job.watchers)
                 job.watchers = [other for other in job.watchers if other is not watcher] or None
+                self.hold_for(job, WATCH_BYTES * (len(job.watchers or ()) - before))
             if job.delivery == Delivery.WAIT and job.watchers is None and job.state in QUEUED_STATES:
                 self._leave_queue(job)
                 self._finish(job, Cause.ABANDONED)
@@ -478,6 +506,7 @@ class Engine(Restoring):
 
     def _drop(self, function: Function) -> None:
         del self.functions[function.name]
+        self.memory.registration_bytes -= FUNCTION_BYTES + len(function.name)
         function.dropped = True
         self._unpack_all(function)
         for line in function.lines():
@@ -536,9 +565,11 @@ class Engine(Restoring):
         self.jobs = JobTable()
         self.names.clear()
         self.changed.clear()
-        self.deadlines = Deadlines()
+        self.deadlines = Deadlines(self.memory)
         self.graph = Graph()
-        self.memory.job_bytes = 0
+        memory = self.memory
+        memory.job_bytes = memory.key_bytes = memory.limiter_bytes = 0
+        memory.registration_bytes = memory.schedule_bytes = 0
 
     def running_jobs(self) -> int:
         return sum(function.running for function in self.functions.values())

@@ -39,10 +39,12 @@ from switchgear.engine.shelves import Shelves
 from switchgear.model import BEST_FIRST, NOBODY, READY, Function, Gate, Job, Lane
 from switchgear.policy import Policy, Rate
 
-__all__ = ["Closed", "Gates", "lane_of"]
+__all__ = ["LANE_BYTES", "Closed", "Gates"]
 
 # Rebuilding a small heap is not worth the trouble.
 LEAST_STALE_HEADS: Final = 256
+# What a lane takes in memory beside its key, about.
+LANE_BYTES: Final = 1_000
 
 
 class Closed(NamedTuple):
@@ -147,6 +149,14 @@ class Gates(Shelves):
 
     # --- lanes ---
 
+    def lane_of(self, function: Function, lanes: dict[bytes, Lane], key: bytes) -> Lane:
+        """The lane of this key, made if there is none."""
+        lane = lanes.get(key)
+        if lane is None:
+            lane = lanes[key] = Lane(function, key)
+            self.memory.limiter_bytes += LANE_BYTES + len(key)
+        return lane
+
     def _join_lane(self, gate: Gate, lane: Lane, job: Job, *, ahead: bool) -> None:
         """A job stands in line, at the end or ahead of all others."""
         priority = job.priority
@@ -245,6 +255,7 @@ class Gates(Shelves):
         elif is_idle and gate.lanes is not None:
             self._uncheck(lane)
             del gate.lanes[lane.key]
+            self.memory.limiter_bytes -= LANE_BYTES + len(lane.key)
 
     # --- counting ---
 
@@ -258,7 +269,7 @@ class Gates(Shelves):
             gate.full_at = spent(gate.full_at, policy.rate, now_us)
             self._await_token(gate)
         if gate.lanes is not None:
-            lane = lane_of(job.function, gate.lanes, job.key)
+            lane = self.lane_of(job.function, gate.lanes, job.key)
             lane.running += 1
             if policy.key_rate is not None and job.key:
                 lane.full_at = spent(lane.full_at, policy.key_rate, now_us)
@@ -331,15 +342,15 @@ class Gates(Shelves):
             self._await_token(gate)
             if gate.lanes is not None:
                 for key, old_lane in (old.lanes or {} if old is not None else {}).items():
-                    lane = lane_of(function, gate.lanes, key)
+                    lane = self.lane_of(function, gate.lanes, key)
                     lane.full_at = converted(old_lane.full_at, old_policy.key_rate, policy.key_rate, self.now_us)
                 for key in self._running_keys(function):
-                    lane_of(function, gate.lanes, key).running += 1
+                    self.lane_of(function, gate.lanes, key).running += 1
         for job in ready:
             if gate is None or gate.lanes is None:
                 function.queues[job.priority].append(job)
             else:
-                self._join_lane(gate, lane_of(function, gate.lanes, job.key), job, ahead=False)
+                self._join_lane(gate, self.lane_of(function, gate.lanes, job.key), job, ahead=False)
         if gate is not None:
             for lane in list((gate.lanes or {}).values()):
                 self._review(gate, lane)
@@ -373,15 +384,8 @@ class Gates(Shelves):
             self._uncheck(gate)
             for lane in (gate.lanes or {}).values():
                 self._uncheck(lane)
+                self.memory.limiter_bytes -= LANE_BYTES + len(lane.key)
             function.gate = None
-
-
-def lane_of(function: Function, lanes: dict[bytes, Lane], key: bytes) -> Lane:
-    """The lane of this key, made if there is none."""
-    lane = lanes.get(key)
-    if lane is None:
-        lane = lanes[key] = Lane(function, key)
-    return lane
 
 
 def clear(lane: Lane) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from switchgear.model.job import Details
+from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, Details
 
 __all__ = ["SubmitOptions"]
 
@@ -31,3 +31,10 @@ class SubmitOptions:
     retention_us: int = -1  # how long it is remembered after its end; -1: the server's setting
     schedule: bytes = b""  # the schedule that makes it
     details: Details | None = None  # of all jobs that are submitted with this object, which then asks for nothing else
+
+    def held_bytes(self) -> int:
+        """What a job with these takes in memory more than one without, about."""
+        if self.details is not None:
+            return 0
+        texts = len(self.name) + len(self.origin) + len(self.key) + len(self.reducer) + len(self.schedule)
+        return DETAILS_BYTES + EDGE_BYTES * len(self.predecessors) + texts

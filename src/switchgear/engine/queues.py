@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from switchgear.engine.core import EngineSettings, Observer
-from switchgear.engine.gates import Gates, lane_of
+from switchgear.engine.gates import Gates
 from switchgear.engine.lines import LEAST_GHOSTS_FOR_SWEEP, RANKS_BETWEEN, first_of, is_ahead, leave_ghost, place_of
 from switchgear.engine.shelves import entries_on
 from switchgear.model import BEST_FIRST, HIGH, LOW, NORMAL, READY, URGENT, Function, Gate, Job
@@ -112,7 +112,7 @@ class Queues(Gates):
         function = job.function
         function.ready += 1
         if gate.lanes is not None:
-            lane = lane_of(function, gate.lanes, job.key)
+            lane = self.lane_of(function, gate.lanes, job.key)
             self._join_lane(gate, lane, job, ahead=ahead)
             is_worth_a_call = lane.is_open
         else:

@@ -61,6 +61,8 @@ class Reports(Wishes):
         self.memory.job_bytes += len(result)
         self._leave_worker(job)
         self._finish(job, Cause.ENDED_BADLY)
+        if error is not None and len(error) > self.settings.warning_bytes:
+            self._set_error(job, error[: self.settings.warning_bytes])  # whoever waited has been told all of it
         return job
 
     def retry_later(

@@ -62,6 +62,7 @@ class Restoring(Schedules):
         for job in jobs:
             if 0 < job.unique_until_us <= self.now_us:
                 job.unique_until_us = 0
+            job.entry_bytes = 0  # it is not counted here yet
             self._list(job)
             if job.unique_until_us:
                 self._hold_key_again(job)
@@ -184,9 +185,9 @@ class Restoring(Schedules):
         job = Job(job_id, function, unique, None, priority, delivery, created_us)
         job.kept = KEPT
         job.revision = FIRST_REVISION
-        job.counted = True
         self.jobs.add(job)
         self._take_key_again(job)
+        self._count_contents(job)
         return job
 
 

@@ -33,7 +33,7 @@ from switchgear.engine.reports import Reports
 from switchgear.errors import Refused
 from switchgear.model import SECOND_US, CatchUp, Delivery, EdgePolicy, Job, Peer, Schedule
 
-__all__ = ["MOST_MADE_UP_FOR", "Schedules"]
+__all__ = ["MOST_MADE_UP_FOR", "Schedules", "held_bytes"]
 
 # A timer of a busy server is late by milliseconds, and a queue may be full for a moment.
 ON_TIME_US: Final = 10 * SECOND_US
@@ -44,6 +44,9 @@ RETRY_US: Final = SECOND_US
 MOST_SET_BACK_US: Final = 3 * 3600 * SECOND_US
 # Ticks of many schedules may come at the same moment.  So many are met in one turn, and the others in the next ones.
 TICKS_AT_ONCE: Final = 100
+
+# What a schedule takes in memory beside its texts and its payload, about.
+SCHEDULE_BYTES: Final = 2_000
 
 ORIGIN: Final = "schedule"
 
@@ -95,9 +98,15 @@ class Schedules(Reports):
             limit = self.settings.schedules
             if limit and len(self.schedules) >= limit:
                 raise Refused(REFUSED_LIMIT, f"there are {limit} schedules already; limits.schedules says how many")
+            self._refuse_without_memory(held_bytes(wanted))
             schedule = self.schedules[wanted.name] = wanted
+            self.memory.schedule_bytes += held_bytes(schedule)
             self._count_ticks_from_now(schedule)
             return schedule
+        more_bytes = held_bytes(wanted) - held_bytes(known)
+        if more_bytes > 0:
+            self._refuse_without_memory(more_bytes)
+        self.memory.schedule_bytes += more_bytes
         changed = [field for field in DEFINED if getattr(known, field) != getattr(wanted, field)]
         for field in changed:
             setattr(known, field, getattr(wanted, field))
@@ -111,6 +120,7 @@ class Schedules(Reports):
     def remove_schedule(self, schedule: Schedule) -> None:
         """There is no such schedule any more; the jobs that it has made stay."""
         del self.schedules[schedule.name]
+        self.memory.schedule_bytes -= held_bytes(schedule)
         schedule.removed = True
         self._look_at(schedule, 0)
         self._note_schedule(schedule)
@@ -287,6 +297,7 @@ class Schedules(Reports):
         """Go on with these where a store has kept them; what is due happens with the next `advance`."""
         for schedule in schedules:
             self.schedules[schedule.name] = schedule
+            self.memory.schedule_bytes += held_bytes(schedule)
             self._set_right(schedule)
             self._await_tick(schedule)
 
@@ -294,6 +305,12 @@ class Schedules(Reports):
         if schedule.reached_us - MOST_SET_BACK_US > self.now_us:
             schedule.reached_us = self.now_us
             self._note_schedule(schedule)
+
+
+def held_bytes(schedule: Schedule) -> int:
+    """What it takes in memory, about."""
+    texts = len(schedule.name) + len(schedule.function_name) + len(schedule.key) + len(schedule.timetable.spec)
+    return SCHEDULE_BYTES + texts + len(schedule.payload)
 
 
 def _times(schedule: Schedule) -> tuple[str, str]:

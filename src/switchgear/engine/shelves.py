@@ -35,7 +35,7 @@ from switchgear.model import BEST_FIRST, READY, RESIDENT, Function, Job, JobStat
 from switchgear.model.job import NO_DETAILS
 from switchgear.model.shelf import FIRST_REVISION
 
-__all__ = ["MOST_KEY_BYTES", "Shelves", "entries_on"]
+__all__ = ["MOST_KEY_BYTES", "SHELVED_BYTES", "Shelves", "entries_on"]
 
 # Unpacking a shelf takes about half a millisecond, and a shelf itself some hundred bytes.
 SHELF_JOBS: Final = 512
@@ -44,6 +44,8 @@ HEAD_JOBS: Final = 1024
 SHELVE_FROM: Final = 8192
 # The shelved keys of a function are in so many tables: one large one would stop the server while it grows.
 KEY_TABLES: Final = 256
+# What a job on a shelf takes in memory, about, beside its key.
+SHELVED_BYTES: Final = 150
 # A longer unique key is no help.
 MOST_KEY_BYTES: Final = 1024
 
@@ -174,7 +176,8 @@ class Shelves(Core):
     def _list_again(self, function: Function, job: Job) -> None:
         """A job that was on a shelf is an object again."""
         self.storeroom.jobs -= 1
-        job.counted = True
+        self.memory.job_bytes -= SHELVED_BYTES + len(job.unique)
+        self._count_contents(job)
         self.jobs.add(job)
         unique = job.unique
         if unique:
@@ -250,10 +253,9 @@ class Shelves(Core):
             if job.id > last_id and self._is_plain(job) and (not unique or self._lets_key_go(job, shelf)):
                 last_id = job.id
                 self.jobs.remove(last_id)
-                payload_bytes = len(job.payload or b"")
-                self.memory.job_bytes -= payload_bytes
                 if job.kept == RESIDENT:
-                    freed_bytes += payload_bytes
+                    freed_bytes += len(job.payload or b"")
+                self._uncount(job)
             else:
                 shelf.objects[place] = job
                 unique = b""
@@ -273,7 +275,9 @@ class Shelves(Core):
         rack.last_id = max(before_id, ids[-1])
         rack.shelves.append(shelf)
         rack.entries += len(ids)
-        self.storeroom.jobs += len(ids) - len(shelf.objects)
+        shelved = len(ids) - len(shelf.objects)
+        self.storeroom.jobs += shelved
+        self.memory.job_bytes += SHELVED_BYTES * shelved + shelf.plain_key_bytes()
 
     def _is_plain(self, job: Job) -> bool:
         """Whether the arrays of a shelf and the store together have all that there is to this job."""
@@ -336,7 +340,8 @@ class Shelves(Core):
                 if place in objects:
                     continue
                 job = shelf.job_at(place)  # and `_list_again`, written out
-                job.counted = True
+                self.memory.job_bytes -= SHELVED_BYTES + len(job.unique)
+                self._count_contents(job)
                 jobs.add(job)
                 unique = job.unique
                 if unique:

@@ -158,11 +158,11 @@ class Tables(Dispatch):
 
         The usual end is written out, not through `_move`, because every job passes here.
         """
-        job.finished_us = now_us = self.now_us
+        job.finished_us = self.now_us
         function = job.function
         if cause is SUCCEEDED and job.state is RUNNING:
             if job.history is not None:
-                job.note_move(SUCCEEDED, now_us)  # otherwise it is implied
+                self._note_move(job, SUCCEEDED)  # otherwise it is implied
             job.state = DONE
         else:
             self._move(job, cause)

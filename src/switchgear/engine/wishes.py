@@ -15,14 +15,13 @@ from switchgear.engine.tables import Tables
 from switchgear.engine.uniques import free_key, take_key
 from switchgear.errors import Refused
 from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, URGENT, WAITING, Cause, Delivery, EdgePolicy, Job
-from switchgear.model.job import KEPT
+from switchgear.model.job import EDGE_BYTES, KEPT
 
 __all__ = ["QUEUE_IS_FULL", "Wishes"]
 
 QUEUE_IS_FULL: Final = "Job queue is full"
 
-# What a job takes about that ended and is remembered for its unique key; all such may take this part of the memory.
-HELD_KEY_BYTES: Final = 1024
+# Jobs that ended and are remembered for their unique keys may take this part of the memory.
 HOLDS_SHARE: Final = 8
 
 
@@ -110,6 +109,7 @@ class Wishes(Tables):
             job.special = True
             job.edges = (job.edges or bytes(len(job.predecessors))) + new_edges
         job.predecessors += new
+        self.hold_for(job, EDGE_BYTES * len(new))
         if self.keeps and job.delivery:
             self._note(job)
         if blockers:
@@ -158,8 +158,8 @@ class Wishes(Tables):
         if (twin is not None and twin.id != job.id) or is_taken:
             raise Refused(REFUSED_CONFLICT, "another job has the unique key or name of {}", job.id)
         self.refuse_doomed(job)
-        if not job.counted:
-            self._refuse_without_memory(len(job.payload or b""))
+        if not job.entry_bytes:
+            self._refuse_without_memory(job.measured_entry() + len(job.payload or b""))
         predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()
         edges = job.edges
         if edges and predecessors:
@@ -175,9 +175,7 @@ class Wishes(Tables):
         elif twin is not job:
             self._take_key_from(twin, job)
         self.graph.forget_unsuccessful(job.id)
-        if job.counted:  # it has just ended, and that is not stored yet
-            job.counted = False
-            self.memory.job_bytes -= job.content_bytes
+        self._uncount(job)  # should it have just ended, and that not be stored yet
         job.attempts = 0
         if job.losses:
             job.losses = 0
@@ -287,7 +285,7 @@ class Wishes(Tables):
     def _refuse_more_holds(self) -> None:
         """Raise Refused if as many unique keys are held beyond the end of their jobs as there is memory for."""
         limit_bytes = self.memory.limit_bytes
-        if limit_bytes and self.deadlines.holds * HELD_KEY_BYTES >= limit_bytes // HOLDS_SHARE:
+        if limit_bytes and self.memory.key_bytes >= limit_bytes // HOLDS_SHARE:
             text = f"{self.deadlines.holds} unique keys are held for a time, and there is no memory for more"
             raise Refused(REFUSED_FULL, f"{text}: limits.memory_bytes is {limit_bytes}")
 

@@ -21,7 +21,21 @@ from switchgear.states import DONE, FAILED, READY, Cause, Delivery, JobState
 if TYPE_CHECKING:
     from switchgear.model import Function, Peer, Worker
 
-__all__ = ["KEPT", "NO_DETAILS", "PAYLOAD_KEY", "RESIDENT", "Details", "Job", "shared_details"]
+__all__ = [
+    "DETAILS_BYTES",
+    "EDGE_BYTES",
+    "JOB_BYTES",
+    "KEPT",
+    "MOST_MOVES",
+    "MOVE_BYTES",
+    "NO_DETAILS",
+    "PAYLOAD_KEY",
+    "RESIDENT",
+    "WATCH_BYTES",
+    "Details",
+    "Job",
+    "shared_details",
+]
 
 # What the store has of a job, if anything.
 KEPT: Final = 1
@@ -30,6 +44,20 @@ RESIDENT: Final = 2  # and the payload is in memory all the same, within what is
 # How a unique key starts that stands for the payload itself, written as a dash.  No protocol lets a client send a NUL
 # in a key, so nobody can make one up.
 PAYLOAD_KEY: Final = b"-\0"
+
+# What a job takes in memory beside its contents, about and rather too much: itself and its places in tables and queues;
+# if it has details of its own, those and its deadlines; and each edge, watcher and move.
+JOB_BYTES: Final = 450
+DETAILS_BYTES: Final = 700
+EDGE_BYTES: Final = 100
+WATCH_BYTES: Final = 100
+MOVE_BYTES: Final = 50
+
+# A job may be handed back and taken again without end.  Of its moves the first and the last are remembered, at most so
+# many; when there are more, some of those in between are dropped.
+MOST_MOVES: Final = 200
+FIRST_MOVES: Final = 10
+MOVES_DROPPED: Final = 50
 
 TAKEN: Final = Cause.TAKEN
 SUCCEEDED: Final = Cause.SUCCEEDED
@@ -154,10 +182,10 @@ class Job:
 
     __slots__ = (
         "attempts",
-        "counted",
         "created_us",
         "delivery",
         "details",
+        "entry_bytes",
         "finished_us",
         "function",
         "history",
@@ -196,7 +224,8 @@ class Job:
         self.finished_us = 0
         self.state: JobState = READY
         self.special = False
-        self.counted = False  # its contents are counted in `MemoryAccount.job_bytes`
+        # What was counted for it in `MemoryAccount.job_bytes` beside its contents; 0: it is not counted there.
+        self.entry_bytes = 0
         self.kept: u8 = 0  # KEPT: the store has it, in some state; RESIDENT: and its payload counts as being in memory
         self.attempts: i32 = 0
         self.revision: i32 = 0  # grows with every change that is kept; a store never goes back
@@ -247,7 +276,10 @@ class Job:
         """Write down a move that is not implied.  Before the state is changed."""
         if self.history is None:
             self.history = self.moves or []
-        self.history += (int(cause), now_us)
+        history = self.history
+        if len(history) >= 2 * MOST_MOVES:
+            del history[2 * FIRST_MOVES : 2 * (FIRST_MOVES + MOVES_DROPPED)]
+        history += (int(cause), now_us)
 
     @property
     def log(self) -> list[tuple[Cause, int]]:
@@ -279,6 +311,19 @@ class Job:
             size += len(self.payload)
         if self.details is not NO_DETAILS:
             size += self.details.content_size()
+        return size
+
+    def measured_entry(self) -> int:
+        """What it takes in memory beside its contents, about."""
+        size = JOB_BYTES + len(self.unique)
+        details = self.details
+        if details is not NO_DETAILS and not details.shared:
+            size += DETAILS_BYTES + EDGE_BYTES * len(details.predecessors) + len(details.name) + len(details.origin)
+            size += len(details.key) + len(details.reducer) + len(details.schedule)
+        if self.watchers is not None:
+            size += WATCH_BYTES * len(self.watchers)
+        if self.history is not None:
+            size += MOVE_BYTES * (len(self.history) // 2)
         return size
 
     def drop_contents(self) -> None:

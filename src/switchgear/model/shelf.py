@@ -49,6 +49,13 @@ class Shelf:
         self.keys = b"".join(uniques)
         self.key_ends = array("I", accumulate(map(len, uniques)))
 
+    def plain_key_bytes(self) -> int:
+        """How long the unique keys are together of those that are no objects."""
+        size = len(self.keys)
+        for place in self.objects:
+            size -= len(self.unique_at(place))
+        return size
+
     def unique_at(self, place: int) -> bytes:
         """The unique key of the job at this place."""
         ends = self.key_ends

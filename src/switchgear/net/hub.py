@@ -56,6 +56,8 @@ RESERVED_IDS = 100_000
 READ_AHEAD: Final = 256
 READ_AHEAD_BYTES = 8 * 1024 * 1024
 FIRST_READ_AHEAD: Final = 4
+# So much of foreground jobs that ended may wait for the store; more than that is not kept.
+MOST_HISTORY_BYTES = 256 * 1024 * 1024
 # Long operations stand still while so many changed jobs wait for the store: a commit must not become longer and longer.
 MOST_UNKEPT: Final = 5_000
 NOBODY: Final[set[Peer]] = set()
@@ -110,6 +112,8 @@ class Hub(Context):
         self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._resident_bytes = 0
+        self._history_bytes = 0  # contents of foreground jobs that ended, to be kept by the next commit
+        self._history_in_commit = 0
         self._read_ahead_jobs = FIRST_READ_AHEAD
 
     def report_changes(self, on_changes: Callable[[list[Job]], None]) -> None:
@@ -117,14 +121,24 @@ class Hub(Context):
         self.on_changes = on_changes
         self.engine.keeps = self.engine.notes_starts = True
 
+    @property
+    def must_wait_for_store(self) -> bool:
+        """Whether peers that report what has to be kept should wait: the store fails, or cannot follow, and what it has
+        not taken yet fills the memory."""
+        memory = self.engine.memory
+        return self.storage_error is not None or 0 < memory.stored_limit_bytes < memory.job_bytes
+
     async def load(self) -> None:
         """Take over what the store has kept, and reserve ids for what is to come."""
         settings = self.engine.settings
-        functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limit is now
+        memory = self.engine.memory
+        functions, settings.functions = settings.functions, 0  # what was taken is kept, whatever the limits are now
+        limit_bytes, memory.limit_bytes = memory.limit_bytes, 0
         try:
             self._restore(self.store.load_apart(self.engine.function_named, self.clock.now_us()))
         finally:
             settings.functions = functions
+            memory.limit_bytes = limit_bytes
         self._end_turn()
         if self.keeps:
             self._start_commit()
@@ -206,6 +220,7 @@ class Hub(Context):
                         self._waiting.append(session)
                 elif session.held is None and not session.waiting:
                     self._send(session)
+        self.engine.memory.answer_bytes = 0  # what was written is counted by the connections
 
     def _new_ids_are_kept(self) -> bool:
         """Whether the ids that were given out so far cannot be given out again after a restart."""
@@ -267,8 +282,10 @@ class Hub(Context):
         if self.on_changes is not None:
             self.on_changes(jobs)
             jobs = [job for job in jobs if job.delivery or self._is_history(job)]
-            if not jobs and not functions and not schedules:
-                return
+        if self.keeps:
+            jobs = [job for job in jobs if job.delivery or self._fits_into_history(job)]
+        if not jobs and not functions and not schedules:
+            return
         if self.keeps:
             self._unkept.extend(jobs)
             self._ends = None
@@ -288,6 +305,17 @@ class Hub(Context):
             return False
         return True
 
+    def _fits_into_history(self, job: Job) -> bool:
+        """Whether a foreground job that ended is stored: nobody was promised that, and a store that cannot follow must
+        not fill the memory with what waits for it."""
+        size = job.content_bytes
+        if size and self._history_bytes + self._history_in_commit + size > MOST_HISTORY_BYTES:
+            self.telemetry.emit("history_skipped", job=job.id)
+            self.engine.drop_contents(job)
+            return False
+        self._history_bytes += size
+        return True
+
     def _commit_soon(self) -> None:
         """Something is staged that nobody waits for."""
         if self._lazy is None and self._commit is None and self.storage_error is None:
@@ -305,6 +333,7 @@ class Hub(Context):
             self._soon.cancel()
             self._soon = None
         self._in_commit, self._unkept = self._unkept, []
+        self._history_in_commit, self._history_bytes = self._history_bytes, 0
         self._ids_in_commit = self._reserved_ids
         self._held, self._waiting = self._waiting, []
         for session in self._held:
@@ -340,6 +369,7 @@ class Hub(Context):
         """What was staged is kept now: the answers may go."""
         grown: dict[Function, None] = {}
         kept, self._in_commit = self._in_commit, []
+        self._history_in_commit = 0
         unsent: list[Job] = []
         for job in kept:
             if not job.kept:
@@ -369,7 +399,7 @@ class Hub(Context):
         payload = job.payload
         if payload is not None and job.state in QUEUED_STATES and not self._has_resident_room(job):
             job.payload = None
-            if job.counted:
+            if job.entry_bytes:
                 self.engine.memory.job_bytes -= len(payload)
 
     def _has_resident_room(self, job: Job) -> bool:
@@ -424,7 +454,7 @@ class Hub(Context):
         for job_id, payload in payloads.items():
             other = wanted[job_id]
             other.payload = payload
-            if other.counted:
+            if other.entry_bytes:
                 self.engine.memory.job_bytes += len(payload)
             read_bytes += len(payload)
         if read_bytes > READ_AHEAD_BYTES:
@@ -521,6 +551,8 @@ class Hub(Context):
         self._storage_failed(error)
         self._unkept = self._in_commit + self._unkept
         self._in_commit = []
+        self._history_bytes += self._history_in_commit
+        self._history_in_commit = 0
         held, self._held = self._held, []
         self._waiting = held + [session for session in self._waiting if session.held is None]
         for session in held:

@@ -15,7 +15,7 @@ from switchgear.net.descriptors import check_descriptors, permitted_limits
 from switchgear.net.dialects import Dialect, Dialects
 from switchgear.net.foreign import DRAFT, GEARMAN, MEMCACHED, REDIS
 from switchgear.net.hub import Hub
-from switchgear.net.tcp import TcpDoor
+from switchgear.net.tcp import Connection, TcpDoor
 from switchgear.protocols.base import Context, Session, Wire
 from switchgear.protocols.gearman.admin import first_line_refusal, on_line
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
@@ -137,6 +137,10 @@ class Listeners:
 
     def count_connections(self) -> int:
         return sum(len(door.connections) for door in self.tcp_doors)
+
+    def open_connections(self) -> list[Connection]:
+        """Every TCP connection."""
+        return [connection for door in self.tcp_doors for connection in door.connections]
 
     def describe(self) -> list[dict[str, Any]]:
         """What each listener holds, for operators: its connections, and the one that holds most."""

@@ -7,7 +7,7 @@ otherwise an object with the one key `base64`; times are seconds since the epoch
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -31,12 +31,14 @@ from switchgear.model import (
     UniqueScope,
     Worker,
 )
+from switchgear.net.connection_operations import ConnectionOperations, memory_figures
 from switchgear.net.explain_operations import ExplainOperations
 from switchgear.net.hub import Hub
 from switchgear.net.job_operations import JobOperations
 from switchgear.net.limit_operations import LimitOperations, plain_policy
 from switchgear.net.schedule_operations import ScheduleOperations
 from switchgear.net.steps import Steps, in_steps
+from switchgear.net.tcp import Connection
 from switchgear.net.values import encoded, plain, whole
 from switchgear.version import VERSION
 
@@ -44,6 +46,8 @@ __all__ = ["Operations"]
 
 # Looking at more must not keep the server from its work.
 MOST_LINES: Final = 1000
+# Of the jobs and the functions of a worker so many are named in a list of workers, which may be long.
+MOST_NAMED: Final = 100
 
 
 class Operations:
@@ -56,12 +60,14 @@ class Operations:
         self.started_us = hub.clock.now_us()
         self.connections: Callable[[], int] = lambda: 0
         self.listeners: Callable[[], list[dict[str, Any]]] = list
+        self.open_connections: Callable[[], Sequence[Connection]] = tuple
         self.recorder: Recorder | None = None
         self._verbs: dict[str, Callable[..., Any]] = {
             "server": self.server,
             "functions": self.functions,
             "workers": self.workers,
             "job": self.job,
+            **ConnectionOperations(self).verbs(),
             **ExplainOperations(self).verbs(),
             **JobOperations(self).verbs(),
             "pause": self.pause,
@@ -109,24 +115,10 @@ class Operations:
             "workers": len(self._workers()),
             "connections": self.connections(),
             "draining": engine.refusal is not None and engine.refusal.reason == "draining",
-            "memory": self._memory(),
+            "memory": memory_figures(engine.memory),
             "listeners": self.listeners(),
             "joblog": self._joblog(),
             "events": dict(self.hub.telemetry.counts),
-        }
-
-    def _memory(self) -> dict[str, int]:
-        """What peers make the server hold, in bytes; a limit of zero means that there is none."""
-        memory = self.engine.memory
-        return {
-            "limit": memory.limit_bytes,
-            "held": memory.held_bytes,
-            "jobs": memory.job_bytes,
-            "history": memory.history_bytes,
-            "input": memory.input_bytes,
-            "output": memory.output_bytes,
-            "drafts": memory.draft_bytes,
-            "subscriptions": memory.subscription_bytes,
         }
 
     def _joblog(self) -> dict[str, Any] | None:
@@ -193,8 +185,10 @@ class Operations:
             "name": plain(worker.name),
             "protocol": worker.protocol,
             "address": f"{wire.host}:{wire.port}" if wire is not None and wire.host else "",
-            "functions": [plain(function.name) for function in worker.timeouts_us],
-            "running": [self.handle(job_id) for job_id in worker.running],
+            "functions": [plain(function.name) for function in islice(worker.timeouts_us, MOST_NAMED)],
+            "functions_count": len(worker.timeouts_us),
+            "running": [self.handle(job_id) for job_id in islice(worker.running, MOST_NAMED)],
+            "running_count": len(worker.running),
             "asleep": worker.asleep,
             "connected_at": worker.since_us / SECOND_US,
         }

@@ -151,6 +151,7 @@ class Service:
         self.listeners.is_private = self._is_guest and can_tell_users()
         self.operations.connections = self.listeners.count_connections
         self.operations.listeners = self.listeners.describe
+        self.operations.open_connections = self.listeners.open_connections
 
     async def _listen(self, house: AsyncExitStack) -> None:
         house.push_async_callback(self.listeners.close)

@@ -224,6 +224,7 @@ class Connection(Wire):
         self.input_bytes = 0  # counted in the memory account, like the next
         self.output_bytes = 0
         self.queued_bytes = 0  # what the session keeps until the peer has taken what was written; see `count_queued`
+        self.received_bytes = 0  # since it was made
         self.transport: asyncio.Transport | None = None
         self._stalled_since = 0.0  # 0: the peer reads
         self._stalled_bytes = 0  # what would wait for it now, had it taken nothing since the last look
@@ -262,6 +263,7 @@ class Connection(Wire):
 
     def data_received(self, data: bytes) -> None:
         session = self.session
+        self.received_bytes += len(data)
         if session is None or session.closing:
             return
         if len(data) > PIECE_BYTES and self.transport is not None and session.buffered_bytes <= PIECE_BYTES:
@@ -294,8 +296,8 @@ class Connection(Wire):
             return
         if self.input_bytes != self.unhandled_bytes:
             self._count_input()
-        if self.hub.storage_error is not None and session.awaits_store and self.transport is not None:
-            # Its answers wait for the store to work again, and must not become more and more meanwhile.
+        if self.hub.must_wait_for_store and session.awaits_store and self.transport is not None:
+            # Its answers wait for the store to work again, or to follow, and must not become more and more meanwhile.
             self._waits_for_store = True
             self._stop_reading(self.transport)
 
@@ -515,7 +517,7 @@ class Connection(Wire):
 
     def check_reader(self, now: float) -> None:
         """Once a second: hang up if the peer takes nothing, or if too much for it waits for a failing store."""
-        if self._waits_for_store and self.hub.storage_error is None:
+        if self._waits_for_store and not self.hub.must_wait_for_store:
             self._waits_for_store = False
             if not self._stalled_since:
                 self.resume_writing()

@@ -208,6 +208,11 @@ class Session(Peer):
         """Whether nothing more should be read while the store fails, because what was promised has to wait for it."""
         return self.pledges > 0
 
+    def note_long_answer(self, size: int) -> None:
+        """An answer of so many bytes is about to be sent; after much of this, requests are put off."""
+        self.long_bytes += size
+        self.engine.memory.answer_bytes += size
+
     def go_on(self) -> None:
         """Handle the requests that were put off."""
 
@@ -417,6 +422,9 @@ class MessageSession(Session):
     @abstractmethod
     def unreachable(self, message: Message) -> None:
         """This could not be delivered: the peer is gone, or takes nothing any more.  Nothing else of it was sent."""
+
+    def peer_gone(self, identity: bytes) -> None:
+        """The peer of this name has closed its connection.  Called by wires that can tell."""
 
     def refused_message(self, answer: Message, refused: Refused) -> Message:
         """What is said in place of an answer that promised a job which cannot be kept."""

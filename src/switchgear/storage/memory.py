@@ -77,9 +77,9 @@ class MemoryStore(Store):
         for job in jobs:
             if not job.finished_us:
                 continue
-            if job.counted:  # it was the engine's, and is ours now
-                job.counted = False
-                memory.job_bytes -= job.content_bytes
+            if job.entry_bytes:  # it was the engine's, and is ours now
+                memory.job_bytes -= job.entry_bytes + job.content_bytes
+                job.entry_bytes = 0
             is_wanted = False
             if job.special:
                 if job.retention_us == 0 and not job.unique_until_us:
@@ -192,7 +192,7 @@ class MemoryStore(Store):
 
 def _let_go(job: Job) -> None:
     """A ring has dropped this job.  If it was retried it is the engine's again, with its contents."""
-    if not job.counted:
+    if not job.entry_bytes:
         job.drop_contents()
 
 

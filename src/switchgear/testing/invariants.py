@@ -11,12 +11,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NoReturn
 
+from switchgear.engine.core import FUNCTION_BYTES
 from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Kind
+from switchgear.engine.dispatch import ABILITY_BYTES, WORKER_BYTES
 from switchgear.engine.engine import Engine
 from switchgear.engine.gates import tokens
 from switchgear.engine.graph import policy_of
 from switchgear.engine.queues import place_of
-from switchgear.engine.shelves import entries_on
+from switchgear.engine.schedules import held_bytes
+from switchgear.engine.shelves import SHELVED_BYTES, entries_on
 from switchgear.model import (
     FINAL_STATES,
     READY,
@@ -67,20 +70,45 @@ def check_engine(engine: Engine, unstored: Iterable[Job] | None = None) -> None:
 
 
 def check_memory(engine: Engine, unstored: Iterable[Job] | None) -> None:
-    """What is counted for jobs is what they hold."""
+    """What is counted for jobs is what they hold, and the same for schedules, functions and workers."""
+    check_registrations(engine)
     held = 0
     for job in engine.jobs.values():
-        if not job.counted:
+        if not job.entry_bytes:
             broken(f"the contents of {job} are not counted")
-        held += job.content_bytes
+        held += job.entry_bytes + job.content_bytes
+    held += shelved_bytes(engine)
     counted = engine.memory.job_bytes
     if unstored is None:
         if counted < held:
             broken(f"{counted} bytes are counted for jobs, and unfinished ones hold {held}")
         return
-    held += sum(job.content_bytes for job in unstored if job.counted and engine.jobs.get(job.id) is not job)
+    ended = (job for job in unstored if job.entry_bytes and engine.jobs.get(job.id) is not job)
+    held += sum(job.entry_bytes + job.content_bytes for job in ended)
     if counted != held:
         broken(f"{counted} bytes are counted for jobs, which hold {held}")
+
+
+def check_registrations(engine: Engine) -> None:
+    """What is counted for functions and workers; protocols may have added what they know of their peers."""
+    memory = engine.memory
+    held = sum(FUNCTION_BYTES + len(name) for name in engine.functions)
+    held += sum(WORKER_BYTES + ABILITY_BYTES * len(worker.timeouts_us) for worker in engine.workers.values())
+    if memory.registration_bytes < held:
+        broken(f"{memory.registration_bytes} bytes are counted for functions and workers, which take {held}")
+    held = sum(map(held_bytes, engine.schedules.values()))
+    if memory.schedule_bytes != held:
+        broken(f"{memory.schedule_bytes} bytes are counted for schedules, which take {held}")
+
+
+def shelved_bytes(engine: Engine) -> int:
+    """What is counted for jobs that are no objects."""
+    size = SHELVED_BYTES * engine.storeroom.jobs
+    for function in engine.storeroom.functions:
+        for rack in function.racks:
+            if rack is not None:
+                size += sum(shelf.plain_key_bytes() for shelf in rack.shelves)
+    return size
 
 
 # --- jobs and functions ---

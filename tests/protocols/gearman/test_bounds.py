@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.base import MOST_FUNCTIONS
 from switchgear.protocols.gearman import control, extensions
 from switchgear.protocols.gearman.codec import request, response
@@ -77,3 +78,44 @@ def test_a_list_of_the_text_protocol_is_made_no_faster_than_it_is_read() -> None
     house.end_turn()
     lines = (unread + peer.take_bytes()).splitlines()
     assert (lines[-1], len(lines)) == (b".", 6001)
+
+
+# --- what many hear of ---
+
+
+@pytest.mark.parametrize("kind", [Packet.WORK_DATA, Packet.WORK_WARNING, Packet.WORK_EXCEPTION, Packet.WORK_COMPLETE])
+def test_what_a_worker_says_is_not_copied_for_each_who_hears_it(kind: Packet) -> None:
+    house = House(packet_bytes=100_000, exceptions=True)
+    written: list[bytes] = []
+    for name in ("one", "two"):
+        client = house.talker(name)
+        client.send(request(Packet.SUBMIT_JOB, b"f", b"same", b""))
+        client.take_bytes()
+        client.wire.write = written.extend  # type: ignore[method-assign, assignment]
+    worker = house.talker("worker")
+    worker.send(request(Packet.CAN_DO, b"f"), request(Packet.GRAB_JOB))
+    worker.send(request(kind, b"H:t:1", b"x" * 50_000))
+    long = [piece for piece in written if len(piece) >= 50_000]
+    assert len(long) == 2
+    assert long[0] is long[1]
+    assert b"".join(written) == 2 * response(kind, b"H:t:1", b"x" * 50_000)
+
+
+def test_answers_that_are_long_wait_when_much_was_answered_in_one_turn() -> None:
+    house = House(packet_bytes=100_000, settings=EngineSettings(memory_bytes=80_000))
+    peer = house.talker("peer")
+    house.engine.memory.answer_bytes = 10_001
+    assert house.engine.memory.answers_must_wait
+    peer.session.receive(request(Packet.ECHO_REQ, b"x"))
+    assert peer.session.put_off
+
+
+def test_a_watch_that_finds_no_memory_is_refused() -> None:
+    house = House(settings=EngineSettings(memory_bytes=1400))
+    peer = house.talker("peer")
+    peer.send(request(Packet.SUBMIT_JOB_BG, b"f", b"", b""))
+    assert peer.take_bytes() == response(Packet.JOB_CREATED, b"H:t:1")
+    house.engine.memory.history_bytes = 100
+    peer.send(request(Packet.WATCH, b"H:t:1"))
+    assert peer.take_bytes().startswith(response(Packet.ERROR, b"QUEUE_ERROR", b"")[:8])
+    assert not house.engine.jobs[1].watchers

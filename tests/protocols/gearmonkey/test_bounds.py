@@ -44,7 +44,7 @@ def test_fields_beside_a_job_count_until_it_ends() -> None:
 
 
 def test_what_finds_no_memory_is_refused_and_what_is_there_can_be_pushed() -> None:
-    house = MonkeyHouse(settings=EngineSettings(memory_bytes=8000))
+    house = MonkeyHouse(settings=EngineSettings(memory_bytes=12_000))
     house.ask("client", "INCR", "uid:f")
     assert house.ask("client", "HMSET", "job:f:1", "status", "idle", "input", "x" * 2000) == OK
     before = held(house)
@@ -52,7 +52,7 @@ def test_what_finds_no_memory_is_refused_and_what_is_there_can_be_pushed() -> No
     house.ask("client", "INCR", "uid:f")
     assert house.ask("client", "HMSET", "job:f:2", "input", "x" * 1000) == NO_MEMORY
     assert held(house) > before
-    house.engine.memory.history_bytes = 4000 - held(house)
+    house.engine.memory.history_bytes = house.engine.memory.stored_limit_bytes - held(house)
     assert house.ask("client", "INCR", "uid:f") == NO_MEMORY
     house.engine.memory.history_bytes -= 300
     assert house.ask("client", "LPUSH", "queue:f:normal", "1") == 1, "it only changes its place"

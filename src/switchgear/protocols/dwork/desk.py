@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from switchgear.errors import Refused
+from switchgear.memory import FOR_WAITING
 from switchgear.model import SECOND_US, Cause, Job, Worker
 from switchgear.protocols.base import Context, Message, MessageSession, Wire
 from switchgear.protocols.dwork.codec import TransferWriter, encode
@@ -26,6 +27,14 @@ EXIT: Final = encode(Query(QueryType.EXIT))
 
 # Each Steal that waits is held in memory; beyond this many the next is answered at once.
 MOST_BLOCKED = 100_000
+# One that waits for somebody who is gone does so for no longer than this.
+LONGEST_WAIT_US: Final = 86_400 * SECOND_US
+
+# What a location takes in memory beside its name and its worker, about; a Steal that waits; and a frame of it.
+LOCATION_BYTES: Final = 700
+NEW_WORKER_BYTES: Final = 3 * LOCATION_BYTES  # and what the engine takes for its worker
+WAITING_BYTES: Final = 500
+FRAME_BYTES: Final = 50
 
 # Looking for tasks that wait for other functions' jobs must not take long; if there may be some beyond, there are.
 MOST_EDGES_LOOKED_AT: Final = 20_000
@@ -68,6 +77,7 @@ class Desk(MessageSession):
         self.function.released_first = True
         self.is_changing = False  # a request of very many tasks changes what tasks wait for
         self._blocked = 0  # Steals, of all locations
+        self._waiting: dict[bytes, dict[int, Location]] = {}  # the same by who sent them, and by ticket
         self._looked_at = (0, 0, 0)  # when it was last found out whether all is stuck
         self._was_stuck = False
 
@@ -122,10 +132,13 @@ class Desk(MessageSession):
         """The worker that sent a request, which is a sign of life; raises Refused if there are too many."""
         location = self.locations.get(name)
         if location is None:
-            superfluous = self.locations.superfluous()
+            is_full = not self.engine.memory.has_registration_room(NEW_WORKER_BYTES + len(name), FOR_WAITING)
+            superfluous = self.locations.superfluous(is_full=is_full)
             if superfluous is not None:
                 self.forget(superfluous, Cause.WORKER_LOST)
+            self.engine.refuse_registrations(1, FOR_WAITING)
             location = self.locations.add(name, self.setup.lease_us)
+            self.engine.memory.registration_bytes += LOCATION_BYTES + len(name)
         elif location.worker is not None and location.lease_us:
             self.engine.renew_lease(location.worker, location.lease_us)
         return location
@@ -154,11 +167,16 @@ class Desk(MessageSession):
                 self.engine.remove_worker(location.worker)
                 location.worker = None
             if not location.listed:
-                self.locations.remove(location)
+                self._remove(location)
+
+    def _remove(self, location: Location) -> None:
+        """Nothing is known of this location any more."""
+        self.locations.remove(location)
+        self.engine.memory.registration_bytes -= LOCATION_BYTES + len(location.name)
 
     def forget(self, location: Location, cause: Cause) -> None:
         """This is a worker no more; what it held goes back."""
-        self.locations.remove(location)
+        self._remove(location)
         if location.worker is not None:
             self.engine.remove_worker(location.worker, cause)
         self._answer_blocked(location, self.nothing_ready())
@@ -185,10 +203,15 @@ class Desk(MessageSession):
         most = self.engine.settings.jobs_per_worker
         if self._blocked >= MOST_BLOCKED or (most and len(worker.running) + len(location.blocked) >= most):
             return False
-        ticket = self.engine.grant_until(worker, self.engine.now_us + wait_us)
+        memory = self.engine.memory
+        if not memory.has_registration_room(waiting_bytes(envelope), FOR_WAITING):
+            return False
+        ticket = self.engine.grant_until(worker, self.engine.now_us + min(wait_us, LONGEST_WAIT_US))
         if not ticket:
             return False
         location.blocked[ticket] = envelope
+        self._waiting.setdefault(envelope[0], {})[ticket] = location
+        memory.registration_bytes += waiting_bytes(envelope)
         self._blocked += 1
         if not worker.running:
             self.engine.suspend_lease(worker)  # one that can only wait cannot give signs of life
@@ -199,7 +222,24 @@ class Desk(MessageSession):
         self._blocked -= 1
         if location.lease_us:
             self.context.soon(partial(self._renew_lease, location))
-        return location.blocked.pop(ticket)
+        envelope = location.blocked.pop(ticket)
+        self._stopped_waiting(ticket, envelope)
+        return envelope
+
+    def _stopped_waiting(self, ticket: int, envelope: Message) -> None:
+        self.engine.memory.registration_bytes -= waiting_bytes(envelope)
+        tickets = self._waiting.get(envelope[0])
+        if tickets is not None:
+            tickets.pop(ticket, None)
+            if not tickets:
+                del self._waiting[envelope[0]]
+
+    def peer_gone(self, identity: bytes) -> None:
+        """Its Steals wait no more.  A worker is known by its location, so what it has stays its own for its lease."""
+        for ticket, location in list(self._waiting.get(identity, {}).items()):
+            self._unblock(location, ticket)
+            if location.worker is not None:
+                self.engine.cancel_ticket(location.worker, ticket)
 
     def _renew_lease(self, location: Location) -> None:
         worker = location.worker
@@ -207,7 +247,8 @@ class Desk(MessageSession):
             self.engine.renew_lease(worker, location.lease_us)
 
     def _answer_blocked(self, location: Location, payload: bytes) -> None:
-        for envelope in location.blocked.values():
+        for ticket, envelope in location.blocked.items():
+            self._stopped_waiting(ticket, envelope)
             self.answer(envelope, payload)
         self._blocked -= len(location.blocked)
         location.blocked = {}
@@ -259,7 +300,7 @@ class Desk(MessageSession):
         location = self.locations.get(worker.name)
         if location is not None and location.worker is worker:
             location.worker = None
-            self.locations.remove(location)
+            self._remove(location)
             self._answer_blocked(location, self.nothing_ready())
 
     def unreachable(self, message: Message) -> None:
@@ -269,6 +310,11 @@ class Desk(MessageSession):
                 cause, at_us = job.log[-1]
                 if job.worker is message.worker and cause is Cause.TAKEN and at_us <= message.time_us:
                     self.engine.hand_back(message.worker, job.id)
+
+
+def waiting_bytes(envelope: Message) -> int:
+    """What a Steal that waits takes in memory, about."""
+    return WAITING_BYTES + sum([FRAME_BYTES + len(frame) for frame in envelope])
 
 
 def with_reason(kind: QueryType, reason: str) -> bytes:

@@ -89,9 +89,14 @@ class Locations:
     def remove(self, location: Location) -> None:
         del self._by_name[location.name]
 
-    def superfluous(self) -> Location | None:
-        """One that has to go before another can come; raises Refused if none of those that we look at may."""
-        if len(self._by_name) < MOST_LOCATIONS:
+    def superfluous(self, *, is_full: bool = False) -> Location | None:
+        """One that has to go before another can come, because there are very many or memory `is_full`.
+
+        Raises Refused if none of those that we look at may go.
+        """
+        if len(self._by_name) < MOST_LOCATIONS and not is_full:
+            return None
+        if not self._by_name:
             return None
         for _ in range(LOOKED_AT_FOR_ROOM):
             location = next(iter(self))
@@ -99,4 +104,4 @@ class Locations:
                 return location
             del self._by_name[location.name]
             self._by_name[location.name] = location
-        raise Refused(REFUSED_LIMIT, f"there are {MOST_LOCATIONS} workers already")
+        raise Refused(REFUSED_LIMIT, f"there are {len(self._by_name)} workers already")

@@ -18,6 +18,7 @@ from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL
 from switchgear.engine.engine import Engine
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import FINAL_STATES, NORMAL, RUNNING, WAITING, Function, Job
+from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, JOB_BYTES
 from switchgear.model.names import NameTable
 from switchgear.protocols.base import Context
 from switchgear.protocols.dwork.messages import Task
@@ -31,7 +32,11 @@ MOST_LOOKED_UP: Final = 1000
 
 # As many names of failed tasks are remembered, and then only those of the tasks that still are failed.
 MOST_REMEMBERED: Final = 200_000
+# A longer one cannot be tried again by creating it again, after it has failed.
+LONGEST_REMEMBERED: Final = 1024
 
+
+TASK_BYTES: Final = JOB_BYTES + DETAILS_BYTES
 
 NewTask: TypeAlias = tuple[bytes, bytes, tuple[int, ...]]
 """A task to be created: its name, its origin, and the ids of the jobs that it waits for.  A plain tuple, because there
@@ -104,6 +109,8 @@ class FailedTasks:
             self._ids = {name: job_id for job_id, name in self._names.items() if name}
 
     def _remember(self, job_id: int, name: bytes) -> None:
+        if len(name) > LONGEST_REMEMBERED:
+            name = b""
         self._names[job_id] = name
         if name:
             self._ids[name] = max(job_id, self._ids.get(name, 0))
@@ -119,6 +126,7 @@ class Plan:
         self.revived: dict[int, Job] = {}  # failed ones that are to be tried again
         self.more: dict[int, list[int]] = {}  # what tasks that were there before will wait for besides
         self.existing: list[Job] = []  # tasks that were created again
+        self.held_bytes = 0  # what the new tasks will take in memory, about
         self._first_id = first_id or engine.next_job_id
         self.new_ids = NameTable[int]()
         self._failed = failed
@@ -150,6 +158,10 @@ class Plan:
                 if job_id in after:
                     raise CycleRefused([text_of(name), text_of(name)])
                 self.new.append((name, task.origin, after))
+                self.held_bytes += TASK_BYTES + 2 * len(name) + len(task.origin) + EDGE_BYTES * len(after)
+        if self.new and not self.engine.memory.has_room(self.held_bytes):
+            text = f"no memory for {len(self.new)} tasks or more"
+            raise Refused(REFUSED_FULL, f"{text}: limits.memory_bytes is {self.engine.memory.limit_bytes}")
 
     def transfer(self, jobs: Sequence[Job], tasks: Sequence[Task]) -> None:
         """Let running tasks wait for more; raises Refused."""

@@ -19,7 +19,7 @@ from mypy_extensions import i64
 from switchgear.errors import PeerError
 from switchgear.protocols.framing import Message, StreamDecoder
 
-__all__ = ["FOREIGN_MAGIC", "REQUEST", "RESPONSE", "TEXT", "Decoder", "ResponseMaker", "request", "response"]
+__all__ = ["FOREIGN_MAGIC", "HEADER", "REQUEST", "RESPONSE", "TEXT", "Decoder", "ResponseMaker", "request", "response"]
 
 HEADER: Final = Struct(">III")
 HEADER_BYTES: Final = 12

@@ -241,7 +241,7 @@ def operation(session: GearmanSession, verb: bytes, arguments: dict[str, Any]) -
     if verb in CHANGING_VERBS:
         session.pledge()
     packet = response(Packet.CONTROL_RES, msgspec.json.encode(answer))
-    session.long_bytes += len(packet)
+    session.note_long_answer(len(packet))
     session.send(packet)
     if verb == b"run_schedule":
         session.pledge_job(session.engine.jobs[session.job_id(answer["handle"].encode())])

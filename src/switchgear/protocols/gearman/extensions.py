@@ -74,6 +74,7 @@ def state_word(job: Job) -> bytes:
 
 def check_watching(session: GearmanSession, job_id: int = 0) -> None:
     """Whether the connection may watch one more; raises PeerError."""
+    session.engine.refuse_watch()
     if len(session.watching) >= MOST_WATCHED and job_id not in session.watching:
         raise PeerError(f"a connection may watch {MOST_WATCHED} jobs", code="ARGUMENT_TOO_LARGE")
 
@@ -86,7 +87,7 @@ def follow(session: GearmanSession, job: Job) -> None:
     if job.state is not RUNNING:
         return
     for data in job.chunks or ():
-        session.long_bytes += len(data)
+        session.note_long_answer(len(data))
         session.job_data(job, data)
     if job.numerator or job.denominator or job.message:
         session.job_progress(job)
@@ -100,7 +101,7 @@ def tell_held_end(session: GearmanSession, job: Job) -> None:
 def tell_end(session: GearmanSession, job: Job) -> None:
     """Send the last packet of a job that ended before it was asked for."""
     packet = session.last_packet(job)
-    session.long_bytes += len(packet)
+    session.note_long_answer(len(packet))
     session.send(packet)
 
 

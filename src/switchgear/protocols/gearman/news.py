@@ -9,7 +9,7 @@ from switchgear.model import CANCELLED, DONE, PAYLOAD_KEY, Cause, Job, Worker
 from switchgear.protocols.gearman.codec import ResponseMaker, response
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = ["COMPLETE", "job_push", "last_packet", "progress_packet", "revocation"]
+__all__ = ["COMPLETE", "bad_end_start", "job_push", "last_packet", "progress_packet", "revocation"]
 
 PUSH: Final = ResponseMaker(Packet.JOB_PUSH)
 COMPLETE: Final = ResponseMaker(Packet.WORK_COMPLETE)
@@ -61,15 +61,24 @@ def last_packet(prefix: bytes, job: Job, *, exceptions: bool, extended: bool) ->
 
 def bad_end(prefix: bytes, job: Job, *, exceptions: bool, extended: bool) -> bytes:
     """That a job has ended without success, in the words that the peer understands."""
-    handle = b"%b%d" % (prefix, job.id)
     error = error_told(job, lambda job_id: f"{prefix.decode(errors='replace')}{job_id}")
+    start = bad_end_start(prefix, job, exceptions=exceptions and error is not None, extended=extended)
+    if start is None:
+        return response(Packet.WORK_FAIL, b"%b%d" % (prefix, job.id))
+    kind, body = start
+    return response(kind, body + (error or b""))
+
+
+def bad_end_start(prefix: bytes, job: Job, *, exceptions: bool, extended: bool) -> tuple[int, bytes] | None:
+    """The kind of that packet, and its body up to the error; None if it tells no error."""
+    handle = b"%b%d" % (prefix, job.id)
     if extended:
         cause = job.log[-1][0]
         words = job.state.name.lower().encode(), cause.name.lower().encode()
-        return response(Packet.JOB_ENDED, handle, *words, error or b"")
-    if exceptions and error is not None and job.state is not CANCELLED:
-        return response(Packet.WORK_EXCEPTION, handle, error)
-    return response(Packet.WORK_FAIL, handle)
+        return Packet.JOB_ENDED, b"%b\0%b\0%b\0" % (handle, *words)
+    if exceptions and job.state is not CANCELLED:
+        return Packet.WORK_EXCEPTION, handle + b"\0"
+    return None
 
 
 def progress_packet(handle: bytes, job: Job, *, extended: bool) -> bytes:

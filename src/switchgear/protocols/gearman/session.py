@@ -16,9 +16,25 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import DONE, Cause, Job, Worker
 from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
 from switchgear.protocols.framing import Message
-from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, REQUEST, TEXT, Decoder, response
+from switchgear.protocols.gearman.codec import (
+    FOREIGN_MAGIC,
+    HEADER,
+    REQUEST,
+    RESPONSE,
+    TEXT,
+    Decoder,
+    ResponseMaker,
+    response,
+)
 from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
-from switchgear.protocols.gearman.news import COMPLETE, job_push, last_packet, progress_packet, revocation
+from switchgear.protocols.gearman.news import (
+    COMPLETE,
+    bad_end_start,
+    job_push,
+    last_packet,
+    progress_packet,
+    revocation,
+)
 from switchgear.text import harmless
 
 __all__ = [
@@ -30,6 +46,8 @@ __all__ = [
 ]
 
 NOOP: Final = response(Packet.NOOP)
+DATA: Final = ResponseMaker(Packet.WORK_DATA)
+WARNING: Final = ResponseMaker(Packet.WORK_WARNING)
 
 # When long answers of so many bytes wait to be sent, further requests are put off until the peer has taken them: a few
 # bytes of requests must not fill the memory with answers.
@@ -289,19 +307,40 @@ class GearmanSession(Session):
         self.send(progress_packet(self.handle(job), job, extended=self.extended))
 
     def job_data(self, job: Job, data: bytes) -> None:
-        self.send(response(Packet.WORK_DATA, self.handle(job), data))
+        self._tell(DATA, job, data)
 
     def job_warning(self, job: Job, data: bytes) -> None:
-        self.send(response(Packet.WORK_WARNING, self.handle(job), data))
+        self._tell(WARNING, job, data)
+
+    def _tell(self, packets: ResponseMaker, job: Job, data: bytes) -> None:
+        """Pass on what a worker says.  Many may hear of it, and share what is long."""
+        start = b"%b%d\0" % (self.prefix, job.id)
+        if len(data) <= self.setup.long_answer_bytes:
+            self.send(packets.packet(start + data))
+        else:
+            self.send(packets.beginning(start, len(data)))
+            self.send(data)
 
     def job_finished(self, job: Job) -> None:
         if job.state is DONE and len(job.result) > self.setup.long_answer_bytes:
             self.send(COMPLETE.beginning(b"%b%d\0" % (self.prefix, job.id), len(job.result)))
             self.send(job.result)
+        elif job.error is not None and len(job.error) > self.setup.long_answer_bytes:
+            self._tell_long_error(job, job.error)
         else:
             self.send(self.last_packet(job))
         if job.delivery:
             self.pledge()
+
+    def _tell_long_error(self, job: Job, error: bytes) -> None:
+        """The same for a job that ended badly, whose error others may share."""
+        start = bad_end_start(self.prefix, job, exceptions=self.exceptions, extended=self.extended)
+        if start is None:
+            self.send(self.last_packet(job))
+        else:
+            kind, body = start
+            self.send(HEADER.pack(RESPONSE, kind, len(body) + len(error)) + body)
+            self.send(error)
 
     def last_packet(self, job: Job) -> bytes:
         """How the end of a job is told to this peer."""

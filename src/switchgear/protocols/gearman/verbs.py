@@ -38,9 +38,10 @@ COMMANDS_PER_TURN: Final = 10
 def handle_messages(session: GearmanSession, messages: list[Message]) -> None:
     """Do what a peer has asked for, in order, as long as it can take the answers; the rest is put off."""
     long_bytes = session.setup.long_bytes
+    memory = session.engine.memory
     commands = 0
     for index, (kind, body) in enumerate(messages):
-        if session.long_bytes > long_bytes:
+        if session.long_bytes > long_bytes or (memory.answer_bytes and memory.answers_must_wait):
             session.put_off = messages[index:]
             return
         try:

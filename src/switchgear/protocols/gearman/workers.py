@@ -47,6 +47,8 @@ def function_to_do(session: GearmanSession, name: bytes) -> Function:
     worker = session.worker
     if worker is not None and len(worker.timeouts_us) >= MOST_FUNCTIONS and known not in worker.timeouts_us:
         raise PeerError(f"a worker may register {MOST_FUNCTIONS} functions", code="ARGUMENT_TOO_LARGE")
+    if known is None or worker is None or known not in worker.timeouts_us:
+        session.engine.refuse_registrations(1)
     return known or session.engine.function_named(name)
 
 

@@ -41,7 +41,9 @@ def completion_of(job: Job) -> Completion:
     if job.state in SERVER_WORDS:
         return Completion(elapsed_seconds, SERVER_CODE, SERVER_WORDS[job.state])
     # A worker of another protocol may have sent parts of a result before it failed: the reason is worth more.
-    data = job.whole_result if job.error is None else job.error
+    data = job.whole_result
+    if job.error is not None and not data.startswith(job.error):  # of a long one only the beginning is kept
+        data = job.error
     return Completion(elapsed_seconds, job.result_code or SERVER_CODE, data)
 
 
@@ -87,9 +89,8 @@ class OpenRequests:
         if request.kind is Packet.JOB_CREATE_REQ:
             self._waits.setdefault(request.job_id, []).append(request)
 
-    def job_ended(self, job: Job) -> None:
+    def job_ended(self, job: Job, answer: bytes) -> None:
         """What waits for this job has its answer now: as the job is now, since it may be run again later."""
-        answer = packet(Packet.JOB_COMPLETE_RES, completion_of(job).pack())
         for request in self._waits.pop(job.id, ()):
             request.answer = answer
             self.held_bytes += len(answer)

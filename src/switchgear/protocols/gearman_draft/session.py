@@ -14,7 +14,7 @@ from typing import Final
 from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, NORMAL, Delivery, Job, Worker
 from switchgear.protocols.base import MOST_FUNCTIONS, Context, Listed, Session, Wire, number_in_handle
-from switchgear.protocols.gearman_draft.answers import OpenRequest, OpenRequests, progress_of
+from switchgear.protocols.gearman_draft.answers import OpenRequest, OpenRequests, completion_of, progress_of
 from switchgear.protocols.gearman_draft.codec import Decoder, packet
 from switchgear.protocols.gearman_draft.messages import (
     WITHOUT_BODY,
@@ -61,6 +61,13 @@ class DraftSetup:
     packet_bytes: int = 64 * 1024 * 1024
     name_bytes: int = 512
     sessions: dict[Listed, None] = field(default_factory=dict)
+    ended_job: Job | None = None  # the last one that somebody was told of, in this turn
+    completion: bytes = b""  # that packet
+
+    def forget_completion(self) -> None:
+        """The turn is over."""
+        self.ended_job = None
+        self.completion = b""
 
 
 class DraftSession(Session):
@@ -179,7 +186,7 @@ class DraftSession(Session):
     def _answer_due(self) -> None:
         while (request := self.requests.take_due()) is not None:
             answer = self._answer_to(request)
-            if not self._has_room_for(answer):
+            if not self._has_room_for(answer) or (answer is not request.answer and not self._may_answer(answer)):
                 text = f"answers of more than {MOST_ANSWER_BYTES} bytes at once"
                 self._lose(PeerError(text, code=ErrorCode.TOO_LARGE.name))
                 return
@@ -197,7 +204,7 @@ class DraftSession(Session):
         try:
             if job is None or job.state not in FINAL_STATES:  # the engine may have put it away, and go on with another
                 job = self.context.find_job(request.job_id)
-            elif not job.counted:  # what it came to is not in memory any more
+            elif not job.entry_bytes:  # what it came to is not in memory any more
                 job = self.ended_job(request.job_id)
         except Refused as refused:
             return self.refusal(refused)
@@ -216,6 +223,11 @@ class DraftSession(Session):
         self._counted_bytes += len(answer)
         return fits
 
+    def _may_answer(self, answer: bytes) -> bool:
+        """Whether an answer that nobody shares fits into what all may be answered in one turn."""
+        self.engine.memory.answer_bytes += len(answer)
+        return not self.engine.memory.answers_must_wait
+
     # --- news from the engine ---
 
     def wake(self, worker: Worker) -> None:
@@ -226,8 +238,17 @@ class DraftSession(Session):
             self.send(packet(Packet.JOB_STATUS_RES, progress_of(job).pack()))
 
     def job_finished(self, job: Job) -> None:
-        self.requests.job_ended(job)
+        self.requests.job_ended(job, self._completion(job))
         self._answer_due()
+
+    def _completion(self, job: Job) -> bytes:
+        """How a job has ended.  All who wait for the same job share the packet."""
+        setup = self.setup
+        if setup.ended_job is not job:
+            setup.ended_job = job
+            setup.completion = packet(Packet.JOB_COMPLETE_RES, completion_of(job).pack())
+            self.context.soon(setup.forget_completion)
+        return setup.completion
 
 
 # --- what workers say ---
@@ -235,6 +256,7 @@ class DraftSession(Session):
 
 def on_worker_connect(session: DraftSession, body: bytes) -> None:
     names = [session.short(name, "job name") for name in split_names(body, MOST_FUNCTIONS)]
+    session.engine.refuse_registrations(len(names))
     functions = [session.engine.function_named(name) for name in names]
     worker = session.as_worker()
     session.engine.forget_functions(worker)

@@ -24,7 +24,7 @@ MOST_DRAFT_BYTES = 256 * 1024 * 1024
 
 MOST_FIELDS = 1000  # of a draft; beside a job, of those that the engine has no use for
 MOST_EXTRA_BYTES = 64 * 1024 * 1024
-DRAFT_OVERHEAD_BYTES: Final = 400  # of an id that was given out
+DRAFT_OVERHEAD_BYTES: Final = 1250  # of an id that was given out; as much as of the job that becomes of it
 FEW: Final = 1000
 FIELD_OVERHEAD_BYTES: Final = 200  # of a field that is kept, whatever its length
 

@@ -15,6 +15,7 @@ from switchgear.text import harmless
 
 __all__ = [
     "OK",
+    "WORD_OVERHEAD_BYTES",
     "Command",
     "Decoder",
     "array",
@@ -40,6 +41,7 @@ MOST_LINE_BYTES: Final = 65_536
 
 # So many words may a command have.  The longest of GearMonkey's, a push of many ids, does with fewer.
 MOST_ARGUMENTS: Final = 65_536
+WORD_OVERHEAD_BYTES: Final = 64  # of each word in memory, whatever its length, and of each command
 
 # A number as Redis reads it: no sign but a minus, and no zero ahead.
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
@@ -70,7 +72,7 @@ class Decoder:
     @property
     def buffered_bytes(self) -> int:
         """What an unfinished command makes us hold."""
-        return len(self._held) + self._bytes
+        return len(self._held) + self._bytes + WORD_OVERHEAD_BYTES * len(self._command)
 
     def feed(self, data: bytes) -> list[Command]:
         """The commands that are complete now.  After `failure` is set nothing more is understood."""

@@ -16,7 +16,7 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, URGENT, Cause, Function, Job, Worker
 from switchgear.protocols.base import MOST_FUNCTIONS, Context, Session, Wire
 from switchgear.protocols.gearmonkey.keys import CHANNEL, Key, parse_key, queue_key
-from switchgear.protocols.gearmonkey.resp import Command, Decoder, array, bulk, error, null_array
+from switchgear.protocols.gearmonkey.resp import WORD_OVERHEAD_BYTES, Command, Decoder, array, bulk, error, null_array
 from switchgear.protocols.gearmonkey.setup import PROTOCOL, GearMonkeySetup, Verb, remember
 from switchgear.protocols.gearmonkey.waiting import LockWait, PopPlan, QueueWait
 from switchgear.text import harmless
@@ -35,7 +35,6 @@ MOST_ANSWER_BYTES = 256 * 1024 * 1024
 
 MOST_BEHIND = 10_000  # commands behind one that waits
 MOST_QUEUED = 10_000  # commands in a transaction
-WORD_OVERHEAD_BYTES: Final = 64  # of each word in them, whatever its length, and of each command
 MOST_REGISTERED = 2 * MOST_FUNCTIONS  # functions in all of these sets
 MOST_WORKERS = 100  # different sets of functions that one connection pops from
 
@@ -86,13 +85,14 @@ class GearMonkeySession(Session):
     def receive(self, data: bytes) -> None:
         if self.closing:
             return
-        self.behind.extend(self.decoder.feed(data))
+        commands = self.decoder.feed(data)
+        self.behind.extend(commands)
         if self.long_bytes and not self.out:
             self.long_bytes = 0
         if self.blocked is None:
             self._work()
             return
-        self.behind_bytes += len(data)
+        self.behind_bytes += sum(map(size_of, commands))
         if len(self.behind) > MOST_BEHIND or self.behind_bytes > self.setup.packet_bytes:
             self.context.count_bad_input(self, "ERR", "too much is sent behind a command that waits")
             self.closing = True
@@ -102,10 +102,11 @@ class GearMonkeySession(Session):
         """Handle commands until one has to wait."""
         behind = self.behind
         channels = self.setup.channels
+        memory = self.engine.memory
         most_steps = channels.spent_steps + MOST_STEPS_AT_ONCE
         self._is_working = True
         while behind and self.blocked is None and not self.closing:
-            if self.long_bytes > LONG_BYTES or channels.spent_steps > most_steps:
+            if self.long_bytes > LONG_BYTES or channels.spent_steps > most_steps or memory.answers_must_wait:
                 self.put_off = [(len(behind), b"")]  # how many and which is known here; that there are some is not
                 self.mark()
                 break
@@ -201,14 +202,14 @@ class GearMonkeySession(Session):
     def send_long(self, answer: bytes) -> None:
         """Send what may be long."""
         if len(answer) > LONG_ANSWER_BYTES:
-            self.long_bytes += len(answer)
+            self.note_long_answer(len(answer))
         self.send(answer)
 
     def send_pieces(self, pieces: list[bytes]) -> None:
         """Send what may be long, and has pieces that others may share."""
         size = sum(map(len, pieces))
         if size > LONG_ANSWER_BYTES:
-            self.long_bytes += size
+            self.note_long_answer(size)
         self.out += pieces
         self.mark()
 
@@ -224,7 +225,7 @@ class GearMonkeySession(Session):
 
     def _queue(self, command: Command) -> None:
         assert self.queued is not None
-        queued_bytes = self.queued_bytes + sum(map(len, command)) + WORD_OVERHEAD_BYTES * (len(command) + 1)
+        queued_bytes = self.queued_bytes + size_of(command)
         if len(self.queued) >= MOST_QUEUED or queued_bytes > self.setup.packet_bytes:
             raise PeerError("the transaction is too long", code="ERR")
         self.queued_bytes = queued_bytes
@@ -263,6 +264,7 @@ class GearMonkeySession(Session):
                 raise PeerError(f"a connection may pop from {MOST_WORKERS} different sets of queues", code="ERR")
             if len(functions) + sum(map(len, self.workers)) > MOST_REGISTERED:
                 raise PeerError(f"the sets of queues of a connection may name {MOST_REGISTERED} functions", code="ERR")
+            self.engine.refuse_registrations(len(functions))
             worker = self.engine.add_worker(self, self.protocol, self.client_id)
             for function in functions:
                 self.engine.can_do(worker, function)
@@ -411,6 +413,11 @@ class GearMonkeySession(Session):
             self.setup.channels.unsubscribe(self, name)
         for pattern in list(self.patterns):
             self.setup.channels.unsubscribe_pattern(self, pattern)
+
+
+def size_of(command: Command) -> int:
+    """What a command takes in memory, about."""
+    return sum(map(len, command)) + WORD_OVERHEAD_BYTES * (len(command) + 1)
 
 
 def text_of(word: bytes) -> str:

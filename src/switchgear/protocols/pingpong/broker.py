@@ -30,6 +30,7 @@ from functools import partial
 from typing import Final
 
 from switchgear.errors import Refused
+from switchgear.memory import FOR_WAITING
 from switchgear.model import NORMAL, SECOND_US, Cause, Delivery, Job, Worker
 from switchgear.protocols.base import Context, Message, MessageSession, Wire
 from switchgear.protocols.pingpong.messages import GOODBYE, PING, PONG, READY, answer_of, failure, printable
@@ -40,6 +41,10 @@ __all__ = ["ClientsSession", "PingPongSetup", "WorkersSession"]
 # few are enough.
 MOST_ENVELOPE_FRAMES: Final = 16
 MOST_ENVELOPE_BYTES: Final = 4096
+
+# What an envelope takes in memory beside its bytes, about, and each of its frames.
+ENVELOPE_BYTES: Final = 300
+FRAME_BYTES: Final = 50
 
 # Workers that owe a result may never come back.  So many of them are remembered.
 MOST_OWING = 10_000
@@ -67,6 +72,7 @@ class ClientsSession(MessageSession):
         super().__init__(context, wire)
         self.setup = setup
         self.envelopes: dict[int, Message] = {}  # by job: what its answer begins with, up to the delimiter
+        self._jobs_of: dict[bytes, set[int]] = {}  # by client
 
     def receive_message(self, message: Message) -> None:
         try:
@@ -91,16 +97,33 @@ class ClientsSession(MessageSession):
             self.send(failure(envelope, str(refused).encode()))
             return
         self.envelopes[job.id] = envelope
+        self._jobs_of.setdefault(envelope[0], set()).add(job.id)
+        self.engine.hold_for(job, ENVELOPE_BYTES + sum([FRAME_BYTES + len(frame) for frame in envelope]))
 
     def _reject(self, envelope: Message, text: str) -> None:
         self.context.count_bad_input(self, "MALFORMED", text)
         self.send(failure(envelope, text.encode()))
 
     def job_finished(self, job: Job) -> None:
-        self.send(answer_of(job, self.envelopes.pop(job.id), self.engine.settings.collected_bytes))
+        envelope = self.envelopes.pop(job.id, None)
+        if envelope is None:
+            return  # its client is gone
+        jobs = self._jobs_of.get(envelope[0])
+        if jobs is not None:
+            jobs.discard(job.id)
+            if not jobs:
+                del self._jobs_of[envelope[0]]
+        self.send(answer_of(job, envelope, self.engine.settings.collected_bytes))
 
     def unreachable(self, message: Message) -> None:
         """A client that is gone needs no answer."""
+
+    def peer_gone(self, identity: bytes) -> None:
+        """What it has asked for, and is not being worked on, is not wanted any more."""
+        job_ids = self._jobs_of.pop(identity, ())
+        for job_id in job_ids:
+            del self.envelopes[job_id]
+        self.engine.unwatch_jobs(self, job_ids)
 
     def closed(self) -> None:
         """The server stops, and nobody will hear of the jobs that are left."""
@@ -108,6 +131,7 @@ class ClientsSession(MessageSession):
         for envelope in self.envelopes.values():
             self.send(failure(envelope, b"the server is shutting down"))
         self.envelopes.clear()
+        self._jobs_of.clear()
 
 
 class WorkerRecord:
@@ -247,6 +271,7 @@ class WorkersSession(MessageSession):
     def _register(self, record: WorkerRecord) -> None:
         """Let the engine know a worker, and add it to the ready queue."""
         try:
+            self.engine.refuse_registrations(1, FOR_WAITING)
             function = self.engine.function_named(self.setup.function)
         except Refused as refused:
             self.context.count_bad_input(self, "REFUSED", f"a worker cannot be registered: {refused}")
@@ -349,6 +374,17 @@ class WorkersSession(MessageSession):
         self._forget(record)
         if record.job_id:
             self._remember_owing(record)
+
+    def peer_gone(self, identity: bytes) -> None:
+        """A worker that has closed its connection gets no job; the one that it has goes to another at once, and should
+        it come back with a result, that counts if it is the first."""
+        record = self.known.get(identity)
+        if record is None:
+            return
+        worker = self._forget(record)
+        if record.job_id:
+            self._remember_owing(record)
+        self.engine.remove_worker(worker)
 
     def unreachable(self, message: Message) -> None:
         """A worker that is gone has not got its job, which is not the job's fault; any other word does not matter."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from switchgear.errors import PeerError, Refused
+from switchgear.memory import FOR_WAITING
 from switchgear.model import SECOND_US, Function, Job
 from switchgear.protocols.base import Context, Message, MessageSession, Wire, number_in_handle
 from switchgear.protocols.wmp.codec import (
@@ -68,7 +69,7 @@ class ManagerSession(MessageSession):
         if not 0 < len(setup.identity) <= LONGEST_ELEMENT:
             raise ValueError(f"a manager's identity has 1 to {LONGEST_ELEMENT} bytes")
         self.setup = setup
-        self.paths = Paths()
+        self.paths = Paths(self.engine.memory)
         self.lost: OrderedDict[bytes, Path] = OrderedDict()  # by reference: who was given the job that it lost
         self.most_lost = REMEMBERED_LOSSES
         self.takes = 0
@@ -111,6 +112,12 @@ class ManagerSession(MessageSession):
         if way.held:
             self._enable_anew(way, list(way.worker.order))  # so it is not asleep, and its call goes to another
         else:
+            self._forget(way)
+
+    def peer_gone(self, identity: bytes) -> None:
+        """The ways that begin with this neighbour lead nowhere; those of workers with jobs are kept, as they may report
+        on another connection."""
+        for way in list(self.paths.idle.get(identity, ())):
             self._forget(way)
 
     # --- workers come ---
@@ -156,8 +163,12 @@ class ManagerSession(MessageSession):
 
     def _functions(self, roles: tuple[bytes, ...]) -> list[Function]:
         """Those of the functions that exist or that there is room for."""
-        functions = []
+        functions: list[Function] = []
         refusal = ""
+        try:
+            self.engine.refuse_registrations(len(roles), FOR_WAITING)
+        except Refused as refused:
+            raise PeerError(str(refused), code="REFUSED") from refused
         for role in roles:
             try:
                 functions.append(self.engine.function_named(role))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from sys import getsizeof
 from typing import Any, Final
 
+from switchgear.memory import FOR_WAITING, MemoryAccount
 from switchgear.model import Cause, Function, Job, Peer, Worker
 from switchgear.protocols.base import Message
 from switchgear.protocols.wmp.codec import NO, TAKE, WAKE, encode
@@ -24,6 +25,8 @@ Path = tuple[bytes, ...]
 
 # Kept of what workers say of themselves, all together, as it is in memory: enough for 6.7 kB of each of 10,000.
 KEPT_BYTES: Final = 64 * 1024 * 1024
+
+PATH_BYTES: Final = 3_000  # for a path, beside what its worker says of itself
 
 ROLE_BYTES: Final = 300  # for the engine to know that a worker can do a function
 
@@ -118,7 +121,8 @@ class WorkerPath(Peer):
 class Paths:
     """All that are remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryAccount) -> None:
+        self._memory = memory
         self.by_path: dict[Path, WorkerPath] = {}
         # By neighbour: the ways that hold no job, the one heard of longest ago first.
         self.idle: dict[bytes, OrderedDict[WorkerPath, None]] = {}
@@ -130,16 +134,20 @@ class Paths:
 
     def add(self, way: WorkerPath) -> None:
         self.by_path[way.path] = way
+        self._memory.registration_bytes += PATH_BYTES
         self.gave_up_job(way)
 
     def remove(self, way: WorkerPath) -> None:
         del self.by_path[way.path]
         self.takes_job(way)
         self.kept_bytes -= way.kept_bytes
+        self._memory.registration_bytes -= PATH_BYTES + way.kept_bytes
 
     def note(self, way: WorkerPath, said_bytes: int, roles_bytes: int) -> None:
         """So much is kept of what it says of itself."""
-        self.kept_bytes += said_bytes + roles_bytes - way.kept_bytes
+        more_bytes = said_bytes + roles_bytes - way.kept_bytes
+        self.kept_bytes += more_bytes
+        self._memory.registration_bytes += more_bytes
         way.said_bytes = said_bytes
         way.roles_bytes = roles_bytes
 
@@ -192,4 +200,6 @@ class Paths:
         return next(iter(self.idle[neighbour]))
 
     def would_be_too_many(self, more_paths: int, more_bytes: int, most_paths: int) -> bool:
-        return len(self.by_path) + more_paths > most_paths or self.kept_bytes + more_bytes > self.most_bytes
+        if len(self.by_path) + more_paths > most_paths or self.kept_bytes + more_bytes > self.most_bytes:
+            return True
+        return not self._memory.has_registration_room(PATH_BYTES * more_paths + more_bytes, FOR_WAITING)
