@@ -62,6 +62,8 @@ class EchoServer:
         self.clients = zmq.Context()
         self.sockets: list[zmq.Socket[bytes]] = []  # one that nobody refers to is closed
         self.writers: list[asyncio.StreamWriter] = []
+        self.defects: list[dict[str, Any]] = []  # what the event loop had to catch
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: self.defects.append(context))
 
     def _handshakes(self) -> HandshakeMaker | None:
         keys = self.keys
@@ -126,6 +128,7 @@ async def echo_server(
         yield server
     finally:
         await server.close()
+    assert not server.defects
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:

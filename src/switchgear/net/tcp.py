@@ -283,7 +283,7 @@ class Connection(Wire):
             self._receive(session, piece)
         if self._rest:
             asyncio.get_running_loop().call_soon(self._receive_rest)
-        elif not self._stalled_since and self._go_on is None:
+        elif not self._stalled_since and not self._will_go_on():
             self._read_again()
 
     def _receive(self, session: Session, data: bytes) -> None:
@@ -377,8 +377,12 @@ class Connection(Wire):
             return
         if self.input_bytes != self.unhandled_bytes:
             self._count_input()
-        if self._go_on is None and not session.put_off and session.operation is None:
+        if not self._will_go_on() and not session.put_off and session.operation is None:
             self._read_again()
+
+    def _will_go_on(self) -> bool:
+        """Whether something is to be done before the peer is read from again; `go_on` may have asked for that anew."""
+        return self._go_on is not None
 
     # --- the hub calls these ---
 
@@ -416,8 +420,8 @@ class Connection(Wire):
         self._lingering = asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self.end)
         self._leave()
         self._rest = b""
-        transport.resume_reading()
         transport.write_eof()
+        transport.resume_reading()  # it may have been paused, in the middle of a long read
 
     def end(self) -> None:
         """Hang up for good, once everything written has been sent."""
