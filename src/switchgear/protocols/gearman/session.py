@@ -112,7 +112,7 @@ class GearmanSession(Session):
         self.on_messages(self, messages)
         if (self.out or self.put_off) and not self.marked:
             self.mark()
-        if self.put_off or self.closing:
+        if self.put_off or self.closing or self.operation is not None:  # answers in the order of the requests
             return
         failure = self.decoder.failure
         if failure is not None:
