@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterator
 from typing import Any, Final
 
+from tests.support.resp_wire import Error, Simple, split_reply
+
 from fuzz.grammar import DRAFT_PACKETS, FRAMES, GEARMAN_PACKETS, MSGPACK_MAP, NUL_FIELDS, PROTOBUF, RESP_COMMANDS
 from fuzz.message_codecs import DWORK_WORDS, WMP_WORDS
 from fuzz.stream_codecs import GEARMAN_WORDS, RESP_TOKENS, pieces
@@ -30,7 +32,6 @@ from switchgear.errors import ClientError, PeerError, ServerUnreachable
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder
 from switchgear.protocols.gearman_draft.messages import JobType, Packet
 from switchgear.protocols.wmp.codec import decode
-from tests.support.resp_wire import Error, Simple, split_reply
 
 __all__ = ["CLIENTS"]
 
@@ -46,7 +47,7 @@ def run_gearman_client(data: bytes) -> Hashable:
     whole = hear_as_app([data])
     must(whole == hear_as_app(pieces(data)), "in pieces, other answers come out", whole)
     for kind, body in Decoder(RESPONSE, PACKET_BYTES).feed(data):
-        if kind in WORK_PACKETS.keys():
+        if kind in WORK_PACKETS:
             _, update = update_of(kind, body)
             must(0 <= update.numerator < 10**20 and 0 <= update.denominator < 10**20, "progress out of range", update)
         for read in (lambda body: status_answer(body, "it"), lambda body: control_answer(body, "it"), refusal):
@@ -62,7 +63,7 @@ def hear_as_app(data: list[bytes] | Iterator[bytes]) -> tuple[Hashable, ...]:
     followers = [JobSubscriber(), JobSubscriber(), JobSubscriber()]
     request = SubmitRequest(b"f", b"payload")
     submission = PendingSubmission([request, request], [followers[0], followers[1]])
-    asked = [submission, ControlRequest("functions", {}), SubscribeRequest("H:t:3", followers[2])]
+    asked: list[Any] = [submission, ControlRequest("functions", {}), SubscribeRequest("H:t:3", followers[2])]
 
     def ask() -> None:
         """As soon as it is known what kind of server it is."""

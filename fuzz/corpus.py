@@ -1,8 +1,9 @@
-"""Keeps the corpus small: `python -m fuzz.corpus [TARGET...]` writes it anew from the seeds, the corpus as it is, and what
-fuzzing has found on the way (build/fuzz/corpus).
+"""Keeps the corpus small: `python -m fuzz.corpus [TARGET...]` writes it anew from the seeds, the corpus as it is, and
+what fuzzing has found on the way (build/fuzz/corpus).
 
 An input is kept if it reaches a line of the package, or a step from one line to another, that none before it has
-reached, or if it is short and of a kind of its own; short ones come first.  It needs the sources as they are, not compiled.
+reached, or if it is short and of a kind of its own; short ones come first.  It needs the sources as they are,
+not compiled.
 """
 
 from __future__ import annotations

@@ -45,7 +45,10 @@ def run(name: str, seconds: float, runs: int, seed: int) -> None:
     failures = FAILURES / name
     for folder in (working, failures):
         folder.mkdir(parents=True, exist_ok=True)
-    folders = [working, *(folder for folder in (ROOT / "corpus" / name, ROOT / "regressions" / name) if folder.is_dir())]
+    folders = [
+        working,
+        *(folder for folder in (ROOT / "corpus" / name, ROOT / "regressions" / name) if folder.is_dir()),
+    ]
     options = [
         f"-max_total_time={round(seconds)}",
         f"-max_len={target.longest_bytes}",

@@ -103,9 +103,7 @@ class Packets:
         return parts
 
     def join(self, parts: Sequence[Part]) -> bytes:
-        return b"".join(
-            body if is_raw else head + len(body).to_bytes(4, "big") + body for head, body, is_raw in parts
-        )
+        return b"".join(body if is_raw else head + len(body).to_bytes(4, "big") + body for head, body, is_raw in parts)
 
 
 class Separated:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import msgspec
+from tests.protocols.dwork.oracle import understood, written
 
 from fuzz.grammar import FRAMES, MSGPACK_MAP, PROTOBUF
 from fuzz.target import Target, must
@@ -17,7 +18,6 @@ from switchgear.protocols.dwork.requests import check_fields, check_task, check_
 from switchgear.protocols.pingpong.messages import FAILED, failure, printable
 from switchgear.protocols.wmp import codec as wmp
 from switchgear.protocols.wmp.device import Device
-from tests.protocols.dwork.oracle import understood, written
 
 __all__ = ["MESSAGE_CODECS"]
 
@@ -237,5 +237,7 @@ MESSAGE_CODECS: Final = (
         (FRAMES, FRAMES, MSGPACK_MAP),
         WMP_WORDS,
     ),
-    Target("pingpong-codec", run_pingpong, ("protocols.pingpong.messages",), (FRAMES,), (b"READY", b"PING", b"PONG"), 300),
+    Target(
+        "pingpong-codec", run_pingpong, ("protocols.pingpong.messages",), (FRAMES,), (b"READY", b"PING", b"PONG"), 300
+    ),
 )

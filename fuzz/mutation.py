@@ -133,7 +133,7 @@ def change_number(random: Random, data: bytes, words: Sequence[bytes]) -> bytes:
         return data[: match.start()] + b"%d" % near + data[match.end() :]
     place = random.randrange(len(data) + 1)
     width = random.choice((1, 2, 4, 8))
-    return data[:place] + (number % 256**width).to_bytes(width, "big") + data[place + width :]
+    return data[:place] + (number & ((1 << 8 * width) - 1)).to_bytes(width, "big") + data[place + width :]
 
 
 CHANGES: Final[tuple[Change, ...]] = (

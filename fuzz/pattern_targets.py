@@ -7,9 +7,9 @@ from typing import Final
 
 from fuzz.grammar import NUL_FIELDS
 from fuzz.target import Target, must
+from switchgear.errors import PeerError
 from switchgear.protocols.gearmonkey import patterns
 from switchgear.protocols.gearmonkey.keys import Key, parse_key
-from switchgear.errors import PeerError
 
 __all__ = ["PATTERNS", "redis_matches"]
 

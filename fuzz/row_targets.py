@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fuzz.grammar import FRAMES
+from fuzz.grammar import FRAMES, Part
 from fuzz.target import Target, must
 from switchgear.model import Function, Job
 from switchgear.storage.sqlite_rows import clamped, decode_policy, is_exhausted, job_from_row, job_row
@@ -48,8 +48,6 @@ def row_of(data: bytes, columns: int) -> tuple[Any, ...]:
 
 def row_written(row: tuple[Any, ...]) -> bytes:
     """The input that is read as this row; for seeds."""
-    from fuzz.grammar import Part
-
     parts = []
     for value in row:
         if value is None:
@@ -86,12 +84,12 @@ def run_job_row(data: bytes) -> Hashable:
 def is_sound(job: Job) -> bool:
     """Whether the row has the types that a store writes; SQLite does not insist on them."""
     texts = (job.unique, job.name, job.payload, job.result)
-    numbers = (job.id, job.priority, job.created_us, job.run_at_us, job.attempts, job.result_code, job.revision)
+    numbers: list[Any] = [job.id, job.priority, job.created_us, job.run_at_us, job.attempts, job.result_code]
     return (
         all(type(text) is bytes for text in texts)
         and all(type(number) is int and abs(number) < 2**62 for number in numbers)
         and (job.error is None or type(job.error) is bytes)
-        and all(type(number) is int for number in (job.finished_us, job.unique_until_us))
+        and all(type(number) is int for number in (job.finished_us, job.unique_until_us, job.revision))
         and len(job.payload or b"") <= 1024
         and 0 <= job.priority < 4
     )

@@ -32,9 +32,8 @@ class Failure(Exception):
     def __init__(self, target: Target, data: bytes, error: Exception) -> None:
         self.data = data
         self.path = saved(FAILURES / target.name, data)
-        super().__init__(
-            f"{target.name}: {type(error).__name__}: {error}\n  python -m fuzz {target.name} {self.path}\n  {data[:200]!r}"
-        )
+        command = f"python -m fuzz {target.name} {self.path}"
+        super().__init__(f"{target.name}: {type(error).__name__}: {error}\n  {command}\n  {data[:200]!r}")
 
 
 @dataclass

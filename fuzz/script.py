@@ -1,7 +1,7 @@
 """A script: what peers do to a server, one step after another, as an input says it.
 
-The first byte of an input is the mode, a set of bits; then come the steps, each of a byte, a length and data.  The lower
-two bits of a step's byte say which of four peers it is about, the next three what happens.
+The first byte of an input is the mode, a set of bits; then come the steps, each of a byte, a length and data.  The
+lower two bits of a step's byte say which of four peers it is about, the next three what happens.
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> tuple[H
     """What the peers heard, and how often each event was counted; raises what shows a defect."""
 
     async def run(loop: StillLoop) -> tuple[Heard, dict[str, int]]:
-        server = FuzzServer(
-            loop, keeps=bool(script.mode & KEEPS), has_little_memory=bool(script.mode & LITTLE_MEMORY)
-        )
+        server = FuzzServer(loop, keeps=bool(script.mode & KEEPS), has_little_memory=bool(script.mode & LITTLE_MEMORY))
         await server.open()
         peers = [server.peer(place, number) for number, place in enumerate(places)]
         for each in script.steps:

@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from tests.protocols.dwork import story, test_bytes
+from tests.protocols.gearman import transcript as gearman
+from tests.protocols.gearman.conversations import CONTROLS, LINES, OPTIONS
+from tests.protocols.gearman_draft import transcript as draft
+from tests.protocols.gearmonkey import transcript as gearmonkey
+from tests.protocols.wmp import transcript as wmp
 
 from fuzz.grammar import FRAMES, Part
 from fuzz.row_targets import row_written
@@ -24,12 +30,6 @@ from switchgear.protocols.wmp.codec import encode as encode_wmp
 from switchgear.storage.sqlite_rows import job_row
 from switchgear.storage.sqlite_schedules import schedule_row
 from switchgear.timetable import Cron, Every
-from tests.protocols.dwork import story, test_bytes
-from tests.protocols.gearman import transcript as gearman
-from tests.protocols.gearman.conversations import CONTROLS, LINES, OPTIONS
-from tests.protocols.gearman_draft import transcript as draft
-from tests.protocols.gearmonkey import transcript as gearmonkey
-from tests.protocols.wmp import transcript as wmp
 
 __all__ = ["seeds_of"]
 
@@ -327,7 +327,8 @@ DWORK_HEARS: Final = [
 ]
 PINGPONG_HEARS: Final = [
     framed(
-        framed(b"", b"PONG"), framed(b"", b"job"), framed(b"time"), framed(b"", b"jobs"), framed(b"time"), framed(b"leave"),
+        framed(b"", b"PONG"), framed(b"", b"job"), framed(b"time"), framed(b"", b"jobs"), framed(b"time"),
+        framed(b"leave"),
         framed(b"", b"job"), framed(b"", b"", b"LEAVE"),
     ),
 ]  # fmt: skip
@@ -339,10 +340,13 @@ TEXTS: Final[dict[str, list[bytes]]] = {
     "resp-reply": [b"OK\0a\0b", b"line\r\n\0\xff\xfe", b""],
     "gearmonkey-patterns": [
         b"channel:*\0channel:f\0channel:", b"a?c\0abc\0ac", b"[a-c]x[^0-9]*\0bxy\0dxy\0bx1", b"\\*a\\\\\0*a\\\0a",
-        b"*a*b*c\0xaybzc\0abc\0cba", b"[\\]-a]*[^^]\0]x", b"[abc\0a\0d", b"**?**\0\0a", b"[z-a]\0m", b"a\\\0a\\", b"[^\0a",
+        b"*a*b*c\0xaybzc\0abc\0cba", b"[\\]-a]*[^^]\0]x", b"[abc\0a\0d", b"**?**\0\0a", b"[z-a]\0m", b"a\\\0a\\",
+        b"[^\0a",
         b"*[ab]?*c\0xxaycc\0aac",
     ],
-    "gearmonkey-keys": [b"uid:f", b"count:a:b", b"job:f:1", b"queue:f:high", b"queue:f:scheduled", b"lock:f:18", b"job:f:01"],
+    "gearmonkey-keys": [
+        b"uid:f", b"count:a:b", b"job:f:1", b"queue:f:high", b"queue:f:scheduled", b"lock:f:18", b"job:f:01",
+    ],
     "timetable": [
         b"* * * * *\0UTC", b"*/15 2 * * *\0Europe/Berlin", b"30 2 * * *\0Europe/Berlin", b"0 0 L * *\0Asia/Kathmandu",
         b"0 0 LW * *", b"0 9 * * FRI#2\0America/Sao_Paulo", b"0 9 * * 5L", b"@daily\0UTC", b"@yearly", b"every 60 s",
@@ -360,17 +364,25 @@ TEXTS: Final[dict[str, list[bytes]]] = {
         b"64KiB", b"1.5MiB", b"10", b"90s", b"5m", b"1.5h", b"yes", b"off", b"sqlite:/x", b"memory:", b"1_000",
         b"postgresql://u@h/d", b"gearman://h:1,wmp://h:2", b"+3", b"-1", b"250ms", b"0.1KiB",
     ],
-    "durations": [b"90", b"1.5s", b"250ms", b"1h30m", b"2w", b"+5m", b"2030-01-31T18:00", b"2030-01-31 18:00+01:00", b"1e3"],
-    "numbers": [
-        b"0", b"007", b"-5", b"1.5e3", b".5", b"9223372036854775807", b"9223372036854775808", b"0" * 30 + b"1", b"12abc",
-        b"progress: 3/10", b"progress: 30.5%", b"name\x1b[31m\n", "größe\u202e".encode(), b"\xe4\xf6", b"redis://u:p@h?token=x",
+    "durations": [
+        b"90", b"1.5s", b"250ms", b"1h30m", b"2w", b"+5m", b"2030-01-31T18:00", b"2030-01-31 18:00+01:00", b"1e3",
     ],
-    "task-file": [b"a\nb,a\n# c\nc,a,b\n", b'"x,y",a\n"say ""hi""","x,y"\n', b"a,b\nb,a", b",a", b"a\0", b"\xff,\xfe\n a , b "],
+    "numbers": [
+        b"0", b"007", b"-5", b"1.5e3", b".5", b"9223372036854775807", b"9223372036854775808", b"0" * 30 + b"1",
+        b"12abc",
+        b"progress: 3/10", b"progress: 30.5%", b"name\x1b[31m\n", "größe\u202e".encode(), b"\xe4\xf6",
+        b"redis://u:p@h?token=x",
+    ],
+    "task-file": [
+        b"a\nb,a\n# c\nc,a,b\n", b'"x,y",a\n"say ""hi""","x,y"\n', b"a,b\nb,a", b",a", b"a\0", b"\xff,\xfe\n a , b ",
+    ],
     "first-bytes": [
-        b"\0REQ\0\0\0\x10\0\0\0\0", b"\0JOB\x01", b"GET / HTTP/1.1\r\nHost: x\r\n", b"POST /x HTTP/1.0\r\n", b"\x16\x03\x01\x02\0",
+        b"\0REQ\0\0\0\x10\0\0\0\0", b"\0JOB\x01", b"GET / HTTP/1.1\r\nHost: x\r\n", b"POST /x HTTP/1.0\r\n",
+        b"\x16\x03\x01\x02\0",
         b"\x80\x2e\x01\x00\x02", b"SSH-2.0-x\r\n", b"EHLO x\r\n", b"*1\r\n$4\r\nPING\r\n", b"INFO\r\n", b"get a\r\n",
         b"set a 0 0 1\r\n", b"stats\r\n", b"\xff\0\0\0\0\0\0\0\x01\x7f", b"AMQP\0\0\x09\x01", b"status\r\n", b"mn\r\n",
-        b"\0\0\0\x08\x04\xd2\x16\x2f", b"\0\0\0\x29\0\3\0\0user", b"OPTIONS * RTSP/1.0\r\n", b"CONNECT h:1 HTTP/1.1\r\n",
+        b"\0\0\0\x08\x04\xd2\x16\x2f", b"\0\0\0\x29\0\3\0\0user", b"OPTIONS * RTSP/1.0\r\n",
+        b"CONNECT h:1 HTTP/1.1\r\n",
     ],
     "job-options": [
         *OPTIONS, *(arguments for _, arguments in CONTROLS),

@@ -1,4 +1,4 @@
-"""A whole server in memory, for scripts: the real hub, engine, listeners, TCP connections and sessions of all protocols.
+"""A whole server in memory, for scripts: the real hub, engine, listeners, TCP connections and sessions.
 
 Only what is outside the process is missing: sockets, the clock and the disk.  A `FakeTransport` stands for the socket
 of a TCP connection, with the flow control of one; `MessageWire` for a ROUTER socket.
@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+
+from tests.net.house import ScriptedStore
 
 from fuzz.loop import StillLoop, quiet
 from fuzz.target import must
@@ -25,7 +27,6 @@ from switchgear.storage.base import Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock, check_engine
-from tests.net.house import ScriptedStore
 
 __all__ = ["FuzzServer", "MessagePeer", "StreamPeer"]
 
@@ -281,7 +282,7 @@ class FuzzServer:
             self.store.obedient = False
 
     def peer(self, where: str, number: int) -> StreamPeer | MessagePeer:
-        """Somebody at this listener: the scheme of its URL, for PING/PONG with `clients` or `workers` behind a slash."""
+        """Somebody at this listener: the scheme of its URL, for PING/PONG with `/clients` or `/workers` behind it."""
         scheme = where.partition("/")[0]
         if scheme in ("gearman", "gearmonkey"):
             door = self._doors.get(scheme)

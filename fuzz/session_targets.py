@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final
 
+from tests.support.resp_wire import split_replies
+
 from fuzz.grammar import (
     DRAFT_PACKETS,
     FRAMES,
@@ -33,7 +35,6 @@ from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, RESPONSE
 from switchgear.protocols.gearman.codec import Decoder as GearmanDecoder
 from switchgear.protocols.gearman_draft.codec import Decoder as DraftDecoder
 from switchgear.protocols.wmp.codec import decode as decode_wmp
-from tests.support.resp_wire import split_replies
 
 __all__ = ["SESSIONS"]
 
@@ -117,23 +118,29 @@ HANDLES: Final = tuple(b"H:t:%d" % number for number in (1, 2, 3, 99999))
 GEARMAN_SESSION_WORDS: Final = (
     *GEARMAN_WORDS, *HANDLES, b"f", b"g", b"switchgear", b"exceptions", b"prioritystatus\n", b"show jobs\n",
     b"show unique jobs\n", b"cancel job H:t:1\n", b"maxqueue f 1\n", b"drop function f\n", b"create function f\n",
-    b'{"wait": true}', b'{"watch": true}', b'{"after": ["H:t:1"]}', b'"on_failure": "fail"', b'"unique_policy": "replace"',
+    b'{"wait": true}', b'{"watch": true}', b'{"after": ["H:t:1"]}', b'"on_failure": "fail"',
+    b'"unique_policy": "replace"',
     b'{"handle": "H:t:1"}', b'{"function": "f"}', b'{"limit": 3}', b"jobs", b"cancel", b"retry", b"pause", b"resume",
     b"limit", b"schedule", b"unschedule", b"run_schedule", b"explain", b"states", b"server",
     b'{"name": "s", "function": "f", "every_seconds": 60}', b'{"name": "s", "function": "f", "cron": "* * * * *"}',
     b'{"function": "f", "concurrency": 1}', b'{"function": "f", "rate": 1, "period_seconds": 1}', b"\0\0\x03\xe8",
 )  # fmt: skip
 RESP_SESSION_WORDS: Final = (
-    *RESP_TOKENS, b"uid:f", b"count:f", b"job:f:1", b"queue:f:high", b"queue:f:normal", b"queue:f:scheduled", b"lock:f:1",
-    b"channel:f", b"channel:*", b"INCR", b"HMSET", b"HSET", b"HGETALL", b"LPUSH", b"BRPOP", b"ZADD", b"EVALSHA", b"PUBLISH",
-    b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"MULTI", b"EXEC", b"DISCARD", b"HELLO", b"3", b"EXPIRE", b"DEL", b"TTL",
+    *RESP_TOKENS, b"uid:f", b"count:f", b"job:f:1", b"queue:f:high", b"queue:f:normal", b"queue:f:scheduled",
+    b"lock:f:1",
+    b"channel:f", b"channel:*", b"INCR", b"HMSET", b"HSET", b"HGETALL", b"LPUSH", b"BRPOP", b"ZADD", b"EVALSHA",
+    b"PUBLISH",
+    b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"MULTI", b"EXEC", b"DISCARD", b"HELLO", b"3", b"EXPIRE", b"DEL",
+    b"TTL",
     b"CLIENT", b"RESET", b"QUIT", b"status", b"idle", b"busy", b"success", b"error", b"input", b"output", b"1", b"0",
     b"status:dividend", b"LLEN", b"EXISTS", b"WATCH", b"PING", b"INFO", b"SCRIPT", b"LOAD", b"0.1", b"-1",
 )  # fmt: skip
 PINGPONG_WORDS: Final = (b"READY", b"PING", b"PONG", b"LEAVE", b"FAILED", b"", b"job", b"result")
 
 
-def session(name: str, places: tuple[str, ...], covers: tuple[str, ...], levels: tuple[Level, ...], words: Any) -> Target:
+def session(
+    name: str, places: tuple[str, ...], covers: tuple[str, ...], levels: tuple[Level, ...], words: Any
+) -> Target:
     return Target(name, partial(run_script, places), covers, (SCRIPT, *levels), words)
 
 
@@ -141,13 +148,18 @@ def modules(folder: str, names: str) -> tuple[str, ...]:
     return tuple(f"protocols.{folder}.{name}" for name in names.split())
 
 
-GEARMAN_MODULES: Final = modules("gearman", "session verbs clients workers extensions control admin news codec messages")
+GEARMAN_MODULES: Final = modules(
+    "gearman", "session verbs clients workers extensions control admin news codec messages"
+)
 DRAFT_MODULES: Final = modules("gearman_draft", "session answers codec messages")
 MONKEY_MODULES: Final = modules(
     "gearmonkey",
-    "session verbs connecting hashes keyspace pubsub queues channels waiting locks drafts setup messages keys patterns resp",
+    "session verbs connecting hashes keyspace pubsub queues channels waiting locks drafts setup messages keys patterns"
+    " resp",
 )
-DWORK_MODULES: Final = modules("dwork", "session desk creators workers listing long_requests planning locations requests")
+DWORK_MODULES: Final = modules(
+    "dwork", "session desk creators workers listing long_requests planning locations requests"
+)
 WMP_MODULES: Final = modules("wmp", "manager paths codec")
 
 SESSIONS: Final = (

@@ -11,6 +11,8 @@ from random import Random
 from typing import Any, Final, Protocol
 from zlib import crc32
 
+from tests.support.resp_wire import split_reply
+
 from fuzz.grammar import DRAFT_PACKETS, GEARMAN_PACKETS, NUL_FIELDS, RESP_COMMANDS, RESP_WORDS
 from fuzz.target import Target, must
 from switchgear.errors import PeerError
@@ -28,7 +30,6 @@ from switchgear.protocols.gearman_draft.messages import (
     split_names,
 )
 from switchgear.protocols.gearmonkey import resp
-from tests.support.resp_wire import split_reply
 
 __all__ = ["STREAM_CODECS", "pieces"]
 
@@ -62,7 +63,7 @@ def pieces(data: bytes) -> Iterator[bytes]:
 
 
 def decoded(make: Callable[[], Decoder], data: bytes, most_held: int) -> tuple[list[Any], str]:
-    """The messages of a stream and the code of the error that ended it, if one did; the same in one piece and in many."""
+    """The messages of a stream and the code of the error that ended it, if one did; however it is cut."""
     whole = make()
     messages = whole.feed(data)
     failure = whole.failure
@@ -241,7 +242,11 @@ STREAM_CODECS: Final = (
         (b"\0JOB", b"\0", b"\0\0\0\0\x01"),
         LONGEST_BYTES,
     ),
-    Target("resp-codec", run_resp, ("protocols.gearmonkey.resp",), (RESP_COMMANDS, RESP_WORDS), RESP_TOKENS, LONGEST_BYTES),
-    Target("resp-line", run_resp_line, ("protocols.gearmonkey.resp",), (), (b'"', b"'", b"\\", b"\\x", b"\\n", b" "), 300),
+    Target(
+        "resp-codec", run_resp, ("protocols.gearmonkey.resp",), (RESP_COMMANDS, RESP_WORDS), RESP_TOKENS, LONGEST_BYTES
+    ),
+    Target(
+        "resp-line", run_resp_line, ("protocols.gearmonkey.resp",), (), (b'"', b"'", b"\\", b"\\x", b"\\n", b" "), 300
+    ),
     Target("resp-reply", run_resp_reply, ("protocols.gearmonkey.resp",), (), (b"\0", b"\r\n"), 300),
 )

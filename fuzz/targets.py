@@ -16,6 +16,5 @@ from fuzz.text_targets import TEXTS
 __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, Target]] = {
-    target.name: target
-    for target in (*STREAM_CODECS, *MESSAGE_CODECS, *PATTERNS, *TEXTS, *ROWS, *CLIENTS, *SESSIONS)
+    target.name: target for target in (*STREAM_CODECS, *MESSAGE_CODECS, *PATTERNS, *TEXTS, *ROWS, *CLIENTS, *SESSIONS)
 }

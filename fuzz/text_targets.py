@@ -1,4 +1,4 @@
-"""Targets: texts that people and programs write: timetables, addresses, durations, sizes, JSON, numbers, first bytes."""
+"""Targets: texts: timetables, addresses, durations, sizes, JSON, numbers, and the first bytes of a connection."""
 
 from __future__ import annotations
 
@@ -218,7 +218,9 @@ def run_first_bytes(data: bytes) -> Hashable:
         decided = found
     must(not data or len(data) < len(MAGIC) or decided is not None, "four bytes are not enough")
     protocol = foreign_protocol(data)
-    must(foreign_protocol(data, frozenset({protocol or ""})) != protocol or protocol is None, "own, and foreign as well")
+    must(
+        foreign_protocol(data, frozenset({protocol or ""})) != protocol or protocol is None, "own, and foreign as well"
+    )
     must(not looks_like_http(data) or protocol == "HTTP", "HTTP, and something else as well", protocol)
     if protocol is not None:
         refusal = foreign_refusal(protocol, "Gearman")
@@ -230,25 +232,31 @@ def run_first_bytes(data: bytes) -> Hashable:
 
 CRON_WORDS: Final = (
     b"* * * * *", b"*/5", b"0", b"59", b"L", b"LW", b"FRI#2", b"5L", b"MON-FRI", b"JAN", b"1-5", b"@daily", b"every ",
-    b" s", b"\0", b"\0Europe/Berlin", b"\0America/Sao_Paulo", b"\0Asia/Kathmandu", b"29 2", b"1,2", b"1e3", b"0.1", b"#",
+    b" s", b"\0", b"\0Europe/Berlin", b"\0America/Sao_Paulo", b"\0Asia/Kathmandu", b"29 2", b"1,2", b"1e3", b"0.1",
+    b"#",
 )  # fmt: skip
 URL_WORDS: Final = (
-    b"gearman://", b"redis://", b"wmp://", b"dwork://", b"pingpong://", b"gearmonkey://", b"127.0.0.1", b"[::1]", b":4730",
-    b"?", b"&", b"=", b"lease=", b"function=", b"timeout=", b"1e309", b"nan", b"-1", b"%00", b"%", b"localhost", b"/0", b"@",
+    b"gearman://", b"redis://", b"wmp://", b"dwork://", b"pingpong://", b"gearmonkey://", b"127.0.0.1", b"[::1]",
+    b":4730",
+    b"?", b"&", b"=", b"lease=", b"function=", b"timeout=", b"1e309", b"nan", b"-1", b"%00", b"%", b"localhost",
+    b"/0", b"@",
     b"password=", b"\xff",
 )  # fmt: skip
 QUANTITY_WORDS: Final = (
-    b"KiB", b"MiB", b"GiB", b"ms", b"s", b"m", b"h", b"d", b"w", b"+", b"-", b".", b"_", b"1e9", b"9" * 30, b"0.0000001",
-    b"2030-01-31T18:00", b"+01:00", b"Z", b"\xd9\xa1", b"sqlite:", b"memory:", b"postgresql://", b"off", b"gearman://h:1",
+    b"KiB", b"MiB", b"GiB", b"ms", b"s", b"m", b"h", b"d", b"w", b"+", b"-", b".", b"_", b"1e9", b"9" * 30,
+    b"0.0000001",
+    b"2030-01-31T18:00", b"+01:00", b"Z", b"\xd9\xa1", b"sqlite:", b"memory:", b"postgresql://", b"off",
+    b"gearman://h:1",
 )  # fmt: skip
 JSON_WORDS: Final = (
-    *(f'"{name}": '.encode() for name in msgspec.structs.fields(JobOptions) for name in [name.name]),
+    *(f'"{field.name}": '.encode() for field in msgspec.structs.fields(JobOptions)),
     b'"\\ud800"', b'"\\u0000"', b"1e400", b"-1", b"NaN", b"null", b"true", b"[]", b"{}", b'["H:t:1"]', b"[" * 40, b", ",
     b'"wait"', b'"high"', b'"fail"', b'"queued"', b'"replace"', b'{"a": 1, "a": 2}', b"9" * 40,
 )  # fmt: skip
 OPENING_WORDS: Final = (
     b"\0REQ", b"\0RES", b"\0JOB", b"GET / HTTP/1.1\r\n", b"POST ", b"\x16\x03\x01", b"SSH-2", b"EHLO x\r\n", b"*1\r\n",
-    b"AMQP", b"\xff\0\0\0\0\0\0\0\x01\x7f", b"get a\r\n", b"stats\r\n", b"PING\r\n", b" HTTP/1", b"\0\0\0\x08\x04\xd2\x16\x2f",
+    b"AMQP", b"\xff\0\0\0\0\0\0\0\x01\x7f", b"get a\r\n", b"stats\r\n", b"PING\r\n", b" HTTP/1",
+    b"\0\0\0\x08\x04\xd2\x16\x2f",
 )  # fmt: skip
 
 TEXTS: Final = (
@@ -264,6 +272,12 @@ TEXTS: Final = (
         (),
         JSON_WORDS,
     ),
-    Target("task-file", run_task_file, ("client.dwork.taskfile",), (LINES, WORDS), (b",", b'"', b'""', b"#", b"a", b"b", b"\0", b"\t")),
+    Target(
+        "task-file",
+        run_task_file,
+        ("client.dwork.taskfile",),
+        (LINES, WORDS),
+        (b",", b'"', b'""', b"#", b"a", b"b", b"\0", b"\t"),
+    ),
     Target("first-bytes", run_first_bytes, ("net.dialects", "net.foreign"), (LINES,), OPENING_WORDS, 400),
 )

@@ -159,7 +159,6 @@ def test_who_is_not_welcome_is_told_the_same_in_whatever_slices_it_comes(data: b
     assert [said(size) for size in range(1, len(data))] == [whole] * (len(data) - 1)
 
 
-
 class GuardedDoor(Door):
     """A connection whose first line must be `begin`, and where HTTP is not spoken."""
 
