@@ -6,7 +6,8 @@ lower two bits of a step's byte say which of four peers it is about, the next th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -15,8 +16,10 @@ from fuzz.loop import StillLoop
 from fuzz.server import FuzzServer, MessagePeer, StreamPeer, caught_defects, in_loop
 from fuzz.stream_codecs import pieces
 from fuzz.target import must
+from switchgear.protocols.dwork import long_requests
+from switchgear.protocols.dwork import session as dwork_session
 
-__all__ = ["KEEPS", "LITTLE_MEMORY", "Action", "Heard", "Script", "play", "step", "written_script"]
+__all__ = ["HURRIED", "KEEPS", "LITTLE_MEMORY", "Action", "Heard", "Script", "play", "step", "written_script"]
 
 MOST_STEPS: Final = 60
 PEERS: Final = 4
@@ -24,6 +27,14 @@ PEERS: Final = 4
 # Bits of the mode.
 KEEPS: Final = 1  # the store is durable, and commits end when the script says so
 LITTLE_MEMORY: Final = 2  # the memory account has a limit that a script can reach
+HURRIED: Final = 4  # any request of dwork is a long one, and the next step follows while it is worked off
+
+# What makes a request of dwork a long one, and how much of it is done in a step.
+SMALL_STEPS: Final[tuple[tuple[Any, str, int], ...]] = (
+    (dwork_session, "LONG_REQUEST_BYTES", 12),
+    (dwork_session, "LONG_STEAL_TASKS", 1),
+    (long_requests, "TASKS_PER_STEP", 1),
+)
 
 SECONDS: Final = (0.001, 0.06, 0.5, 1.0, 3.0, 6.0, 30.0, 700.0, 90_000.0)
 CLOCK_STEPS: Final = (-1000.0, -1.0, 1.0, 1000.0)
@@ -78,6 +89,19 @@ def written_script(steps: Iterable[bytes], mode: int = 0) -> bytes:
     return bytes([mode]) + b"".join(steps)
 
 
+@contextmanager
+def small_steps(is_wanted: bool) -> Iterator[None]:
+    """Within this, short requests take several steps."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in SMALL_STEPS]
+    for module, name, value in SMALL_STEPS if is_wanted else ():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
 Heard = list[Any]
 """By peer: what it heard on each of its connections, or each message."""
 
@@ -86,7 +110,12 @@ def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> tuple[H
     """What the peers heard, and how often each event was counted; raises what shows a defect."""
 
     async def run(loop: StillLoop) -> tuple[Heard, dict[str, int]]:
-        server = FuzzServer(loop, keeps=bool(script.mode & KEEPS), has_little_memory=bool(script.mode & LITTLE_MEMORY))
+        server = FuzzServer(
+            loop,
+            keeps=bool(script.mode & KEEPS),
+            has_little_memory=bool(script.mode & LITTLE_MEMORY),
+            is_hurried=bool(script.mode & HURRIED),
+        )
         await server.open()
         peers = [server.peer(place, number) for number, place in enumerate(places)]
         for each in script.steps:
@@ -103,7 +132,7 @@ def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> tuple[H
         must(not counts.get("internal_error"), "a defect was caught", counts)
         return heard, counts
 
-    with caught_defects() as raise_first:
+    with caught_defects() as raise_first, small_steps(bool(script.mode & HURRIED)):
         result: tuple[Heard, dict[str, int]] = in_loop(run)
         raise_first()
         return result

@@ -18,7 +18,7 @@ from tests.protocols.wmp import transcript as wmp
 
 from fuzz.grammar import FRAMES, Part
 from fuzz.row_targets import row_written
-from fuzz.script import KEEPS, LITTLE_MEMORY, Action, step, written_script
+from fuzz.script import HURRIED, KEEPS, LITTLE_MEMORY, Action, step, written_script
 from fuzz.target import Target
 from switchgear.model import NORMAL, Delivery, Function, Job, Schedule
 from switchgear.protocols.dwork.codec import encode as encode_dwork
@@ -64,6 +64,7 @@ def scripts(conversation: Sequence[Said], first_peer: int = 0) -> Iterator[bytes
     yield written_script(plain)
     yield written_script(committed, KEEPS)
     yield written_script(plain, LITTLE_MEMORY)
+    yield written_script(plain, HURRIED)
 
 
 def transcripts(folder: Path, load: Callable[[str], Sequence[Any]]) -> Iterator[Any]:
