@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import socket
 import struct
 import subprocess
@@ -63,23 +64,33 @@ class Connection:
         self._socket.close()
 
 
-class Bystander(threading.Thread):
-    """Sends an ECHO_REQ every few milliseconds and notes the longest wait."""
+def wait_for_echoes(port: int, longest_seconds: Any) -> None:
+    """Send an ECHO_REQ every few milliseconds and note the longest wait."""
+    connection = Connection(port)
+    while True:
+        began = time.monotonic()
+        try:
+            connection.ask(packet(16, b"x"))
+        except (EOFError, OSError):
+            return
+        longest_seconds.value = max(longest_seconds.value, time.monotonic() - began)
+        time.sleep(0.002)
+
+
+class Bystander:
+    """An innocent client in a process of its own, so that it does not wait for the interpreter of the others."""
 
     def __init__(self, port: int) -> None:
-        super().__init__(daemon=True)
-        self._connection = Connection(port)
-        self.longest_seconds = 0.0
+        context = multiprocessing.get_context("spawn")
+        self._longest_seconds = context.Value("d", 0.0)
+        self._process = context.Process(target=wait_for_echoes, args=(port, self._longest_seconds), daemon=True)
+        self._process.start()
 
-    def run(self) -> None:
-        while True:
-            began = time.monotonic()
-            try:
-                self._connection.ask(packet(16, b"x"))
-            except (EOFError, OSError):
-                return
-            self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
-            time.sleep(0.002)
+    def take_longest_seconds(self) -> float:
+        """The longest wait since the last call."""
+        longest = self._longest_seconds.value
+        self._longest_seconds.value = 0.0
+        return float(longest)
 
 
 def varint(number: int) -> bytes:
@@ -107,7 +118,6 @@ class Stage:
         self.dwork.set(zmq.LINGER, 0)
         self.dwork.connect(f"tcp://127.0.0.1:{dwork}")
         self.bystander = Bystander(gearman)
-        self.bystander.start()
 
     def submit(self, function: bytes, options: dict[str, object], count: int) -> list[bytes]:
         """Submit many jobs alike; returns their handles."""
@@ -120,12 +130,13 @@ class Stage:
         return handles
 
     def measure(self, what: str, action: Callable[[], object]) -> None:
-        self.bystander.longest_seconds = 0.0
+        self.bystander.take_longest_seconds()
         began = time.monotonic()
         action()
         seconds = time.monotonic() - began
         time.sleep(0.1)
-        print(f"{what:<60} {seconds:8.2f} s {self.bystander.longest_seconds * 1000:8.0f} ms", flush=True)
+        longest_ms = self.bystander.take_longest_seconds() * 1000
+        print(f"{what:<60} {seconds:8.2f} s {longest_ms:8.0f} ms", flush=True)
 
     # --- what others do ---
 

@@ -85,7 +85,7 @@ class Memory:
             job = self.engine.submit(b"f", unique, payload, NORMAL, delivery, watcher, options)
         except Refused as refused:
             is_expected = refused.reason == "unique" or "keys are held" in str(refused)
-            if not is_expected and held + len(payload) <= 200:
+            if not is_expected and held + len(payload) <= self.engine.memory.stored_limit_bytes:
                 raise
             return
         if job not in self.jobs:

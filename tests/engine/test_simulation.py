@@ -60,7 +60,7 @@ def test_a_failing_history_names_the_command_that_replays_it(
 
     monkeypatch.setattr(simulated_cluster, "check_engine", complain)
     command = "python -m switchgear.testing.simulation --seed 3 --steps 150 --verbose"
-    with pytest.raises(SimulationFailed, match=r"seed 3, step \d+ \(\w+\): a job was done") as failed:
+    with pytest.raises(SimulationFailed, match=r"seed 3, step \d+ \([\w ]+\): a job was done") as failed:
         simulate(3)
     assert command in str(failed.value)
     assert main(["--seed", "3"]) == 1

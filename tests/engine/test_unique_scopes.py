@@ -384,7 +384,7 @@ def test_so_many_keys_are_held_as_there_is_memory_for() -> None:
     with pytest.raises(Refused, match="3 unique keys are held for a time") as refused:
         house.submit(unique=b"3", unique_hold_us=60 * SECOND_US, name=b"Anna", expires_us=house.at(1))
     assert refused.value.reason == "full"
-    assert (house.engine.names, len(house.engine.deadlines)) == ({}, 3)
+    assert (len(house.engine.names), len(house.engine.deadlines)) == (0, 3)
     house.submit(unique=b"3")
     house.pass_seconds(61)
     house.submit(unique=b"4", unique_hold_us=60 * SECOND_US)

@@ -264,9 +264,9 @@ async def test_a_foreground_job_whose_client_left_is_not_stored() -> None:
 
 
 def test_a_submission_without_room_is_refused_before_anything_is_made() -> None:
-    engine = Engine(EngineSettings(memory_bytes=100))
+    engine = Engine(EngineSettings(memory_bytes=200))  # half of which is for jobs
     engine.submit(b"f", b"k", b"x" * 60, NORMAL, Delivery.WAIT)
-    with pytest.raises(Refused, match=r"limits\.memory_bytes is 100") as refused:
+    with pytest.raises(Refused, match=r"limits\.memory_bytes is 200") as refused:
         engine.submit(b"g", b"", b"x" * 41, NORMAL, Delivery.WAIT)
     assert refused.value.reason == "full"
     assert (list(engine.functions), len(engine.jobs), engine.memory.job_bytes) == ([b"f"], 1, 60)
@@ -275,7 +275,7 @@ def test_a_submission_without_room_is_refused_before_anything_is_made() -> None:
 
 
 def test_parts_of_a_result_are_kept_while_there_is_room_and_not_after_a_gap() -> None:
-    engine = Engine(EngineSettings(memory_bytes=100))
+    engine = Engine(EngineSettings(memory_bytes=200))
     worker = engine.add_worker(RecordingPeer(), "test")
     engine.can_do(worker, engine.function_named(b"f"))
     job = engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)

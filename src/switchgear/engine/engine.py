@@ -300,6 +300,7 @@ class Engine(Restoring):
         self._apply(job, options)
         job.irrevocable = True
         self.next_job_id += 1
+        self._count_contents(job)
         self.jobs.add(job)
         function.total += 1
         function.submitted += 1

@@ -385,8 +385,9 @@ def entries_on(rack: Rack | None) -> Iterator[Job]:
 def _copies(rack: Rack, before_id: int) -> Iterator[Job]:
     """Copies of the jobs that are no objects, the newest first."""
     for shelf in reversed(rack.shelves):
-        if not before_id or shelf.first_id < before_id:
-            objects = shelf.objects
+        objects = shelf.objects
+        # Whole shelves of objects are passed over at once: there may be thousands of them.
+        if len(objects) < len(shelf.ids) and (not before_id or shelf.first_id < before_id):
             for place in range(len(shelf.ids) - 1, -1, -1):
                 if place not in objects and (not before_id or shelf.ids[place] < before_id):
                     yield shelf.job_at(place)
@@ -395,9 +396,10 @@ def _copies(rack: Rack, before_id: int) -> Iterator[Job]:
 def _copies_in_order(rack: Rack, from_id: int) -> Iterator[Job]:
     """The same, the oldest first, from an id on."""
     for shelf in rack.shelves:
-        if shelf.ids[-1] >= from_id:
+        objects = shelf.objects
+        if len(objects) < len(shelf.ids) and shelf.ids[-1] >= from_id:
             for place in range(len(shelf.ids)):
-                if place not in shelf.objects and shelf.ids[place] >= from_id:
+                if place not in objects and shelf.ids[place] >= from_id:
                     yield shelf.job_at(place)
 
 

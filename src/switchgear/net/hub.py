@@ -482,11 +482,11 @@ class Hub(Context):
             raise Refused(REFUSED_STORAGE, str(error)) from error
         return {name: job for name, job in found.items() if name not in self.engine.names}
 
-    def _queries(self, names: frozenset[bytes], since_us: int) -> Iterator[JobQuery]:
+    def _queries(self, names: frozenset[bytes], since_us: int) -> list[JobQuery]:
         """What to ask a store about these names: one with an index of them about each, another about all at once."""
         if self.keeps:
-            return (JobQuery(name=name, since_us=since_us, limit=1) for name in names)
-        return iter([JobQuery(since_us=since_us, limit=EVERY_JOB)])
+            return [JobQuery(name=name, since_us=since_us, limit=1) for name in names]
+        return [JobQuery(since_us=since_us, limit=EVERY_JOB)]
 
     def find_kept(self, before_id: int, limit: int) -> list[Job]:
         try:

@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from switchgear.config import LimitsConfig, ListenUrl
@@ -188,8 +188,8 @@ class TcpDoor:
                 break
             largest.give_up("slow_reader_closed", largest.output_bytes)
 
-    def _all_connections(self) -> Iterator[Connection]:
-        return (connection for door in self.doors for connection in door.connections)
+    def _all_connections(self) -> list[Connection]:
+        return [connection for door in self.doors for connection in door.connections]
 
 
 class Connection(Wire):
@@ -390,6 +390,8 @@ class Connection(Wire):
             return
         self._lingering = asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self.end)
         self._leave()
+        self._rest = b""
+        transport.resume_reading()
         transport.write_eof()
 
     def end(self) -> None:

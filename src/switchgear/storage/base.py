@@ -119,8 +119,7 @@ class Store(ABC):
 
     def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
         """The states of those of the jobs that are kept, by id."""
-        found = (self.get(job_id) for job_id in job_ids)
-        return {job.id: job.state for job in found if job is not None}
+        return {job.id: job.state for job in map(self.get, job_ids) if job is not None}
 
     @abstractmethod
     def find(self, query: JobQuery) -> list[Job]:

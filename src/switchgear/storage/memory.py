@@ -151,7 +151,7 @@ class MemoryStore(Store):
 
     def find(self, query: JobQuery) -> list[Job]:
         """Finished jobs that match, newest first; being the engine's own objects, they have their payloads."""
-        matching = (job for job in self._finished().values() if _matches(job, query))
+        matching = [job for job in self._finished().values() if _matches(job, query)]
         return nlargest(query.limit, matching, key=lambda job: job.id)
 
     def find_in_steps(self, query: JobQuery) -> Generator[bool, None, list[Job]]:

@@ -96,7 +96,7 @@ class House(Context):
             session.marked = False
             session.hold()
             session.wire.write(session.release())
-            if (session.put_off or session.choked) and self.peers_read:
+            if (session.put_off or session.choked or session.is_paused) and self.peers_read:
                 session.go_on()
             elif session.closing:
                 session.wire.close()

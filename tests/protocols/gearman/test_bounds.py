@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.protocols.base import MOST_FUNCTIONS
-from switchgear.protocols.gearman import admin, control, extensions
+from switchgear.protocols.gearman import control, extensions
 from switchgear.protocols.gearman.codec import request, response
 from switchgear.protocols.gearman.messages import Packet
 from tests.protocols.gearman.house import House
@@ -60,14 +60,20 @@ def test_the_jobs_that_a_connection_watches_are_bounded(monkeypatch: pytest.Monk
     assert peer.take_bytes() == response(Packet.WATCH_RES, b"H:t:3", b"ready")
 
 
-def test_lists_of_the_text_protocol_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin, "MOST_SHOWN", 2)
+def test_a_list_of_the_text_protocol_is_made_no_faster_than_it_is_read() -> None:
     house = House()
     peer = house.talker("peer")
-    peer.send(*[request(Packet.SUBMIT_JOB_BG, b"f", b"", b"")] * 3)
+    for _ in range(60):
+        peer.send(*[request(Packet.SUBMIT_JOB_BG, b"f", b"", b"")] * 100)
     peer.take_bytes()
+    house.peers_read = False
     peer.send(b"show jobs\n")
-    assert peer.take_bytes() == b"H:t:1\t0\t0\t1\nH:t:2\t0\t0\t1\n.\n"
-    monkeypatch.setattr(admin, "MOST_ANSWER_BYTES", 100)
-    peer.send(request(Packet.CAN_DO, b"x" * 60), request(Packet.SET_CLIENT_ID, b"y" * 60), b"workers\n")
-    assert peer.take_bytes() == b"ERR ANSWER_TOO_LARGE the+list+has+more+than+100+bytes\r\n"
+    unread = peer.take_bytes()
+    assert 65_536 <= len(unread) < 70_000
+    assert unread.endswith(b"\t1\n")
+    house.peers_read = True
+    house.end_turn()
+    peer.session.go_on()
+    house.end_turn()
+    lines = (unread + peer.take_bytes()).splitlines()
+    assert (lines[-1], len(lines)) == (b".", 6001)

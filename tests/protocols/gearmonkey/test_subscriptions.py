@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.gearmonkey import channels, pubsub, session
 from switchgear.protocols.gearmonkey.patterns import Pattern
-from tests.protocols.gearmonkey.house import FakeWire, MonkeyHouse, pop, push
+from tests.protocols.gearmonkey.house import TRIO, FakeWire, MonkeyHouse, pop, push
 from tests.support.resp_wire import Error, Push
 
 LONG = b"y" * 5000  # a message that is not copied
@@ -320,7 +320,9 @@ def test_messages_that_wait_for_the_store_count() -> None:
     house.tell("client", ("INCR", "uid:f"), ("HMSET", "job:f:1", "status", "idle", "input", "x"))
     house.tell("client", ("LPUSH", "queue:f:normal", "1"))
     house.keep()
-    pop(house)
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    house.keep()  # the start of the job
+    assert house.heard("worker") == [[b"queue:f:normal", b"1"]]
     wire = subscriber(house, "a")
     house.tell("a", ("SUBSCRIBE", "x"))
     house.tell("worker", ("HMSET", "job:f:1", "status", "success"), ("PUBLISH", "x", LONG), ("PUBLISH", "x", LONG))

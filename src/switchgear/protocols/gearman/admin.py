@@ -137,8 +137,18 @@ def unfinished_jobs(session: GearmanSession) -> Iterator[Job]:
         from_id = some[-1].id + 1
 
 
-def job_line(session: GearmanSession, job: Job) -> bytes:
-    return b"%b\t%d\t0\t%d\n" % (session.handle(job), max(0, job.attempts - (job.worker is not None)), job.durable)
+# Generator functions: a compiled generator expression would be made into a list first.
+
+
+def job_lines(session: GearmanSession) -> Iterator[bytes]:
+    for job in unfinished_jobs(session):
+        retries = max(0, job.attempts - (job.worker is not None))
+        yield b"%b\t%d\t0\t%d\n" % (session.handle(job), retries, job.durable)
+
+
+def unique_lines(session: GearmanSession) -> Iterator[bytes]:
+    for job in unfinished_jobs(session):
+        yield b"%b\n" % escaped_name(job.shown_unique)
 
 
 def on_show(session: GearmanSession, words: Words) -> bytes | Iterator[bytes]:
@@ -146,9 +156,9 @@ def on_show(session: GearmanSession, words: Words) -> bytes | Iterator[bytes]:
         return unknown(b"show")
     what = [word.lower() for word in words]
     if what == [b"jobs"]:
-        return (job_line(session, job) for job in unfinished_jobs(session))
+        return job_lines(session)
     if what == [b"unique", b"jobs"]:
-        return (b"%b\n" % escaped_name(job.shown_unique) for job in unfinished_jobs(session))
+        return unique_lines(session)
     return b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
 
 

@@ -129,11 +129,18 @@ def on_get_status(session: GearmanSession, body: bytes) -> None:
     session.send(response(Packet.STATUS_RES, handle, *status_fields(job)))
 
 
+def unfinished_holder(session: GearmanSession, unique: bytes) -> Job | None:
+    """The job with this key.  One that has ended may still hold its key; by its handle it would be unknown too."""
+    for function in session.engine.functions.values():
+        holder = session.engine.look_at_holder(function, unique)
+        if holder is not None and holder.state not in FINAL_STATES:
+            return holder
+    return None
+
+
 def on_get_status_unique(session: GearmanSession, body: bytes) -> None:
     unique = first_argument(body)
-    holders = (session.engine.look_at_holder(function, unique) for function in session.engine.functions.values())
-    # One that has ended may still hold its key; by its handle it would be unknown too.
-    job = next((holder for holder in holders if holder is not None and holder.state not in FINAL_STATES), None)
+    job = unfinished_holder(session, unique)
     waiting = len(job.watchers or ()) if job is not None else 0
     session.send(response(Packet.STATUS_RES_UNIQUE, unique, *status_fields(job), b"%d" % waiting))
 

@@ -177,7 +177,7 @@ class GearMonkeySession(Session):
             verb = verb.subcommands.get(command[1].upper())
             shown = command[:2]
             if verb is None:
-                container, word = (text_of(name) for name in shown)
+                container, word = [text_of(name) for name in shown]
                 raise PeerError(f"unknown subcommand '{word}'. Try {container.upper()} HELP.", code="ERR")
         if len(command) != verb.words and (verb.words >= 0 or len(command) < -verb.words):
             name = "|".join(text_of(word) for word in shown).lower()
