@@ -26,6 +26,7 @@ __all__ = ["reached_by", "smallest"]
 PACKAGE: Final = str(Path(switchgear.__file__).parent)
 MOST_SECONDS: Final = 180.0  # for one target
 SHORT_BYTES: Final = 100
+FEW_BYTES: Final = 2_000
 MOST_BYTES: Final = 150_000  # of one target's corpus
 
 Reached = set[tuple[CodeType, int, int]]
@@ -59,8 +60,8 @@ def reached_by(target: Target, data: bytes) -> tuple[Reached, Hashable]:
     return reached, kind
 
 
-def smallest(target: Target, inputs: list[bytes]) -> list[bytes]:
-    """Those of the inputs that together reach as much as all of them; raises if one fails."""
+def smallest(target: Target, inputs: list[bytes], always: frozenset[bytes] = frozenset()) -> list[bytes]:
+    """Those of the inputs that together reach as much as all of them, and those that are kept in any case."""
     end = time.monotonic() + MOST_SECONDS
     reached: Reached = set()
     kinds: set[Hashable] = set()
@@ -74,7 +75,7 @@ def smallest(target: Target, inputs: list[bytes]) -> list[bytes]:
         except Exception as error:
             print(f"  fails: {saved(FAILURES / target.name, data)}: {type(error).__name__}: {str(error)[:300]}")
             continue
-        if steps - reached or (len(data) <= SHORT_BYTES and kind not in kinds):
+        if steps - reached or data in always or (len(data) <= SHORT_BYTES and kind not in kinds):
             reached |= steps
             kinds.add(kind)
             kept.append(data)
@@ -88,8 +89,10 @@ def main() -> None:
         found = WORKING / "corpus" / name
         files = [*corpus_of(target), *(sorted(found.glob("*")) if found.is_dir() else ())]
         known = {path.read_bytes() for path in regressions_of(target)}
-        inputs = [*seeds_of(target), *(path.read_bytes() for path in files)]
-        kept = smallest(target, [data for data in inputs if data not in known])
+        seeds = seeds_of(target)
+        always = frozenset(seeds if sum(map(len, seeds)) <= FEW_BYTES else ())  # what they reach is in other packages
+        inputs = [*seeds, *(path.read_bytes() for path in files)]
+        kept = smallest(target, [data for data in inputs if data not in known], always)
         folder = ROOT / "corpus" / name
         for path in corpus_of(target):
             path.unlink()
