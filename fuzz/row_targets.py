@@ -15,7 +15,7 @@ from switchgear.model import Function, Job
 from switchgear.storage.sqlite_rows import clamped, decode_policy, is_exhausted, job_from_row, job_row
 from switchgear.storage.sqlite_schedules import schedule_from_row, schedule_row
 
-__all__ = ["ROWS", "row_of", "row_written"]
+__all__ = ["ROWS", "as_read", "row_of", "row_written"]
 
 # What `Reader._reading` takes for a row that means nothing.
 MEANINGLESS: Final = (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError)
@@ -85,11 +85,11 @@ def is_sound(job: Job) -> bool:
     """Whether the row has the types that a store writes; SQLite does not insist on them."""
     texts = (job.unique, job.name, job.payload, job.result)
     numbers: list[Any] = [job.id, job.priority, job.created_us, job.run_at_us, job.attempts, job.result_code]
+    numbers += [job.finished_us, job.unique_until_us, job.revision]
     return (
         all(type(text) is bytes for text in texts)
         and all(type(number) is int and abs(number) < 2**62 for number in numbers)
         and (job.error is None or type(job.error) is bytes)
-        and all(type(number) is int for number in (job.finished_us, job.unique_until_us, job.revision))
         and len(job.payload or b"") <= 1024
         and 0 <= job.priority < 4
     )

@@ -19,7 +19,7 @@ from fuzz.target import must
 from switchgear.protocols.dwork import long_requests
 from switchgear.protocols.dwork import session as dwork_session
 
-__all__ = ["HURRIED", "KEEPS", "LITTLE_MEMORY", "Action", "Heard", "Script", "play", "step", "written_script"]
+__all__ = ["HURRIED", "KEEPS", "LITTLE_MEMORY", "Action", "Heard", "Played", "Script", "play", "step", "written_script"]
 
 MOST_STEPS: Final = 60
 PEERS: Final = 4
@@ -106,10 +106,18 @@ Heard = list[Any]
 """By peer: what it heard on each of its connections, or each message."""
 
 
-def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> tuple[Heard, dict[str, int]]:
-    """What the peers heard, and how often each event was counted; raises what shows a defect."""
+class Played(NamedTuple):
+    """What came of a script."""
 
-    async def run(loop: StillLoop) -> tuple[Heard, dict[str, int]]:
+    heard: Heard
+    counts: dict[str, int]  # of events
+    has_been_due: bool  # something happened by itself behind a piece of a stream, and not when time passed
+
+
+def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> Played:
+    """Play a script; raises what shows a defect."""
+
+    async def run(loop: StillLoop) -> Played:
         server = FuzzServer(
             loop,
             keeps=bool(script.mode & KEEPS),
@@ -130,10 +138,10 @@ def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> tuple[H
         await server.check_end()
         counts = dict(server.telemetry.counts)
         must(not counts.get("internal_error"), "a defect was caught", counts)
-        return heard, counts
+        return Played(heard, counts, server.has_been_due)
 
     with caught_defects() as raise_first, small_steps(bool(script.mode & HURRIED)):
-        result: tuple[Heard, dict[str, int]] = in_loop(run)
+        result: Played = in_loop(run)
         raise_first()
         return result
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from tests.net.house import ScriptedStore
 
 from fuzz.loop import StillLoop, quiet
+from fuzz.row_targets import as_read
 from fuzz.target import must
 from switchgear.config import Config, GearmanConfig, LimitsConfig, ListenUrl
 from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.model import FINAL_STATES, Function, Job, Schedule
 from switchgear.net.hub import Hub
 from switchgear.net.listeners import Listeners
 from switchgear.net.operations import Operations
@@ -25,6 +27,7 @@ from switchgear.net.tcp import Connection, TcpDoor
 from switchgear.protocols.base import Message, MessageSession, Wire
 from switchgear.storage.base import Store
 from switchgear.storage.memory import MemoryStore
+from switchgear.storage.sqlite_rows import clamped, job_from_row, job_row
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock, check_engine
 
@@ -155,6 +158,7 @@ class StreamPeer:
             if not transport.reads:
                 return  # the rest when the server reads again
             transport.connection.data_received(self._unread.pop(0))
+            self.server.note_deadline()
             await self.server.settle()
         self.look()
 
@@ -250,11 +254,33 @@ class MessagePeer:
         return self.wire.heard.get(self.identity, [])
 
 
+class FuzzStore(ScriptedStore):
+    """A durable store whose commits end when a script says so.  Finished jobs are kept as rows have them."""
+
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
+        jobs = list(jobs)
+        for job in jobs:
+            if job.state in FINAL_STATES:
+                kept = job_from_row(as_read(clamped(job_row(job, 1))), job.function)
+                kept.payload = job.payload
+                self.log[job.id] = kept
+        ended = [job for job in jobs if job.state in FINAL_STATES]
+        self.staged |= {job.id: (job.state.name, job.payload or self.payloads.get(job.id)) for job in ended}
+        super().stage([job for job in jobs if job.state not in FINAL_STATES], functions, next_job_id, schedules)
+
+
 class FuzzServer:
     """All parts, connected.  To be made within a running `StillLoop`."""
 
     def __init__(self, loop: StillLoop, *, keeps: bool, has_little_memory: bool, is_hurried: bool) -> None:
         self.loop = loop
+        self.has_been_due = False
         self.is_hurried = is_hurried  # steps follow each other while long requests are still being worked off
         self.clock = FakeClock()
         self.telemetry = Telemetry(loop.time)
@@ -268,7 +294,7 @@ class FuzzServer:
             memory_bytes=MEMORY_BYTES if has_little_memory else 0,
         )
         self.engine = Engine(settings, self.telemetry)
-        self.store: Store = ScriptedStore() if keeps else MemoryStore(keep_count=100, keep_bytes=100_000)
+        self.store: Store = FuzzStore() if keeps else MemoryStore(keep_count=100, keep_bytes=100_000)
         self.hub = Hub(self.engine, self.store, self.clock, self.telemetry, 20_000)
         operations = Operations(self.hub, f"{PREFIX}:")
         self.hub.operator = operations
@@ -284,6 +310,12 @@ class FuzzServer:
                 await asyncio.sleep(0)
         else:
             await quiet(self.loop)
+
+    def note_deadline(self) -> None:
+        """Note whether something is due at once: it happens between this piece of a stream and the next."""
+        due_us = self.engine.next_deadline_us
+        if due_us is not None and due_us <= self.clock.now_us():
+            self.has_been_due = True
 
     async def open(self) -> None:
         await self.hub.load()

@@ -134,16 +134,18 @@ def test_a_connection_that_leaves_without_a_word() -> None:
 
 # --- who is not welcome ---
 
-# Those that are told by a fixed number of bytes, in which there may be a line's end, or a NUL first.
-FIXED_BEGINNINGS = [
+# Those that are told by a fixed number of bytes, in which there may be a line's end, or a NUL first; and some of HTTP.
+BEGINNINGS = [
     b"\0\0\0\x08\x04\xd2\x16\x2f",  # PostgreSQL
     b"\xff\0\0\0\0\0\0\0\x0a\x7f",  # ZeroMQ, with a name of nine bytes
     b"\x80\x0a\x01\x03\x01",  # SSL 2
     b"GET \nhost:1 H",
+    b"OPTIONS *\nmore\n",
+    b"OPTIONS *more\n",
 ]
 
 
-@pytest.mark.parametrize("data", FIXED_BEGINNINGS, ids=repr)
+@pytest.mark.parametrize("data", BEGINNINGS, ids=repr)
 def test_who_is_not_welcome_is_told_the_same_in_whatever_slices_it_comes(data: bytes) -> None:
     def said(size: int) -> tuple[bytes, list[tuple[str, str]]]:
         house = MixedHouse()

@@ -49,7 +49,7 @@ _MOST_LOOKED_AT: Final = 8192
 # Methods are told without waiting for the end of the line, which may be long; any word before " HTTP/" is one.
 _METHOD: Final = re.compile(
     rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT|PRI|PROPFIND|M-SEARCH|NOTIFY) "
-    rb"(?:/|\*(?: |$)|[a-z][a-z0-9+.-]*://|[^ \n]+:[0-9]+ H)",
+    rb"(?:/|\*[ \r\n]|[a-z][a-z0-9+.-]*://|[^ \n]+:[0-9]+ H)",
     re.IGNORECASE,
 )
 _HTTP_LINE: Final = re.compile(rb"[^\n]* (?:HTTP|RTSP|SIP|ICE)/[0-9]", re.IGNORECASE)
