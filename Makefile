@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 STAMPS := .make
 CYCLES ?= 50
 SEED   ?= 1
+# `make fuzz TARGET=dwork-session SECONDS=600`; `python -m fuzz --list` names the targets.
+TARGET  ?= all
+SECONDS ?= 10
 
 # The package as it is installed: with compiled modules.  On PYTHONPATH it comes before the sources of the checkout, in
 # every process that a test starts.
@@ -14,11 +17,11 @@ ON_COMPILED := PYTHONPATH="$(CURDIR)/$(COMPILED)"
 SOURCES  := $(shell find src scripts/build_backend.py scripts/build-compiled setup.py -type f -not -name '*.pyc' -not -path '*.egg-info/*' 2>/dev/null)
 
 # What is tried a second time, uncompiled: all that compiled modules do, but not everybody who may talk to them.
-PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/build
+PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/build tests/fuzz
 PURE_CYCLES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit crash example simulate bench bench-docs bench-peers format diagram settings interop clean peers compiled pure
+.PHONY: help run test check lint types unit crash example simulate fuzz bench bench-docs bench-peers format diagram settings interop clean peers compiled pure
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +58,9 @@ example: $(STAMPS)/developing ## run the ten tasks of the 2005 draft through a s
 
 simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 	$(BIN)/python -m switchgear.testing.simulation --seed $(SEED) --verbose
+
+fuzz: $(STAMPS)/fuzzing ## give each fuzz target, or TARGET, new inputs for SECONDS; see fuzz/README.md
+	PYTHONPATH="$(CURDIR)/src" $(BIN)/python -m fuzz $(TARGET) --seconds $(SECONDS) --seed $(SEED)
 
 bench: bench-peers $(STAMPS)/compiled ## measure this server beside others in one run of ten minutes; readings go to bench/results
 	$(ON_COMPILED) $(BIN)/python -m bench
@@ -115,6 +121,12 @@ $(STAMPS)/installed: $(VENV)/bin/pip pyproject.toml
 $(STAMPS)/developing: $(VENV)/bin/pip pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/installed
+
+# Without atheris, which is not made for every Python and system, inputs are made without looking at coverage.
+$(STAMPS)/fuzzing: $(STAMPS)/developing
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]' || \
+		echo "atheris cannot be installed here: fuzzing goes on without coverage"
+	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/compiled: $(STAMPS)/developing $(SOURCES) pyproject.toml
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev

@@ -20,6 +20,7 @@ from switchgear import (
 from switchgear.app.client_protocol import AppProtocol, ControlRequest, PendingSubmission, SubscribeRequest
 from switchgear.app.job_updates import End, JobSubscriber, Progress
 from switchgear.app.submit_request import SubmitRequest
+from switchgear.client.request_builders import control_answer
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
 from switchgear.protocols.gearman.messages import Packet
 
@@ -437,3 +438,15 @@ def test_a_refusal_is_raised_as_what_it_is(code: str, kind: type[ServerRefused])
     assert type(error) is kind
     assert str(error) == f"{code}: why"
     assert isinstance(error, LookupError) is (kind in (JobUnknown, NotFound))
+
+
+@pytest.mark.parametrize("body", [b"nonsense", b'"\xf1"', b"[" * 100_000], ids=["no JSON", "no UTF-8", "too deep"])
+def test_an_answer_that_is_not_json_is_an_error_of_the_question_alone(body: bytes) -> None:
+    conversation = switchgear()
+    question = ControlRequest("functions", {})
+    question.put(conversation)
+    conversation.receive(response(Packet.CONTROL_RES, body))
+    with pytest.raises(ClientError, match="not JSON"):
+        question.future.result(0)
+    with pytest.raises(ClientError, match="not JSON"):
+        control_answer(body, "it")

@@ -7,11 +7,12 @@ from collections import Counter
 
 import pytest
 
-from switchgear.client.draft.application import Application
+from switchgear.client.address import ServerAddress
+from switchgear.client.draft.application import Application, ApplicationConnection, DraftRequest
 from switchgear.client.draft.flow_steps import Flow
 from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord
 from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
-from switchgear.protocols.gearman_draft.messages import JobType
+from switchgear.protocols.gearman_draft.messages import JobType, Packet
 from tests.client.draft_world import World
 from tests.support.draft_wire import ASK, Kind, complete, packet, status
 
@@ -320,3 +321,15 @@ def test_an_application_needs_a_server() -> None:
         Application([], 10, lambda: 0.0, random.Random())
     with pytest.raises(ConfigError, match="gearman://HOST:PORT"):
         Application("no url at all", 10, lambda: 0.0, random.Random())
+
+
+def test_an_error_packet_without_a_code_fails_the_request_with_its_connection() -> None:
+    line = ApplicationConnection(ServerAddress("h", 1))
+    line.opening()
+    line.opened()
+    question = DraftRequest(Packet.JOB_STATUS_REQ)
+    line.questions.append(question)
+    line.receive(packet(Kind.error, b""))
+    assert not line.is_open
+    with pytest.raises(ServerUnreachable, match="does not speak the draft"):
+        question.result()

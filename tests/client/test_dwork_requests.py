@@ -432,3 +432,11 @@ def test_addresses(text: str, shown: str, endpoint: str) -> None:
 def test_no_addresses(text: str) -> None:
     with pytest.raises(ConfigError):
         DworkAddress.parse(text)
+
+
+@pytest.mark.parametrize("digits", [18, 19, 5000])
+def test_a_status_with_numbers_that_nobody_could_count_to_is_only_text(digits: int) -> None:
+    text = b"dhub: %b active tasks, 1 ready." % (b"9" * digits)
+    status = ServerStatus.of(Query(QueryType.OK, name=text))
+    assert status.text == text.decode()
+    assert status.active == (int("9" * digits) if digits == 18 else 0)

@@ -93,6 +93,14 @@ def test_progress_is_a_sign_of_life_too_and_is_not_repeated_in_the_next() -> Non
     assert it.pass_time(0.1) == ["m0 hears STATUS 1"]
 
 
+def test_no_manager_has_so_little_patience_that_it_hears_nothing_but_signs_of_life() -> None:
+    it = Play(managers=1)
+    it.do("start")
+    it.hear(0, message("TAKE", b"x", path=[b"m0"], job=b"1", role="f", lease=5e-324))
+    it.did()
+    assert len(it.pass_time(1)) == 20
+
+
 @pytest.mark.parametrize(("understood", "signs"), [(4, 12), (12, 4), (40, 4), (0.4, 120)])
 def test_a_manager_that_has_less_patience_hears_more(understood: float, signs: int) -> None:
     it = Play(managers=1)

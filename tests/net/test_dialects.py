@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from switchgear.errors import Refused
 from switchgear.net.dialects import Dialect, Dialects, SessionMaker
+from switchgear.net.foreign import DRAFT, GEARMAN
 from switchgear.protocols.base import Context, Session, Wire
 from tests.protocols.gearman.house import FakeWire, House
 from tests.protocols.gearman_draft.house import MixedHouse
@@ -130,6 +133,32 @@ def test_a_connection_that_leaves_without_a_word() -> None:
 
 
 # --- who is not welcome ---
+
+# Those that are told by a fixed number of bytes, in which there may be a line's end, or a NUL first; and some of HTTP.
+BEGINNINGS = [
+    b"\0\0\0\x08\x04\xd2\x16\x2f",  # PostgreSQL
+    b"\xff\0\0\0\0\0\0\0\x0a\x7f",  # ZeroMQ, with a name of nine bytes
+    b"\x80\x0a\x01\x03\x01",  # SSL 2
+    b"GET \nhost:1 H",
+    b"OPTIONS *\nmore\n",
+    b"OPTIONS *more\n",
+]
+
+
+@pytest.mark.parametrize("data", BEGINNINGS, ids=repr)
+def test_who_is_not_welcome_is_told_the_same_in_whatever_slices_it_comes(data: bytes) -> None:
+    def said(size: int) -> tuple[bytes, list[tuple[str, str]]]:
+        house = MixedHouse()
+        house.dialects = replace(house.dialects, spoken="Gearman", own=frozenset({GEARMAN, DRAFT}))
+        peer = house.talker("peer")
+        for position in range(0, len(data), size):
+            if not peer.wire.is_closed:
+                peer.send(data[position : position + size])
+        return peer.take_bytes(), house.bad_input
+
+    whole = said(len(data))
+    assert len(whole[1]) == 1
+    assert [said(size) for size in range(1, len(data))] == [whole] * (len(data) - 1)
 
 
 class GuardedDoor(Door):

@@ -152,3 +152,16 @@ async def test_a_long_text_answer_is_made_as_it_is_read(monkeypatch: pytest.Monk
             peer.writer.write(b"show jobs\n")
             lines = [await asyncio.wait_for(peer.reader.readline(), 20) for _ in range(JOBS + 1)]
             assert lines == [b"H:t:%d\t0\t0\t1\n" % number for number in range(1, JOBS + 1)] + [b".\n"]
+
+
+@in_a_loop
+async def test_a_packet_that_cannot_be_understood_is_answered_behind_the_long_answers_before_it() -> None:
+    async with Server() as server:
+        peer = await server.connect()
+        peer.writer.write(b"show jobs\n\0BAD")
+        data = await asyncio.wait_for(peer.reader.read(), 20)
+        lines, end, error = data.partition(b".\n")
+        assert lines.count(b"\n") == JOBS
+        assert end
+        assert error.startswith(b"\0RES")
+        assert error.endswith(b"INVALID_MAGIC\0unknown magic bytes")

@@ -13,6 +13,7 @@ import pytest
 from switchgear.errors import StorageError
 from switchgear.model import LOW, CatchUp, Schedule
 from switchgear.storage.base import Store
+from switchgear.storage.sqlite_schedules import schedule_from_row, schedule_row
 from switchgear.timetable import Cron, Every
 from tests.storage.support import NOW_US, close, loaded, new_job, opened, run, written_to_by_another_program
 from tests.storage.test_conformance import ALL, DURABLE, Durable
@@ -162,3 +163,11 @@ class TestSqlite:
         with pytest.raises(StorageError, match=r"jobs\.db cannot be read: "):
             loaded(store)
         close(store)
+
+
+@pytest.mark.parametrize("column", ["spec", "timezone"])
+def test_a_row_whose_timetable_is_no_text_is_told_as_one_that_means_nothing(column: str) -> None:
+    row = list(schedule_row(nightly()))
+    row[{"spec": 2, "timezone": 3}[column]] = None
+    with pytest.raises(ValueError, match="schedule b'nightly': its timetable is no text"):
+        schedule_from_row(tuple(row))

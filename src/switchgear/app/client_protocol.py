@@ -150,7 +150,7 @@ class ControlRequest(SingleRequest):
     def answer(self, kind: int, body: bytes) -> bool:
         try:
             self.succeed(msgspec.json.decode(body))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             self.fail(ClientError(f"the server answered {self.verb} with something that is not JSON: {error}"))
         return False
 

@@ -70,7 +70,7 @@ class EmbeddedAddress(msgspec.Struct):
             raise ServerUnreachable(f"at {address} there is a server of another user now")
         try:
             answer = msgspec.json.decode(body, type=_OwnerAnswer) if kind == Packet.CONTROL_RES else None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             answer = None
         if answer is None or (answer.pid, answer.store) != (self.pid, self.store):
             raise ServerUnreachable(f"at {address} there is another server now")

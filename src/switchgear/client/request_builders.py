@@ -143,7 +143,7 @@ def control_answer(body: bytes, server: object) -> Any:
     """What a CONTROL_RES says."""
     try:
         return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ClientError(f"{server} answered with something that is not JSON: {error}") from error
 
 

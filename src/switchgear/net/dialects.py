@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from switchgear.errors import Refused
-from switchgear.net.foreign import foreign_protocol, foreign_refusal
+from switchgear.net.foreign import foreign_protocol, foreign_refusal, is_too_short_to_tell
 from switchgear.protocols.base import Context, Session, Wire
 
 __all__ = ["Dialect", "Dialects", "SessionMaker"]
@@ -62,6 +62,8 @@ class Dialects:
 
     def may_be_foreign(self, start: bytes) -> bool:
         """Whether more bytes may show that this is a protocol of somewhere else."""
+        if is_too_short_to_tell(start):
+            return True
         return start[0] not in self.binary and b"\n" not in start and len(start) < MOST_FIRST_LINE_BYTES
 
 

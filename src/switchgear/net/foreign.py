@@ -26,6 +26,7 @@ __all__ = [
     "ZMTP",
     "foreign_protocol",
     "foreign_refusal",
+    "is_too_short_to_tell",
     "looks_like_http",
 ]
 
@@ -48,7 +49,7 @@ _MOST_LOOKED_AT: Final = 8192
 # Methods are told without waiting for the end of the line, which may be long; any word before " HTTP/" is one.
 _METHOD: Final = re.compile(
     rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT|PRI|PROPFIND|M-SEARCH|NOTIFY) "
-    rb"(?:/|\*(?: |$)|[a-z][a-z0-9+.-]*://|[^ ]+:[0-9]+ H)",
+    rb"(?:/|\*[ \r\n]|[a-z][a-z0-9+.-]*://|[^ \n]+:[0-9]+ H)",
     re.IGNORECASE,
 )
 _HTTP_LINE: Final = re.compile(rb"[^\n]* (?:HTTP|RTSP|SIP|ICE)/[0-9]", re.IGNORECASE)
@@ -69,6 +70,14 @@ _MEMCACHED: Final = re.compile(
     rb"(?:gets? [^\n]+|gats? [0-9]+ [^\n]+|(?:set|add|replace|append|prepend|cas) [^ \n]+ [0-9]+ -?[0-9]+ [0-9]+[^\n]*"
     rb"|stats(?: [^\n]*)?|m[gnsad] [^\n]+|mn|flush_all[^\n]*)\r?\n",
     re.IGNORECASE,
+)
+
+# How those begin that are not lines of text, and how many bytes it takes to recognise them.
+_FIXED_BEGINNINGS: Final = (
+    (re.compile(rb"\0\0"), 8),  # PostgreSQL
+    (re.compile(rb"\xff"), 10),  # ZeroMQ
+    (re.compile(rb"[\x80-\xbf]"), 5),  # SSL 2
+    (re.compile(rb"[\x14-\x17]"), 3),  # TLS
 )
 
 _BY_BEGINNING: Final[tuple[tuple[re.Pattern[bytes], str], ...]] = (
@@ -100,6 +109,14 @@ def foreign_protocol(start: bytes, own: AbstractSet[str] = frozenset()) -> str |
         if name not in own and pattern.match(beginning) is not None:
             return name
     return None
+
+
+def is_too_short_to_tell(start: bytes) -> bool:
+    """Whether this may be the beginning of a protocol that shows itself by a fixed number of bytes, whatever they are.
+
+    A line's end among them is no reason to decide earlier.
+    """
+    return any(len(start) < size and pattern.match(start) is not None for pattern, size in _FIXED_BEGINNINGS)
 
 
 def looks_like_http(start: bytes) -> bool:

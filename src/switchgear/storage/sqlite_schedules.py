@@ -67,6 +67,8 @@ def schedule_from_row(row: ScheduleRow) -> Schedule:
     name, function, spec, timezone, catch_up, overlap, paused, reached_us, last_us, last_job_id, *counts = row
     fired, skipped, missed, refused, options, payload = counts
     given = decode_options(options)
+    if not isinstance(spec, str) or not isinstance(timezone, str):
+        raise ValueError(f"schedule {name!r}: its timetable is no text")
     try:
         timetable = timetable_from_spec(spec, timezone)
     except ConfigError as error:

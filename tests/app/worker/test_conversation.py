@@ -397,10 +397,11 @@ def test_an_error_is_told() -> None:
         response(Packet.JOB_PUSH, *[b"x"] * 8),
         response(Packet.REVOKE, b"H:a:1"),
         response(Packet.CONTROL_RES, b"nonsense"),
+        response(Packet.CONTROL_RES, b'[{"name": ' + b"[" * 100_000),
         b"\0FOO" + bytes(8),
         request(Packet.CAN_DO, b"f"),
     ],
-    ids=["http", "few fields", "no numbers", "no reason", "not JSON", "magic", "a request"],
+    ids=["http", "few fields", "no numbers", "no reason", "not JSON", "JSON that is too deep", "magic", "a request"],
 )
 def test_nonsense_is_one_kind_of_error(data: bytes) -> None:
     with pytest.raises(PeerError):

@@ -303,7 +303,7 @@ class AppWorkerProtocol:
             found = msgspec.json.decode(body, type=list[dict[str, Any]])
             rows = [row for row in found if isinstance(row["name"], str) and row["name"] in ours]
             ready = sum(int(row["ready"]) for row in rows if not row.get("paused"))
-        except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise PeerError(f"an answer about functions that cannot be read: {error}") from error
         self._events.append(QueuesSeen(ready))
 

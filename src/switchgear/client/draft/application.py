@@ -109,8 +109,9 @@ class ApplicationConnection(DraftConnection):
 
     def on_packet(self, kind: int, body: bytes) -> None:
         if kind == Packet.ERROR:
+            error = refusal(body)  # if it is none, the question fails with the connection
             if self.questions:
-                self.questions.popleft().fail(refusal(body))
+                self.questions.popleft().fail(error)
         elif self.waits and kind == Packet.JOB_STATUS_RES:
             self.waits[0].news.append(DraftStatus.of(Progress.unpack(body)))
         elif self.waits and kind == Packet.JOB_COMPLETE_RES:

@@ -19,7 +19,7 @@ __all__ = ["NewTask", "ServerStatus", "Stolen", "StolenTask", "TaskRecord", "byt
 
 _STARTS: Final = frozenset({LogState.STOLEN, LogState.STARTED})
 _FINAL_STATES: Final = frozenset(state.name.lower() for state in FINAL_STATES)
-_STATUS: Final = re.compile(rb"(-?\d+) active tasks?, (-?\d+) ready")
+_STATUS: Final = re.compile(rb"(?<!\d)(-?\d{1,18}) active tasks?, (-?\d{1,18}) ready")
 
 
 def text_of(name: bytes) -> str:

@@ -44,6 +44,8 @@ __all__ = ["WmpJob", "WmpResult", "WmpSend", "WmpStart", "WmpTiming", "WmpWorker
 # A sign of life is promised every `lease` seconds, and that is kept with room to spare: one that is late or lost must
 # not matter.
 SIGNS_PER_LEASE: Final = 4
+# A manager that wants to hear more often does not get its way: there would be no time left for the job.
+SHORTEST_SIGN_SECONDS: Final = 0.05
 LONGEST_ERROR: Final = 16 * 1024  # it has to fit into the headers
 
 # Headers of READY that have a meaning already.
@@ -337,7 +339,8 @@ class WmpWorkerProtocol:
         run.named_manager = manager_of(headers)
         lease_seconds = lease_of(headers)
         if lease_seconds is not None:
-            run.sign_seconds = min(run.sign_seconds, lease_seconds / SIGNS_PER_LEASE)
+            wanted_seconds = max(lease_seconds / SIGNS_PER_LEASE, SHORTEST_SIGN_SECONDS)
+            run.sign_seconds = min(run.sign_seconds, wanted_seconds)
         role = role_of(headers)
         run.units = self._roles.get(role or b"", 0)
         return role if run.units else None

@@ -130,13 +130,17 @@ class GearmanSession(Session):
         self.on_messages(self, messages)
         if (self.out or self.put_off) and not self.marked:
             self.mark()
-        if self.put_off or self.closing:
+        if self.put_off or self.closing or self._is_at_work():  # answers come in the order of the requests
             return
         failure = self.decoder.failure
         if failure is not None:
             self._lose_framing(failure)
         elif self.ended:
             super().eof()
+
+    def _is_at_work(self) -> bool:
+        """Whether a request that was begun just now is worked off in steps."""
+        return self.operation is not None
 
     def go_on(self) -> None:
         if self.operation is not None:

@@ -1,0 +1,489 @@
+"""A whole server in memory, for scripts: the real hub, engine, listeners, TCP connections and sessions.
+
+Only what is outside the process is missing: sockets, the clock and the disk.  A `FakeTransport` stands for the socket
+of a TCP connection, with the flow control of one; `MessageWire` for a ROUTER socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tests.net.house import ScriptedStore
+
+from fuzz.loop import StillLoop, quiet
+from fuzz.row_targets import as_read
+from fuzz.target import must
+from switchgear.config import Config, GearmanConfig, LimitsConfig, ListenUrl
+from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.model import FINAL_STATES, Function, Job, Schedule
+from switchgear.net.hub import Hub
+from switchgear.net.listeners import Listeners
+from switchgear.net.operations import Operations
+from switchgear.net.tcp import Connection, TcpDoor
+from switchgear.protocols.base import Message, MessageSession, Wire
+from switchgear.storage.base import Store
+from switchgear.storage.memory import MemoryStore
+from switchgear.storage.sqlite_rows import clamped, job_from_row, job_row
+from switchgear.telemetry import Telemetry
+from switchgear.testing import FakeClock, check_engine
+
+__all__ = ["FuzzServer", "MessagePeer", "StreamPeer"]
+
+PREFIX: Final = "H:t"  # as in the transcripts that seeds are made from
+PACKET_BYTES: Final = 3_000
+LIMITS: Final = LimitsConfig(
+    packet_bytes=PACKET_BYTES,
+    name_bytes=64,
+    text_line_bytes=256,
+    slow_reader_bytes=100_000,
+    connections=50,
+    keepalive_idle_seconds=0,
+)
+URLS: Final = {
+    "gearman": ListenUrl.parse("gearman://127.0.0.1:4730"),
+    "gearmonkey": ListenUrl.parse("gearmonkey://127.0.0.1:6380"),
+    "wmp": ListenUrl.parse("wmp://127.0.0.1:5714?identity=manager-1&timeout=5"),
+    "pingpong": ListenUrl.parse("pingpong://127.0.0.1:5562?expire=2&resend=4"),
+    "dwork": ListenUrl.parse("dwork://127.0.0.1:6125?lease=10"),
+}
+CONFIG: Final = Config(listen=tuple(URLS.values()), limits=LIMITS, gearman=GearmanConfig(shutdown="never"))
+HIGH_WATER_BYTES: Final = 65_536  # when a transport asks for a pause
+MEMORY_BYTES: Final = 400_000
+HURRIED_TURNS: Final = 2
+# No script of some kilobytes has more to say; a peer that makes the server say more has found a way to multiply.
+MOST_OUTPUT_BYTES: Final = 4_000_000
+
+
+class FakeTransport:
+    """The socket of a connection, and the peer behind it, who may stop reading."""
+
+    def __init__(self, loop: StillLoop, port: int) -> None:
+        self._loop = loop
+        self._port = port
+        self.written = bytearray()
+        self.unread_bytes = 0  # while the peer does not read
+        self.peer_reads = True
+        self.reads = True  # the server reads what comes
+        self.is_closed = False
+        self.has_ended = False  # the server will write no more
+        self.connection: Connection
+        self._has_paused = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return {"peername": ("127.0.0.1", self._port), "sockname": ("127.0.0.1", 4730), "socket": self}.get(name)
+
+    def fileno(self) -> int:
+        return self._port
+
+    def write(self, data: bytes) -> None:
+        must(isinstance(data, bytes), "something else than bytes is written", data)
+        must(not self.has_ended, "written to after its end", data)
+        if self.is_closed:
+            return
+        self.written += data
+        must(len(self.written) <= MOST_OUTPUT_BYTES, "output without bound")
+        if not self.peer_reads:
+            self.unread_bytes += len(data)
+            if self.unread_bytes > HIGH_WATER_BYTES and not self._has_paused:
+                self._has_paused = True
+                self.connection.pause_writing()
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def read_again(self) -> None:
+        """The peer takes everything."""
+        self.peer_reads = True
+        self.unread_bytes = 0
+        if self._has_paused:
+            self._has_paused = False
+            self.connection.resume_writing()
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.has_ended = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._loop.call_soon(self.connection.connection_lost, None)
+
+
+class StreamPeer:
+    """Somebody who connects over TCP, and again after having been hung up on."""
+
+    def __init__(self, server: FuzzServer, door: TcpDoor, number: int) -> None:
+        self.server = server
+        self.door = door
+        self.port = 40_000 + 100 * number
+        self.heard: list[bytes] = []  # on each of its connections
+        self.transport: FakeTransport | None = None
+        self._unread: list[bytes] = []  # sent, and not read by the server yet
+
+    def _connected(self) -> FakeTransport:
+        if self.transport is None:
+            self.port += 1
+            transport: Any = FakeTransport(self.server.loop, self.port)
+            transport.connection = Connection(self.door)
+            self.transport = transport
+            transport.connection.connection_made(transport)
+        assert self.transport is not None
+        return self.transport
+
+    async def send(self, pieces: list[bytes]) -> None:
+        self._unread += pieces
+        transport = self._connected()
+        while self._unread and not transport.is_closed:
+            if not transport.reads:
+                return  # the rest when the server reads again
+            transport.connection.data_received(self._unread.pop(0))
+            self.server.note_deadline()
+            await self.server.settle()
+        self.look()
+
+    async def stop_sending(self) -> None:
+        if self.transport is not None and not self._unread:
+            self.transport.connection.eof_received()
+            await self.server.settle()
+        self.look()
+
+    async def leave(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+            await self.server.settle()
+        self.look()
+
+    async def toggle_reading(self) -> None:
+        transport = self._connected()
+        if transport.peer_reads:
+            transport.peer_reads = False
+        else:
+            transport.read_again()
+            await self.server.settle()
+            await self.send([])
+
+    def look(self) -> None:
+        """Note what was heard on a connection that is over."""
+        transport = self.transport
+        if transport is not None and transport.is_closed:
+            self.heard.append(bytes(transport.written))
+            self.transport = None
+            self._unread = []
+
+    def everything_heard(self) -> list[bytes]:
+        return [*self.heard, *([bytes(self.transport.written)] if self.transport is not None else [])]
+
+
+class MessageWire(Wire):
+    """A ROUTER socket and the peers behind it, some of whom cannot be reached."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.host = "zeromq"
+        self.gone: set[bytes] = set()
+        self.heard: dict[bytes, list[Message]] = {}
+        self.owner: MessageSession | None = None
+
+    def write(self, out: list[Any]) -> None:
+        for message in out:
+            must(len(message) > 1 and all(type(frame) is bytes for frame in message), "no message", message)
+            identity = message[0]
+            if identity in self.gone:
+                self._hub.soon(lambda message=message: self._return(message))  # type: ignore[misc]
+            else:
+                self.heard.setdefault(identity, []).append(list(message[1:]))
+
+    def _return(self, message: Message) -> None:
+        assert self.owner is not None
+        self.owner.unreachable(message)
+
+    def close(self) -> None:
+        raise AssertionError("a session does not close a socket that others talk to as well")
+
+
+class MessagePeer:
+    """Somebody who sends messages to a ROUTER socket."""
+
+    def __init__(self, server: FuzzServer, session: MessageSession, number: int) -> None:
+        self.server = server
+        self.session = session
+        self.identity = b"p%d" % number
+        assert isinstance(session.wire, MessageWire)
+        self.wire = session.wire
+
+    async def send(self, messages: list[Message]) -> None:
+        """In one turn."""
+        self.server.hub.begin_turn()
+        for frames in messages:
+            if frames:
+                self.session.receive_message([self.identity, *frames])
+        await self.server.settle()
+
+    async def stop_sending(self) -> None:
+        """Nobody notices that of a peer on ZeroMQ."""
+
+    async def leave(self) -> None:
+        """The peer cannot be reached, or can be again."""
+        self.wire.gone ^= {self.identity}
+
+    async def toggle_reading(self) -> None:
+        await self.leave()
+
+    def everything_heard(self) -> list[Message]:
+        return self.wire.heard.get(self.identity, [])
+
+
+class FuzzStore(ScriptedStore):
+    """A durable store whose commits end when a script says so.  Finished jobs are kept as rows have them."""
+
+    def stage(
+        self,
+        jobs: Iterable[Job],
+        functions: Iterable[Function] = (),
+        next_job_id: int = 0,
+        schedules: Iterable[Schedule] = (),
+    ) -> None:
+        jobs = list(jobs)
+        for job in jobs:
+            if job.state in FINAL_STATES:
+                kept = job_from_row(as_read(clamped(job_row(job, 1))), job.function)
+                kept.payload = job.payload
+                self.log[job.id] = kept
+        ended = [job for job in jobs if job.state in FINAL_STATES]
+        self.staged |= {job.id: (job.state.name, job.payload or self.payloads.get(job.id)) for job in ended}
+        super().stage([job for job in jobs if job.state not in FINAL_STATES], functions, next_job_id, schedules)
+
+
+class FuzzServer:
+    """All parts, connected.  To be made within a running `StillLoop`."""
+
+    def __init__(self, loop: StillLoop, *, keeps: bool, has_little_memory: bool, is_hurried: bool) -> None:
+        self.loop = loop
+        self.has_been_due = False
+        self.is_hurried = is_hurried  # steps follow each other while long requests are still being worked off
+        self.clock = FakeClock()
+        self.telemetry = Telemetry(loop.time)
+        settings = EngineSettings(
+            attempts=2,
+            functions=40,
+            jobs=300,
+            schedules=10,
+            warning_bytes=500,
+            collected_bytes=5_000,
+            memory_bytes=MEMORY_BYTES if has_little_memory else 0,
+        )
+        self.engine = Engine(settings, self.telemetry)
+        self.store: Store = FuzzStore() if keeps else MemoryStore(keep_count=100, keep_bytes=100_000)
+        self.hub = Hub(self.engine, self.store, self.clock, self.telemetry, 20_000)
+        operations = Operations(self.hub, f"{PREFIX}:")
+        self.hub.operator = operations
+        self.hub.operator_in_steps = operations.in_steps
+        self.listeners = Listeners(CONFIG, self.hub, PREFIX)
+        self._doors: dict[str, TcpDoor] = {}
+        self._sessions: dict[str, MessageSession] = {}
+
+    async def settle(self) -> None:
+        """Let the server do what is to be done, or some of it."""
+        if self.is_hurried:
+            for _ in range(HURRIED_TURNS):
+                await asyncio.sleep(0)
+        else:
+            await quiet(self.loop)
+
+    def note_deadline(self) -> None:
+        """Note whether something is due at once: it happens between this piece of a stream and the next."""
+        due_us = self.engine.next_deadline_us
+        if due_us is not None and due_us <= self.clock.now_us():
+            self.has_been_due = True
+
+    async def open(self) -> None:
+        await self.hub.load()
+        await quiet(self.loop)
+        if self.is_hurried:
+            self.hub.slices.steps_per_turn = 1
+        if isinstance(self.store, ScriptedStore):
+            self.store.obedient = False
+
+    def peer(self, where: str, number: int) -> StreamPeer | MessagePeer:
+        """Somebody at this listener: the scheme of its URL, for PING/PONG with `/clients` or `/workers` behind it."""
+        scheme = where.partition("/")[0]
+        if scheme in ("gearman", "gearmonkey"):
+            door = self._doors.get(scheme)
+            if door is None:
+                url = URLS[scheme]
+                make = self.listeners._tcp_sessions(url)
+                door = self._doors[scheme] = TcpDoor(url, self.hub, LIMITS, make, self.listeners.tcp_doors)
+                self.listeners.tcp_doors.append(door)
+            return StreamPeer(self, door, number)
+        if where not in self._sessions:
+            makers = self.listeners._zmq_sessions(URLS[scheme])
+            names = [where] if len(makers) == 1 else [f"{scheme}/clients", f"{scheme}/workers"]
+            for name, make_session in zip(names, makers):
+                wire = MessageWire(self.hub)
+                self._sessions[name] = wire.owner = make_session(self.hub, wire)
+        return MessagePeer(self, self._sessions[where], number)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, stopping wherever something happens by itself."""
+        end_us = self.clock.now_us() + round(seconds * 1e6)
+        for _ in range(200):
+            next_us = self.engine.next_deadline_us
+            if next_us is None or next_us >= end_us:
+                break
+            await self._go_to(max(next_us, self.clock.now_us() + 1))
+        await self._go_to(max(end_us, self.clock.now_us()))
+        for door in self._doors.values():
+            door.look_after()
+        await self.settle()
+
+    async def _go_to(self, now_us: int) -> None:
+        step_seconds = (now_us - self.clock.now_us()) / 1e6
+        self.clock.advance(step_seconds)
+        self.loop.now_seconds += step_seconds
+        self.hub.begin_turn()
+        await self.settle()
+
+    async def set_clock(self, seconds: float) -> None:
+        self.clock.set_wall_clock(seconds)
+        self.hub.follow_wall_clock()
+        await self.settle()
+
+    async def end_commit(self, *, well: bool) -> None:
+        store = self.store
+        if isinstance(store, ScriptedStore) and store.is_committing:
+            if well:
+                store.succeed_soon()
+            else:
+                store.fail_soon()
+            await self.settle()
+
+    # --- what must be true between any two steps ---
+
+    def check(self) -> None:
+        hub = self.hub
+        for error in self.loop.errors:
+            raise error
+        unstored = {id(job): job for job in (*hub._unkept, *hub._in_commit, *self.engine.changed)}
+        check_engine(self.engine, unstored.values())
+        self._check_memory()
+        for door in self._doors.values():
+            for connection in door.connections:
+                self._check_connection(connection)
+
+    def _check_memory(self) -> None:
+        memory = self.engine.memory
+        connections = [connection for door in self._doors.values() for connection in door.connections]
+        counted = sum(connection.input_bytes for connection in connections)
+        is_working = bool(self.hub.slices) or any(getattr(each, "_behind", None) for each in self._sessions.values())
+        must(is_working or memory.input_bytes == counted, "input is counted wrongly", memory.input_bytes, counted)
+        counted = sum(connection.output_bytes for connection in connections)
+        must(memory.output_bytes == counted, "output is counted wrongly", memory.output_bytes, counted)
+        for name in ("job_bytes", "history_bytes", "draft_bytes", "subscription_bytes"):
+            must(getattr(memory, name) >= 0, f"{name} is below zero", getattr(memory, name))
+
+    def _check_connection(self, connection: Connection) -> None:
+        session = connection.session
+        if session is None:
+            return
+        must(session.buffered_bytes <= 4 * PACKET_BYTES + 70_000, "too much is held", session.buffered_bytes)
+        must(session.marked == (session in self.hub.marked), "marked, and not in the list")
+
+    async def check_end(self) -> None:
+        """Everybody is gone: nothing is held for anybody."""
+        await quiet(self.loop)
+        memory = self.engine.memory
+        listeners = self.listeners
+        must(not listeners.gearman.sessions, "sessions of those who left are listed")
+        must(not listeners.gearmonkey.sessions, "GearMonkey sessions of those who left are listed")
+        must(not any(door.connections for door in self._doors.values()), "connections of those who left are listed")
+        must(memory.output_bytes == 0, "output is held for nobody", memory.output_bytes)
+        must(memory.subscription_bytes == 0, "subscriptions of nobody", memory.subscription_bytes)
+        if not self.hub.slices:
+            must(memory.input_bytes == 0, "input is held of nobody", memory.input_bytes)
+        own = {"gearman", "gearman-draft"}
+        left = [worker for worker in self.engine.workers.values() if worker.protocol in own]
+        must(not left, "workers that are gone", left)
+        self.check()
+
+
+class _Defects(logging.Handler):
+    """Notes the exceptions that the server has caught and logged: there must be none."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.errors.append(record.exc_info[1])
+
+
+@contextmanager
+def caught_defects() -> Iterator[Callable[[], None]]:
+    """Within this, nothing is logged; what is yielded raises the first exception that the server has caught."""
+    log = logging.getLogger("switchgear")
+    level, propagates = log.level, log.propagate
+    handler = _Defects()
+    log.addHandler(handler)
+    log.setLevel(logging.ERROR)
+    log.propagate = False
+
+    def raise_first() -> None:
+        if handler.errors:
+            raise handler.errors[0]
+
+    try:
+        yield raise_first
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagates
+
+
+_loop: StillLoop | None = None
+
+
+def fuzz_loop() -> StillLoop:
+    """The loop of this process; making one takes longer than most scripts."""
+    global _loop
+    if _loop is None or _loop.is_closed():
+        _loop = StillLoop()
+    for name in ("_ready", "_scheduled"):
+        getattr(_loop, name).clear()  # what an earlier server has left
+    _loop.errors.clear()
+    _loop.now_seconds = 1000.0
+    return _loop
+
+
+def in_loop(main: Callable[[StillLoop], Any]) -> Any:
+    """Run a coroutine that is made with the loop."""
+    loop = fuzz_loop()
+    try:
+        return loop.run(main(loop))
+    finally:
+        pending = asyncio.all_tasks(loop)
+        for task in pending:
+            task.cancel()
+        if pending:
+            loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))

@@ -1,0 +1,215 @@
+"""Targets: whole conversations of several peers with a server, in each protocol and in all of them at once.
+
+What must hold, whatever peers send: no exception comes out of a session; the engine's tables agree with each other and
+with what it counts as held in memory; what is held and what is said stays within bounds; a stream that comes in pieces
+is answered like one that comes whole; and every answer is a whole message of its protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Final
+
+from tests.support.resp_wire import split_replies
+
+from fuzz.grammar import (
+    DRAFT_PACKETS,
+    FRAMES,
+    GEARMAN_PACKETS,
+    MSGPACK_MAP,
+    NUL_FIELDS,
+    PROTOBUF,
+    RESP_COMMANDS,
+    RESP_WORDS,
+    STEPS,
+    Level,
+    Part,
+)
+from fuzz.message_codecs import DWORK_WORDS, WMP_WORDS
+from fuzz.script import Script, play
+from fuzz.stream_codecs import GEARMAN_WORDS, RESP_TOKENS
+from fuzz.target import Target, must
+from switchgear.protocols.dwork.codec import decode_reply
+from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, RESPONSE
+from switchgear.protocols.gearman.codec import Decoder as GearmanDecoder
+from switchgear.protocols.gearman_draft.codec import Decoder as DraftDecoder
+from switchgear.protocols.wmp.codec import decode as decode_wmp
+
+__all__ = ["SESSIONS"]
+
+LARGEST_ANSWER_BYTES: Final = 2**31
+SERVER_VERB: Final = b"server\0"  # the answer tells how much of unfinished messages is held
+
+
+class ScriptSteps:
+    """The steps of a script; the mode goes with the first of them, as a raw part."""
+
+    def cut(self, data: bytes) -> list[Part]:
+        return [Part(b"", data[:1], True), *STEPS.cut(data[1:])]
+
+    def join(self, parts: Any) -> bytes:
+        mode = parts[0].body[:1] if parts and parts[0].is_raw else b"\0"
+        return (mode or b"\0") + STEPS.join([part for part in parts if not part.is_raw])
+
+
+SCRIPT: Final = ScriptSteps()
+
+
+def run_script(places: tuple[str, ...], data: bytes) -> Hashable:
+    """Play an input in one piece and, where it makes no difference, in many."""
+    script = Script.read(data)
+    heard, counts, has_been_due = play(script, places, in_pieces=False)
+    for place, each in zip(places, heard):
+        READABLE[place](each)
+    if script.is_the_same_in_pieces and not has_been_due and SERVER_VERB not in data:
+        others = play(script, places, in_pieces=True).heard
+        must(heard == others, "in pieces, something else is answered", heard, others)
+    return tuple((name, min(count, 3)) for name, count in sorted(counts.items())), sum(map(len, heard))
+
+
+# --- every answer is a whole message ---
+
+
+def check_gearman(connections: list[bytes]) -> None:
+    for data in connections:
+        decoder: Any = GearmanDecoder(RESPONSE, LARGEST_ANSWER_BYTES, LARGEST_ANSWER_BYTES)
+        if data.startswith(b"\0JOB"):
+            decoder = DraftDecoder(LARGEST_ANSWER_BYTES)
+        elif data.startswith((b"\x15\x03", b"HTTP/", b"-ERR", b"554 ", b"CLIENT_ERROR")):
+            continue  # a refusal in another protocol's words
+        messages = decoder.feed(data)
+        must(decoder.failure is None and not decoder.buffered_bytes, "half an answer", data[-200:])
+        must(all(kind != FOREIGN_MAGIC for kind, _ in messages), "a request as an answer", data[:200])
+
+
+def check_gearmonkey(connections: list[bytes]) -> None:
+    for data in connections:
+        if not data.startswith((b"\x15\x03", b"HTTP/", b"554 ", b"\0")):
+            split_replies(data)
+
+
+def check_dwork(messages: list[list[bytes]]) -> None:
+    for message in messages:
+        must(len(message) >= 2 and message[-2] == b"", "an answer without an envelope", message)
+        decode_reply(message[-1])
+
+
+def check_wmp(messages: list[list[bytes]]) -> None:
+    for message in messages:
+        decode_wmp(message)
+
+
+def check_frames(messages: list[list[bytes]]) -> None:
+    for message in messages:
+        must(b"" in message, "an answer without a delimiter", message)
+
+
+READABLE: Final[dict[str, Callable[[list[Any]], None]]] = {
+    "gearman": check_gearman,
+    "gearmonkey": check_gearmonkey,
+    "dwork": check_dwork,
+    "wmp": check_wmp,
+    "pingpong/clients": check_frames,
+    "pingpong/workers": check_frames,
+}
+
+HANDLES: Final = tuple(b"H:t:%d" % number for number in (1, 2, 3, 99999))
+GEARMAN_SESSION_WORDS: Final = (
+    *GEARMAN_WORDS, *HANDLES, b"f", b"g", b"switchgear", b"exceptions", b"prioritystatus\n", b"show jobs\n",
+    b"show unique jobs\n", b"cancel job H:t:1\n", b"maxqueue f 1\n", b"drop function f\n", b"create function f\n",
+    b'{"wait": true}', b'{"watch": true}', b'{"after": ["H:t:1"]}', b'"on_failure": "fail"',
+    b'"unique_policy": "replace"',
+    b'{"handle": "H:t:1"}', b'{"function": "f"}', b'{"limit": 3}', b"jobs", b"cancel", b"retry", b"pause", b"resume",
+    b"limit", b"schedule", b"unschedule", b"run_schedule", b"explain", b"states", b"server",
+    b'{"name": "s", "function": "f", "every_seconds": 60}', b'{"name": "s", "function": "f", "cron": "* * * * *"}',
+    b'{"function": "f", "concurrency": 1}', b'{"function": "f", "rate": 1, "period_seconds": 1}', b"\0\0\x03\xe8",
+)  # fmt: skip
+RESP_SESSION_WORDS: Final = (
+    *RESP_TOKENS, b"uid:f", b"count:f", b"job:f:1", b"queue:f:high", b"queue:f:normal", b"queue:f:scheduled",
+    b"lock:f:1",
+    b"channel:f", b"channel:*", b"INCR", b"HMSET", b"HSET", b"HGETALL", b"LPUSH", b"BRPOP", b"ZADD", b"EVALSHA",
+    b"PUBLISH",
+    b"SUBSCRIBE", b"PSUBSCRIBE", b"UNSUBSCRIBE", b"MULTI", b"EXEC", b"DISCARD", b"HELLO", b"3", b"EXPIRE", b"DEL",
+    b"TTL",
+    b"CLIENT", b"RESET", b"QUIT", b"status", b"idle", b"busy", b"success", b"error", b"input", b"output", b"1", b"0",
+    b"status:dividend", b"LLEN", b"EXISTS", b"WATCH", b"PING", b"INFO", b"SCRIPT", b"LOAD", b"0.1", b"-1",
+)  # fmt: skip
+PINGPONG_WORDS: Final = (b"READY", b"PING", b"PONG", b"LEAVE", b"FAILED", b"", b"job", b"result")
+
+
+def session(
+    name: str, places: tuple[str, ...], covers: tuple[str, ...], levels: tuple[Level, ...], words: Any
+) -> Target:
+    return Target(name, partial(run_script, places), covers, (SCRIPT, *levels), words)
+
+
+def modules(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"protocols.{folder}.{name}" for name in names.split())
+
+
+GEARMAN_MODULES: Final = modules(
+    "gearman", "session verbs clients workers extensions control admin news codec messages"
+)
+DRAFT_MODULES: Final = modules("gearman_draft", "session answers codec messages")
+MONKEY_MODULES: Final = modules(
+    "gearmonkey",
+    "session verbs connecting hashes keyspace pubsub queues channels waiting locks drafts setup messages keys patterns"
+    " resp",
+)
+DWORK_MODULES: Final = modules(
+    "dwork", "session desk creators workers listing long_requests planning locations requests"
+)
+WMP_MODULES: Final = modules("wmp", "manager paths codec")
+
+SESSIONS: Final = (
+    session(
+        "gearman-session",
+        ("gearman",) * 4,
+        (*GEARMAN_MODULES, "protocols.base", "protocols.framing", "net.tcp", "net.dialects", "net.hub"),
+        (GEARMAN_PACKETS, NUL_FIELDS),
+        GEARMAN_SESSION_WORDS,
+    ),
+    session(
+        "draft-session",
+        ("gearman",) * 4,
+        (*DRAFT_MODULES, "protocols.base", "net.dialects"),
+        (DRAFT_PACKETS, NUL_FIELDS),
+        (b"\0JOB", *HANDLES, b"f", b"mail", b"\0\0\0", b"\0\0\x01", b"\0\0\x02"),
+    ),
+    session(
+        "gearmonkey-session",
+        ("gearmonkey",) * 4,
+        MONKEY_MODULES,
+        (RESP_COMMANDS, RESP_WORDS),
+        RESP_SESSION_WORDS,
+    ),
+    session(
+        "dwork-session",
+        ("dwork", "dwork", "dwork", "gearman"),
+        DWORK_MODULES,
+        (FRAMES, PROTOBUF, PROTOBUF, PROTOBUF),
+        DWORK_WORDS,
+    ),
+    session(
+        "wmp-session",
+        ("wmp", "wmp", "wmp", "gearman"),
+        WMP_MODULES,
+        (FRAMES, MSGPACK_MAP),
+        WMP_WORDS,
+    ),
+    session(
+        "pingpong-session",
+        ("pingpong/clients", "pingpong/workers", "pingpong/workers", "gearman"),
+        modules("pingpong", "broker messages"),
+        (FRAMES,),
+        PINGPONG_WORDS,
+    ),
+    session(
+        "mixed-session",
+        ("gearman", "gearmonkey", "dwork", "wmp"),
+        (),
+        (GEARMAN_PACKETS, NUL_FIELDS),
+        (*GEARMAN_SESSION_WORDS, *RESP_SESSION_WORDS),
+    ),
+)

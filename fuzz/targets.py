@@ -1,0 +1,20 @@
+"""The table of all fuzz targets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fuzz.client_targets import CLIENTS
+from fuzz.message_codecs import MESSAGE_CODECS
+from fuzz.pattern_targets import PATTERNS
+from fuzz.row_targets import ROWS
+from fuzz.session_targets import SESSIONS
+from fuzz.stream_codecs import STREAM_CODECS
+from fuzz.target import Target
+from fuzz.text_targets import TEXTS
+
+__all__ = ["TARGETS"]
+
+TARGETS: Final[dict[str, Target]] = {
+    target.name: target for target in (*STREAM_CODECS, *MESSAGE_CODECS, *PATTERNS, *TEXTS, *ROWS, *CLIENTS, *SESSIONS)
+}
