@@ -33,6 +33,7 @@ class Echo(MessageSession):
         self.protocol = "echo"
         self.seen: list[Message] = []
         self.lost: list[Message] = []
+        self.gone: list[bytes] = []
         self.answer: Callable[[Message], Message | None] = lambda message: message
 
     def receive_message(self, message: Message) -> None:
@@ -45,6 +46,9 @@ class Echo(MessageSession):
 
     def unreachable(self, message: Message) -> None:
         self.lost.append(message)
+
+    def peer_gone(self, identity: bytes) -> None:
+        self.gone.append(identity)
 
 
 class EchoServer:

@@ -357,3 +357,20 @@ def test_a_listener_shows_what_its_connections_hold() -> None:
             }
 
     run(test)
+
+
+def test_the_session_is_told_when_a_peer_has_closed_its_connection_for_good() -> None:
+    async def test() -> None:
+        async with echo_server() as server:
+            client = server.client(ROUTING_ID=b"c")
+            client.send(b"x")
+            await server.hears(client)
+            other = server.client(ROUTING_ID=b"c")
+            other.send(b"y")
+            await server.hears(other)
+            assert server.echo.gone == []  # another connection has taken over the name
+            client.close(0)
+            other.close(0)
+            assert await until(lambda: server.echo.gone == [b"c"])
+
+    run(test)

@@ -32,14 +32,23 @@ def task(name: str) -> Task:
 
 def test_a_request_whose_client_has_gone_is_dropped() -> None:
     broker = Broker()
-    broker.frontend.send(b"client", *JOB)
+    broker.frontend.send(b"\0gone", *JOB)
     broker.frontend.send(b"other", *JOB)
-    broker.frontend.session.peer_gone(b"client")
+    broker.frontend.session.peer_gone(b"\0gone")
     assert len(broker.engine.jobs) == 1
     broker.backend.send(b"worker", *READY)
     broker.backend.send(b"worker", *RESULT)
-    assert broker.frontend.heard(b"client") == []
+    assert broker.frontend.heard(b"\0gone") == []
     assert broker.frontend.heard(b"other") == [RESULT]
+
+
+def test_a_client_with_a_name_of_its_own_may_come_back_for_its_answer() -> None:
+    broker = Broker()
+    broker.frontend.send(b"client", *JOB)
+    broker.frontend.session.peer_gone(b"client")
+    broker.backend.send(b"worker", *READY)
+    broker.backend.send(b"worker", *RESULT)
+    assert broker.frontend.heard(b"client") == [RESULT]
 
 
 def test_what_a_request_came_in_counts_until_it_is_answered() -> None:

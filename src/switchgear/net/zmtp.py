@@ -130,6 +130,7 @@ class ZmtpRouter(Wire):
         self.hub = hub
         self.peers: dict[bytes, ZmtpSession] = {}  # by routing id
         self._undelivered: list[Message] = []
+        self._is_closing = False
         self.messages = make(hub, self)
         self.session = self.messages
 
@@ -146,6 +147,8 @@ class ZmtpRouter(Wire):
         routing_id = session.zmtp.routing_id
         if self.peers.get(routing_id) is session:
             del self.peers[routing_id]
+            if not self._is_closing:
+                self.messages.peer_gone(routing_id)
 
     def deliver(self, connection: Connection, messages: list[Message]) -> None:
         """Let the session handle what a peer has sent."""
@@ -186,6 +189,7 @@ class ZmtpRouter(Wire):
 
     def say_last_words(self) -> None:
         """The listener is being closed."""
+        self._is_closing = True
         self.messages.closed()
         out, self.messages.out = self.messages.out, []
         self.write(out)

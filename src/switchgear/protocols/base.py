@@ -30,6 +30,7 @@ __all__ = [
     "Promises",
     "Session",
     "Wire",
+    "is_given_name",
     "number_in_handle",
 ]
 
@@ -484,6 +485,11 @@ class Promises(Session):
     @property
     def unsent_bytes(self) -> int:
         return message_bytes(self.out) + message_bytes(self.held or ())
+
+
+def is_given_name(identity: bytes) -> bool:
+    """Whether a peer on ZeroMQ was given this name by the server, so that nobody will ever have it again."""
+    return identity.startswith(b"\0")
 
 
 def message_bytes(messages: Iterable[Message]) -> int:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT, REFUSED_UNIQUE
+from switchgear.engine.edge_errors import error_told
 from switchgear.errors import PeerError, Refused
 from switchgear.model import DONE, Cause, Job, Worker
 from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
@@ -330,21 +331,26 @@ class GearmanSession(Session):
             self.send(COMPLETE.beginning(b"%b%d\0" % (self.prefix, job.id), len(job.result)))
             self.send(job.result)
         elif job.error is not None and len(job.error) > self.setup.long_answer_bytes:
-            self._tell_long_error(job, job.error)
+            self._tell_long_error(job)
         else:
             self.send(self.last_packet(job))
         if job.delivery:
             self.pledge()
 
-    def _tell_long_error(self, job: Job, error: bytes) -> None:
+    def _tell_long_error(self, job: Job) -> None:
         """The same for a job that ended badly, whose error others may share."""
         start = bad_end_start(self.prefix, job, exceptions=self.exceptions, extended=self.extended)
-        if start is None:
+        error = error_told(job, self.handle_text)
+        if start is None or error is None:
             self.send(self.last_packet(job))
         else:
             kind, body = start
             self.send(HEADER.pack(RESPONSE, kind, len(body) + len(error)) + body)
             self.send(error)
+
+    def handle_text(self, job_id: int) -> str:
+        """The handle of a job, in a text."""
+        return f"{self.prefix.decode(errors='replace')}{job_id}"
 
     def last_packet(self, job: Job) -> bytes:
         """How the end of a job is told to this peer."""

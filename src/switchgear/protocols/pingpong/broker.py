@@ -32,7 +32,7 @@ from typing import Final
 from switchgear.errors import Refused
 from switchgear.memory import FOR_WAITING
 from switchgear.model import NORMAL, SECOND_US, Cause, Delivery, Job, Worker
-from switchgear.protocols.base import Context, Message, MessageSession, Wire
+from switchgear.protocols.base import Context, Message, MessageSession, Wire, is_given_name
 from switchgear.protocols.pingpong.messages import GOODBYE, PING, PONG, READY, answer_of, failure, printable
 
 __all__ = ["ClientsSession", "PingPongSetup", "WorkersSession"]
@@ -119,7 +119,12 @@ class ClientsSession(MessageSession):
         """A client that is gone needs no answer."""
 
     def peer_gone(self, identity: bytes) -> None:
-        """What it has asked for, and is not being worked on, is not wanted any more."""
+        """What it has asked for, and is not being worked on, is not wanted any more.
+
+        A client with a name of its own may connect again, and is sent its answers then.
+        """
+        if not is_given_name(identity):
+            return
         job_ids = self._jobs_of.pop(identity, ())
         for job_id in job_ids:
             del self.envelopes[job_id]
