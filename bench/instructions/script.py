@@ -33,8 +33,12 @@ MODES: Final = ("background", "drain", "foreground", "push")
 class NoWire(Wire):
     """Takes what it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
         self.out: list[bytes] = []
+
+    def when_taken(self, go_on: Callable[[], None]) -> None:
+        self.hub.soon(go_on)
 
     def write(self, out: list[Any]) -> None:
         self.out.extend(out)
@@ -52,7 +56,7 @@ class Peer:
 
     def __init__(self, hub: Hub, setup: GearmanSetup) -> None:
         self.hub = hub
-        self.wire = NoWire()
+        self.wire = NoWire(hub)
         self.session = GearmanSession(hub, self.wire, setup)
 
     async def say(self, *packets: bytes) -> list[bytes]:
@@ -120,6 +124,10 @@ async def push(client: Peer, worker: Peer, jobs: int) -> None:
         packets = [submission(Packet.SUBMIT_JOB, number) for number in range(first, first + count)]
         check(await client.say(*packets), Packet.JOB_CREATED, count)
         pushed = worker.wire.take()
+        for _ in range(3):  # now and then the server pushes no more until it knows that the last ones were taken
+            if len(pushed) < count:
+                await asyncio.sleep(0)
+                pushed += worker.wire.take()
         check(pushed, Packet.JOB_PUSH, count)
         reports = [request(Packet.WORK_COMPLETE, handle_of(answer), b"done") for answer in pushed]
         await worker.say(*reports, request(Packet.CREDIT, b"%d" % count, b"0"))
