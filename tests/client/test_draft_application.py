@@ -205,7 +205,7 @@ def test_a_server_that_hung_up_long_ago_is_called_again() -> None:
 def test_a_server_that_says_something_else(nonsense: bytes) -> None:
     office = Office()
     record = office.submit(WAIT)
-    for line in office.application.lines:
+    for line in office.application.connections:
         line.receive(nonsense)
     with pytest.raises(ServerUnreachable, match="does not speak the draft"):
         office.wait(record)
@@ -215,7 +215,7 @@ def test_a_server_that_says_something_else(nonsense: bytes) -> None:
 def test_an_answer_that_makes_no_sense(body: bytes) -> None:
     office = Office()
     record = office.submit(WAIT)
-    for line in office.application.lines:
+    for line in office.application.connections:
         line.receive(packet(Kind.job_complete_res, body))
     with pytest.raises(ServerUnreachable, match="does not speak the draft"):
         office.wait(record)
@@ -224,7 +224,7 @@ def test_an_answer_that_makes_no_sense(body: bytes) -> None:
 def test_errors_that_nobody_asked_for_change_nothing() -> None:
     office = Office()
     record = office.submit(WAIT)
-    for line in office.application.lines:
+    for line in office.application.connections:
         line.receive(packet(Kind.error, b"\x63unheard of"))
     office.work(1, complete(0, b"done"))
     assert office.wait(record) == (0, b"done")

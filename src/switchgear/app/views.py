@@ -1,4 +1,4 @@
-"""What a server tells about jobs, functions, workers and itself, with names and types."""
+"""Answers of a server as typed objects: jobs, functions, schedules, workers, the server, explanations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from switchgear.app.job_updates import Progress
+from switchgear.client.gearman.job_subscriber import Progress
 
 __all__ = ["Explanation", "FunctionInfo", "JobInfo", "ScheduleInfo", "ServerInfo", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """A job as the server sees it at one moment.  `details` has all that the server told."""
+    """A job as the server sees it at one moment.  `details` has the server's whole answer."""
 
     handle: str
     task: str  # the name of its task, or function
@@ -35,7 +35,7 @@ class JobInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> JobInfo:
-        """From the server's answer."""
+        """The object for a server's answer."""
         message = _text(answer.get("message")) or ""
         numerator, denominator = answer.get("numerator", 0), answer.get("denominator", 0)
         return cls(
@@ -58,13 +58,13 @@ class JobInfo:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether the job has ended, in any state."""
         return self.state in ("done", "failed", "cancelled", "expired")
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """A function as the server sees it.  `details` has all that the server told."""
+    """A function as the server sees it.  `details` has the server's whole answer."""
 
     name: str
     ready: int
@@ -78,14 +78,14 @@ class FunctionInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> FunctionInfo:
-        """From the server's answer."""
+        """The object for a server's answer."""
         names = ("ready", "running", "waiting_or_scheduled", "workers", "paused", "done", "failed")
         return cls(_text(answer["name"]) or "", **{name: answer[name] for name in names}, details=answer)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule as the server keeps it.  `details` has all that the server told."""
+    """A schedule as the server keeps it.  `details` has the server's whole answer."""
 
     name: str
     task: str  # the name of its task, or function
@@ -105,7 +105,7 @@ class ScheduleInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> ScheduleInfo:
-        """From the server's answer."""
+        """The object for a server's answer."""
         names = ("spec", "timezone", "catch_up", "overlap", "paused", "last_job", "last_state")
         counts = ("fired", "skipped", "missed")
         return cls(
@@ -120,7 +120,7 @@ class ScheduleInfo:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker as the server sees it.  `details` has all that the server told."""
+    """A worker as the server sees it.  `details` has the server's whole answer."""
 
     name: str
     protocol: str
@@ -131,7 +131,7 @@ class WorkerInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> WorkerInfo:
-        """From the server's answer."""
+        """The object for a server's answer."""
         functions = tuple(_text(name) or "" for name in answer["functions"])
         name = _text(answer["name"]) or ""
         return cls(name, answer["protocol"], answer["address"], functions, tuple(answer["running"]), details=answer)
@@ -139,7 +139,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A server about itself.  `details` has all that it told."""
+    """The state of a server.  `details` has its whole answer."""
 
     version: str
     process_id: int
@@ -151,14 +151,14 @@ class ServerInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> ServerInfo:
-        """From the server's answer."""
+        """The object for a server's answer."""
         names = ("version", "uptime_seconds", "store", "jobs", "workers")
         return cls(process_id=answer["pid"], **{name: answer[name] for name in names}, details=answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job is where it is; `str` of it is for people.  `details` has all that the server told."""
+    """Why a job is in its state; `str` of it is for people.  `details` has the server's whole answer."""
 
     handle: str
     state: str
@@ -167,7 +167,7 @@ class Explanation:
 
     @classmethod
     def read(cls, handle: str, answer: Mapping[str, Any]) -> Explanation:
-        """From the server's answer."""
+        """The object for a server's answer."""
         return cls(handle, str(answer.get("state", "")), tuple(_reasons(answer)), details=answer)
 
     def __str__(self) -> str:
@@ -183,14 +183,14 @@ def _reasons(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text(value: Any) -> str | None:
-    """Bytes that are no text come as an object with the key base64."""
+    """Text of an answer; bytes that are not UTF-8 come as an object with the key base64."""
     if isinstance(value, dict) and "base64" in value:
         return base64.b64decode(value["base64"]).decode(errors="backslashreplace")
     return None if value is None else str(value)
 
 
 def _moment(seconds: float | None) -> datetime | None:
-    """A time of the server's; one that is beyond the calendar is its last moment."""
+    """A time in an answer as datetime; times beyond the calendar become its last moment."""
     if seconds is None:
         return None
     try:

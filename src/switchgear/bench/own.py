@@ -1,4 +1,4 @@
-"""What `switchgear bench` measures: this server alone, with a load in Python, in about a minute."""
+"""The workloads of `switchgear bench`: this server alone, with a load in Python, in about a minute."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _going_round(shape: Load) -> Callable[[int], Measure]:
 
 
 def _growing(jobs: int) -> Measure:
-    """How much memory a job takes that waits; the first few, with which tables and buffers come, are not counted."""
+    """The memory of a queued job, without the first few, with which tables and buffers are allocated."""
 
     def measure(server: BenchServer) -> Reading:
         load.submit(server.port, Load(jobs // 20, outstanding=32), server.cpu_seconds)

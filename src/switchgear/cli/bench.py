@@ -1,4 +1,4 @@
-"""How fast the server is here: started, put under load, measured, and stopped again."""
+"""`switchgear bench`: starts servers, puts them under load, and reports how fast they are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _groups(text: str) -> tuple[str, ...]:
 
 
 def _file(text: str) -> Path:
-    """A place that can be written to: to find out after a minute would be late."""
+    """Check early that a file can be written, and not after a minute of measuring."""
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ValueError(f"{path} cannot be written")
@@ -126,7 +126,7 @@ def bench(
 
 
 def _tell(text: str) -> None:
-    """What is being done, for a person who waits; it does not belong to the results."""
+    """Show on standard error what is being measured."""
     if sys.stderr.isatty():
         click.echo(f"\r\033[K{text[:79]}", err=True, nl=False)
     else:

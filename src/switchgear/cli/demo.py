@@ -25,26 +25,26 @@ from switchgear.config import Config
 __all__ = ["Demo"]
 
 JOB_SECONDS: Final = 3.0  # so long a job may take, on a machine that is busy
-HAS_NO_RESULTS: Final = "dwork"  # it says that a job is done, and no more
+HAS_NO_RESULTS: Final = "dwork"  # it reports that a task is done, without a result
 TICKS: Final = ("✓", "✗")
 PLAIN_TICKS: Final = ("ok", "FAILED")
 STYLES: Final = {TICKS[0]: "green", TICKS[1]: "bold red"}
 
 
 class Demo:
-    """What is shown of a server with this configuration."""
+    """Sends the jobs of the demo to a server with this configuration."""
 
     def __init__(self, config: Config) -> None:
         self._zeromq = config.zeromq
 
     def __call__(self, addresses: Iterable[str]) -> None:
-        """Send the jobs, and print what came of them."""
+        """Send the jobs, and print their results."""
         try:
-            self._show(self._places(addresses))
+            self._show(self._addresses(addresses))
         except Exception as error:  # it is only a demo: the server goes on
-            click.echo(f"demo: {_words_of(error)}", err=True)
+            click.echo(f"demo: {_describe(error)}", err=True)
 
-    def _places(self, addresses: Iterable[str]) -> Places:
+    def _addresses(self, addresses: Iterable[str]) -> Places:
         if not self._zeromq.curve_key_file:
             return Places.of(addresses)
         if self._zeromq.curve_clients_dir:
@@ -78,11 +78,11 @@ class Trial:
         self.problem = ""
 
     def run(self, places: Places, done: set[bytes]) -> None:
-        """Submit, and see what comes back; `done` is what the worker has done."""
+        """Submit a job, and check its result; `done` has the payloads that the worker has seen."""
         try:
             result = SUBMITTERS[self.submitter](places, self.payload, JOB_SECONDS)
         except Exception as error:
-            self.problem = _words_of(error)
+            self.problem = _describe(error)
             return
         wanted = b"" if self.worker == HAS_NO_RESULTS else self.payload[::-1]
         if self.payload not in done:
@@ -92,7 +92,7 @@ class Trial:
 
 
 def _try_worker(places: Places, submitters: list[str], worker: str) -> list[Trial]:
-    """A job of every submitter, all at once, to one kind of worker."""
+    """Send a job of every submitter, all at once, to one kind of worker."""
     trials = [Trial(submitter, worker) for submitter in submitters]
     done: set[bytes] = set()
 
@@ -110,7 +110,7 @@ def _try_worker(places: Places, submitters: list[str], worker: str) -> list[Tria
                 thread.join()
     except Exception as error:  # the worker could not begin, or not end
         for trial in trials:
-            trial.problem = trial.problem or _words_of(error)
+            trial.problem = trial.problem or _describe(error)
     return trials
 
 
@@ -141,5 +141,5 @@ def _can_print(texts: Iterable[str]) -> bool:
     return True
 
 
-def _words_of(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return str(error) or type(error).__name__

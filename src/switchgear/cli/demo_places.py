@@ -1,4 +1,4 @@
-"""Where the demo's clients and workers find the server, and where it keeps out of everybody's way.
+"""Addresses for the demo's clients and workers, and listeners of its own so that it disturbs nobody.
 
 All jobs of the demo belong to a function of its own.  A PING/PONG or dwork listener has jobs of one function only, so
 the demo has such listeners of its own, on free ports of this machine: it never takes a job that is not its own, and
@@ -37,7 +37,7 @@ def with_demo_listeners(config: Config) -> Config:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Addresses by protocol; empty: it is not spoken."""
+    """Addresses by protocol; empty if the server does not speak it."""
 
     gearman: str = ""
     pingpong_clients: str = ""
@@ -49,7 +49,7 @@ class Places:
 
     @classmethod
     def of(cls, addresses: Iterable[str], keys: CurveKeys | None = None) -> Places:
-        """From the addresses that a server says it listens at."""
+        """The addresses in the list that a server listens at."""
         found: dict[str, ListenUrl] = {}
         for address in addresses:
             url = ListenUrl.parse(address)
@@ -74,7 +74,7 @@ class Places:
         )
 
     def without_zeromq(self) -> Places:
-        """Only what is spoken over TCP."""
+        """A copy with only the protocols over TCP."""
         return replace(self, pingpong_clients="", pingpong_workers="", wmp="", dwork="")
 
 

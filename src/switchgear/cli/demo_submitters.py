@@ -1,4 +1,4 @@
-"""Those who submit in the demo: one job each, and what came back."""
+"""The submitters of the demo: a function for each protocol that submits one job and returns its result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def by_pingpong(places: Places, payload: bytes, timeout_seconds: float) -> bytes
 
 
 def by_dwork(places: Places, payload: bytes, timeout_seconds: float) -> None:
-    """Nobody is told of the end of a task: it is asked for."""
+    """Submit by dwork, which does not report the end of a task, so that it is polled."""
     from switchgear.client import DworkClient
 
     deadline = time.monotonic() + timeout_seconds
@@ -90,7 +90,7 @@ SUBMITTERS: Final[dict[str, Submit]] = {
 
 
 def submitters_at(places: Places) -> list[str]:
-    """Those who have somebody to talk to."""
+    """The submitters whose protocols the server speaks."""
     spoken = {
         "Gearman": places.gearman,
         "2005 draft": places.gearman,

@@ -1,4 +1,4 @@
-"""Those who work in the demo: one of each protocol, in a thread, for as long as its context lasts."""
+"""The workers of the demo: a context manager for each protocol, with a worker in a thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Do = Callable[[bytes], bytes]
 
 @contextmanager
 def _beside(run: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
-    """`run` in a thread of its own, until it is told to stop."""
+    """Run a function in a thread, and stop it at the end of the context."""
     # A daemon: a server that is stopped in the middle of its demo does not wait for it.
     thread = threading.Thread(target=run, name="demo-worker", daemon=True)
     thread.start()
@@ -116,9 +116,9 @@ def by_gearmonkey(places: Places, do: Do) -> Iterator[None]:
         try:
             demo_resp.work(line, do)
         except OSError:
-            pass  # hung up: that is how it ends
+            pass  # the connection was closed, which ends the worker
 
-    with demo_resp.RespLine(places.gearmonkey, 2 * STOP_SECONDS) as line, _beside(live, line.hang_up):
+    with demo_resp.RespLine(places.gearmonkey, 2 * STOP_SECONDS) as line, _beside(live, line.close):
         yield
 
 
@@ -153,7 +153,7 @@ WORKERS: Final[dict[str, Callable[[Places, Do], AbstractContextManager[None]]]] 
 
 
 def workers_at(places: Places) -> list[str]:
-    """Those who have somebody to work for."""
+    """The workers whose protocols the server speaks."""
     spoken = {
         "Gearman": places.gearman,
         "2005 draft": places.gearman,

@@ -1,4 +1,4 @@
-"""Looking into a server: its functions, its workers, its jobs."""
+"""`switchgear functions`, `workers`, `jobs` and `job`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 
 import click
 
-from switchgear.cli.limit import limits_in_words
+from switchgear.cli.limit import limits_text
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     Column,
     bytes_of,
     complain,
     json_option,
-    lasting,
     moment,
     print_json,
     print_table,
@@ -23,9 +22,11 @@ from switchgear.cli.output import (
     server_option,
     text_of,
 )
-from switchgear.client.client import JOB_NOT_FOUND, Client
+from switchgear.client.gearman.blocking import Client
+from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
 from switchgear.errors import ServerRefused
 from switchgear.model import JobState
+from switchgear.units import short_duration
 
 __all__ = ["functions", "job", "jobs", "workers"]
 
@@ -68,9 +69,9 @@ def _function_row(function: Mapping[str, Any]) -> list[str]:
     return [
         text_of(function["name"]),
         *(str(function[count]) for count in counts),
-        lasting(function["oldest_ready_seconds"]),
+        short_duration(function["oldest_ready_seconds"]),
         "paused" if function["paused"] else "",
-        limits_in_words(function["policy"]),
+        limits_text(function["policy"]),
     ]
 
 
@@ -110,7 +111,7 @@ def _worker_row(worker: Mapping[str, Any], now: float) -> list[str]:
         worker["protocol"],
         worker["address"],
         str(len(worker["running"])),
-        lasting(max(0.0, now - worker["connected_at"])),
+        short_duration(max(0.0, now - worker["connected_at"])),
         " ".join(text_of(name) for name in worker["functions"]),
     ]
 
@@ -188,7 +189,7 @@ def _job_row(job: Mapping[str, Any], now: float) -> list[str]:
         job["priority"],
         _attempts(job),
         _progress(job),
-        lasting(max(0.0, now - job["created_at"])),
+        short_duration(max(0.0, now - job["created_at"])),
         error if len(error) <= _ERROR_COLUMNS else error[: _ERROR_COLUMNS - 1] + "…",
     ]
 
@@ -203,7 +204,7 @@ def _attempts(job: Mapping[str, Any]) -> str:
 
 
 def _losses(job: Mapping[str, Any]) -> str:
-    """How often it was lost, if that counts apart."""
+    """How often the job was lost with its worker, if that is limited separately."""
     if job["losses_limit"] is None:
         return ""
     return f"{job['losses']}/{job['losses_limit']}" if job["losses_limit"] else str(job["losses"])
@@ -263,12 +264,12 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "lost": _losses(job),
         "progress": _progress(job),
         "message": text_of(job["message"]),
-        "time left": lasting(job["time_left"]),
+        "time left": short_duration(job["time_left"]),
         "created": moment(job["created_at"]),
         "runs at": moment(job["run_at"]),
         "expires": moment(job["expires_at"]),
         "finished": moment(job["finished_at"]),
-        "run timeout": lasting(job["timeout"]),
+        "run timeout": short_duration(job["timeout"]),
         "after": " ".join(job["predecessors"]),
         "on failure": " ".join(job["on_failure"]) if any(word != "wait" for word in job["on_failure"]) else "",
         "schedule": text_of(job["schedule"]),

@@ -45,7 +45,7 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What gearmand's options come to."""
+    """The settings, process options and warnings that gearmand's options are translated to."""
 
     flags: Mapping[str, object]  # by setting
     defaults: Mapping[str, object]  # by setting; environment and TOML file go before them
@@ -53,12 +53,12 @@ class Order:
     warnings: list[str] = field(default_factory=list)
 
     def load(self, environ: Mapping[str, str]) -> Config:
-        """The configuration.  What gearmand has no option for may come from the environment as usual."""
+        """The configuration, with settings from the environment that gearmand has no option for."""
         return load_config(None, environ, self.flags, defaults=self.defaults)
 
 
 class _RawCommand(click.Command):
-    """Leaves the words of the command line alone: gearmand's options are parsed in gearmand's way."""
+    """A click command that does not parse its arguments, because gearmand's options are parsed as gearmand does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.params["words"] = tuple(args)
@@ -107,7 +107,7 @@ def _run(given: Mapping[str, str]) -> int:
 
 
 def _order(given: Mapping[str, str]) -> Order:
-    """Add what the configuration file says, and translate."""
+    """Add the options of the configuration file, and translate."""
     warnings: list[str] = []
     file = Path(given.get("config-file", DEFAULT_CONFIG_FILE))
     try:
@@ -122,7 +122,7 @@ def _order(given: Mapping[str, str]) -> Order:
 
 
 def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> Order:
-    """From options by name to settings, to what the process should be like, and to warnings."""
+    """Translate options by name to settings, process options and warnings."""
     for name in given:
         if FLAGS[name].fate == "refused":
             raise ConfigError(f"--{name}: {FLAGS[name].help}")
@@ -162,7 +162,7 @@ def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[st
     if host is None and port is None:
         return
     if host is not None:
-        flags["allow_remote"] = True  # whoever names an address has decided
+        flags["allow_remote"] = True  # an address was named explicitly
     bare = (host or "127.0.0.1").removeprefix("[").removesuffix("]")
     written = f"[{bare}]" if ":" in bare else bare
     try:
@@ -189,7 +189,7 @@ def _store(given: Mapping[str, str], flags: dict[str, object], warnings: list[st
         flags["store"] = f"sqlite:{database}"
         return
     if queue not in ("", "builtin"):
-        # Going on without it would lose, in a crash, jobs that somebody relies on being kept.
+        # Going on without it would lose jobs in a crash that are relied on to be kept.
         raise ConfigError(
             f"--queue-type={given['queue-type']} does not exist here; to keep jobs in a file, use"
             " --queue-type=libsqlite3 --libsqlite3-db=FILE"
@@ -237,7 +237,7 @@ def _read(name: str, argument: str, setting: str) -> object:
 
 
 def _with_usable_log(config: Config) -> Config:
-    """As gearmand: a log file that cannot be opened is no reason not to serve."""
+    """Replace a log file that cannot be opened, as gearmand does, because it is no reason not to serve."""
     if not config.log.file:
         return config
     try:

@@ -136,7 +136,7 @@ def serve(
 
     config = load()
     raise_file_descriptors(config.limits.connections)
-    # After the checks, so that a mistake is told without delay.
+    # After the checks, so that mistakes are reported at once.
     from switchgear.cli.demo import Demo
     from switchgear.net.service import run_server
 

@@ -1,4 +1,4 @@
-"""The settings for readers: as a TOML file with comments, as JSON, and as the table in the manual."""
+"""Shows the settings as a TOML file with comments, as JSON, and as the table in the manual."""
 
 from __future__ import annotations
 

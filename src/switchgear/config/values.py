@@ -1,8 +1,8 @@
-"""How each kind of setting is written, read and shown.
+"""The types of settings: how their values are read from text and TOML, and written as TOML.
 
 A value comes in one of two ways: as text (the environment, the command line) or already typed (a TOML file, Python).
-A kind reads both, says what it expects in words that fit after "expected", and writes the value as TOML.  A reader
-that cannot raises ValueError; its text, if there is any, says more than the general expectation would.
+A type reads both, says what it expects in words that fit after "expected", and writes the value as TOML.  Reading a
+bad value raises ValueError; its text, if there is any, says more than the general expectation would.
 """
 
 from __future__ import annotations
@@ -12,22 +12,19 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from decimal import Decimal
 from pathlib import Path
 
 from switchgear.config.listen import ListenUrl
+from switchgear.units import BYTES_PER_UNIT, SECONDS_PER_UNIT, exact_bytes, parse_quantity
 
 __all__ = [
-    "GIB",
-    "KIB",
-    "MIB",
     "Choice",
     "FilePath",
     "JobLogUrl",
-    "Kind",
     "ListenUrls",
     "PythonName",
     "Seconds",
+    "SettingType",
     "Size",
     "StoreUrl",
     "Switch",
@@ -35,48 +32,25 @@ __all__ = [
     "WholeNumber",
 ]
 
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-
-# SQLite and most wire formats end here; nobody means more.
+# SQLite and most wire formats end here.
 LARGEST = 2**63 - 1
 
-_SIZE_UNITS = {
-    "": 1,
-    "b": 1,
-    "kib": KIB,
-    "mib": MIB,
-    "gib": GIB,
-    "kb": 1000,
-    "mb": 1000**2,
-    "gb": 1000**3,
-}
-_TIME_UNITS = {
-    "": Decimal(1),
-    "ms": Decimal("0.001"),
-    "s": Decimal(1),
-    "m": Decimal(60),
-    "h": Decimal(3600),
-    "d": Decimal(86_400),
-}
-_QUANTITY = re.compile(r"([+-]?[0-9][0-9_]*(?:\.[0-9]+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9][0-9_]*", re.ASCII)
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
-class Kind(ABC):
-    """One kind of value."""
+class SettingType(ABC):
+    """The type of a setting's values."""
 
     expected: str
 
     @abstractmethod
     def read(self, value: object) -> object:
-        """The value of something already typed."""
+        """The checked value of a typed value; raises ValueError."""
 
     def read_text(self, text: str) -> object:
-        """The value of a piece of text."""
+        """The checked value of a text; raises ValueError."""
         return self.read(text)
 
     @abstractmethod
@@ -84,8 +58,8 @@ class Kind(ABC):
         """The value as TOML."""
 
 
-class WholeNumber(Kind):
-    """A count."""
+class WholeNumber(SettingType):
+    """A whole number within bounds."""
 
     noun = "a whole number"
 
@@ -117,24 +91,19 @@ class Size(WholeNumber):
         return self.read_text(value) if isinstance(value, str) else super().read(value)
 
     def read_text(self, text: str) -> object:
-        number, unit = _quantity(text)
-        if unit not in _SIZE_UNITS:
-            raise ValueError
-        size = number * _SIZE_UNITS[unit]
+        size = parse_quantity(text, BYTES_PER_UNIT)
         if size != int(size):
             raise ValueError
         return super().read(int(size))
 
     def toml(self, value: object) -> str:
         assert isinstance(value, int)
-        for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-            if value and value % size == 0:
-                return f'"{value // size}{unit}"'
-        return str(value)
+        written = exact_bytes(value)
+        return written if written.isdigit() else f'"{written}"'
 
 
-class Seconds(Kind):
-    """A time span; `whole` for those that the system takes in whole seconds only."""
+class Seconds(SettingType):
+    """A duration; `whole` if only whole seconds are allowed."""
 
     def __init__(self, minimum: int = 0, maximum: int = LARGEST, *, whole: bool = False) -> None:
         self.minimum = minimum
@@ -157,18 +126,15 @@ class Seconds(Kind):
         return int(value)
 
     def read_text(self, text: str) -> object:
-        number, unit = _quantity(text)
-        if unit not in _TIME_UNITS:
-            raise ValueError
-        return self.read(float(number * _TIME_UNITS[unit]))
+        return self.read(float(parse_quantity(text, SECONDS_PER_UNIT)))
 
     def toml(self, value: object) -> str:
         assert isinstance(value, int | float)
         return str(int(value)) if value == int(value) else repr(value)
 
 
-class Switch(Kind):
-    """Yes or no."""
+class Switch(SettingType):
+    """A boolean."""
 
     expected = "true or false"
 
@@ -187,7 +153,7 @@ class Switch(Kind):
         return "true" if value else "false"
 
 
-class Choice(Kind):
+class Choice(SettingType):
     """One of a few words."""
 
     def __init__(self, *words: str) -> None:
@@ -203,8 +169,8 @@ class Choice(Kind):
         return _quoted(value)
 
 
-class Text(Kind):
-    """Visible ASCII without spaces, at most so many bytes: it has to fit into other people's protocols."""
+class Text(SettingType):
+    """Visible ASCII without spaces, at most so many bytes, so that it fits into every protocol."""
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
@@ -219,8 +185,8 @@ class Text(Kind):
         return _quoted(value)
 
 
-class PythonName(Kind):
-    """Something in a Python module, written MODULE:NAME."""
+class PythonName(SettingType):
+    """A name in a Python module, written MODULE:NAME."""
 
     def __init__(self, *, empty: bool = False) -> None:
         self.empty = empty
@@ -237,8 +203,8 @@ class PythonName(Kind):
         return _quoted(value)
 
 
-class FilePath(Kind):
-    """A path.  `empty` says whether the empty text is one too, with a meaning of its own."""
+class FilePath(SettingType):
+    """A path; with `empty` also the empty text, which then has a meaning of its own."""
 
     def __init__(self, *, empty: bool = False) -> None:
         self.empty = empty
@@ -257,7 +223,7 @@ class FilePath(Kind):
         return _quoted(value)
 
 
-class ListenUrls(Kind):
+class ListenUrls(SettingType):
     """One listening address or several: a list in TOML, separated by commas in text."""
 
     expected = "one or more URLs such as gearman://127.0.0.1:4730"
@@ -292,8 +258,8 @@ class ListenUrls(Kind):
         return "[" + ", ".join(_quoted(url) for url in value) + "]"
 
 
-class StoreUrl(Kind):
-    """Where jobs are kept.  Empty: in the state directory."""
+class StoreUrl(SettingType):
+    """The URL of the store of jobs; empty: in the state directory."""
 
     expected = "sqlite:PATH, memory: or nothing"
 
@@ -310,7 +276,7 @@ class StoreUrl(Kind):
 
 
 class JobLogUrl(StoreUrl):
-    """Where the job log is written.  Empty: beside the jobs, if these are in a file."""
+    """The URL of the job log; empty: beside the jobs, if these are in a file."""
 
     expected = "sqlite:PATH, postgresql://USER@HOST/DATABASE, off or nothing"
 
@@ -331,13 +297,6 @@ def _is_postgresql(scheme: str, rest: str) -> bool:
 
 def _between(minimum: int, maximum: int) -> str:
     return f", {minimum} or more" if maximum == LARGEST else f", from {minimum} to {maximum}"
-
-
-def _quantity(text: str) -> tuple[Decimal, str]:
-    match = _QUANTITY.fullmatch(text.strip())
-    if match is None:
-        raise ValueError
-    return Decimal(match[1]), match[2].lower()
 
 
 def _quoted(value: object) -> str:

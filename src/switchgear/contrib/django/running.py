@@ -1,4 +1,4 @@
-"""Running a task of Django's in a worker."""
+"""Runs a Django task in a worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["run_task"]
 
 
 def run_task(task: str, args: list[Any], kwargs: dict[str, Any], backend: str = "default", priority: int = 0) -> Any:
-    """Call the task of that name, as Django expects it: with its context and signals, and fresh connections."""
+    """Call the task of that name as Django does: with its context and signals, and fresh database connections."""
     close_old_connections()
     try:
         return _run(task, args, kwargs, backend, priority)

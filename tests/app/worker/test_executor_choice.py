@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.worker.executor_choice import DEFAULT_ASYNC_SLOTS, DEFAULT_SLOTS, place_tasks
+from switchgear.app.worker.executor_choice import DEFAULT_ASYNC_SLOTS, DEFAULT_SLOTS, choose_executors
 from switchgear.errors import ConfigError
 
 app = App("gearman://127.0.0.1:1")
@@ -46,20 +46,20 @@ CORES = os.cpu_count() or 1
     ids=["defaults", "slots", "both", "processes only", "no processes", "no threads", "one function"],
 )
 def test_the_rule(asked: Any, threads: Any, loop: Any, processes: Any) -> None:
-    placement = place_tasks(app.tasks, **asked)
-    assert list(placement.in_threads) == threads[0].split()
-    assert list(placement.in_loop) == loop[0].split()
-    assert list(placement.in_processes) == processes[0].split()
+    executor_choice = choose_executors(app.tasks, **asked)
+    assert list(executor_choice.in_threads) == threads[0].split()
+    assert list(executor_choice.in_loop) == loop[0].split()
+    assert list(executor_choice.in_processes) == processes[0].split()
     if threads[0]:
-        assert placement.slots == threads[1]
+        assert executor_choice.slots == threads[1]
     if loop[0]:
-        assert placement.async_slots == loop[1]
+        assert executor_choice.async_slots == loop[1]
     if processes[0]:
-        assert placement.processes == processes[1]
+        assert executor_choice.processes == processes[1]
 
 
 def test_tasks_without_slots_are_named() -> None:
-    assert place_tasks(app.tasks, processes=0).not_served == ("heavy",)
+    assert choose_executors(app.tasks, processes=0).not_served == ("heavy",)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_tasks_without_slots_are_named() -> None:
 )
 def test_nothing_to_do(asked: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        place_tasks(app.tasks, **asked)
+        choose_executors(app.tasks, **asked)
 
 
 def test_an_app_without_tasks() -> None:
     with pytest.raises(ConfigError, match="no tasks"):
-        place_tasks({})
+        choose_executors({})

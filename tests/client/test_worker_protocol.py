@@ -1,4 +1,4 @@
-"""A worker's side of the wire, as transcripts: `<` is what the server says, `>` what the worker answers."""
+"""The worker protocol as transcripts: what the server sends, and what the worker answers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.job_execution import AssignedJob, Complete, Fail, RetryLater, Stopped
-from switchgear.app.worker.server_events import (
-    Arrived,
-    Event,
-    QueuesSeen,
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, RetryLater, Stopped
+from switchgear.client.gearman.worker_events import (
+    JobAssigned,
+    JobRevoked,
+    JobUnrunnable,
+    ReadyJobsCounted,
     RefusedByServer,
-    ReportAccepted,
-    Revoked,
-    Subscribed,
-    Unrunnable,
+    ReportsConfirmed,
+    WorkerEvent,
+    WorkerSubscribed,
 )
-from switchgear.app.worker.worker_protocol import ENVELOPE_BYTES, AppWorkerProtocol, WorkerIntroduction
+from switchgear.client.gearman.worker_protocol import ENVELOPE_BYTES, WorkerIntroduction, WorkerProtocol
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, request, response
 from switchgear.protocols.gearman.messages import Packet
@@ -35,12 +35,12 @@ class Talk:
     """A conversation, and somebody who plays the server."""
 
     def __init__(self, *declarations: Any, functions: dict[str, float] | None = None) -> None:
-        self.worker = AppWorkerProtocol(
+        self.worker = WorkerProtocol(
             WorkerIntroduction("me", functions or {"f": 0.0, "slow": 1.5}, declarations, 15.0, references=names)
         )
         self.worker.set_room(2)
 
-    def hear(self, *packets: tuple[Packet, str]) -> list[Event]:
+    def hear(self, *packets: tuple[Packet, str]) -> list[WorkerEvent]:
         """Let the server say this, all at once."""
         return self.worker.receive(b"".join(response(kind, text.encode()) for kind, text in packets))
 
@@ -82,7 +82,7 @@ def test_it_asks_first_whom_it_talks_to() -> None:
 def test_with_our_own_server_it_grants_credit() -> None:
     talk = Talk()
     talk.said()
-    assert talk.hear((Packet.OPTION_RES, "switchgear")) == [Subscribed(extended=True)]
+    assert talk.hear((Packet.OPTION_RES, "switchgear")) == [WorkerSubscribed(extended=True)]
     assert talk.said() == [
         ("OPTION_REQ", "packet_bytes"),
         ("CAN_DO", "f"),
@@ -98,7 +98,7 @@ def test_declarations_come_before_the_first_credit() -> None:
     assert [name for name, _ in talk.said()] == ["OPTION_REQ", "CAN_DO", "CAN_DO_TIMEOUT", "CONTROL", "CONTROL"]
     assert talk.hear((Packet.CONTROL_RES, "{}")) == []
     assert talk.said() == []
-    assert talk.hear((Packet.CONTROL_RES, "{}")) == [Subscribed(extended=True)]
+    assert talk.hear((Packet.CONTROL_RES, "{}")) == [WorkerSubscribed(extended=True)]
     assert talk.said() == [("CREDIT", "2 15000")]
 
 
@@ -107,20 +107,20 @@ def test_a_declaration_that_is_refused_is_told_and_the_work_goes_on() -> None:
     refused, subscribed = talk.hear((Packet.OPTION_RES, "switchgear"), (Packet.ERROR, "INVALID_ARGUMENT\0no"))
     assert isinstance(refused, RefusedByServer)
     assert (refused.about, str(refused.error)) == ("limit f", "INVALID_ARGUMENT: no")
-    assert subscribed == Subscribed(extended=True)
+    assert subscribed == WorkerSubscribed(extended=True)
 
 
 def test_a_plain_server_is_asked_for_jobs() -> None:
     talk = Talk(LIMIT)
     talk.said()
-    assert talk.hear((Packet.ERROR, "UNKNOWN_OPTION\0no such option")) == [Subscribed(extended=False)]
+    assert talk.hear((Packet.ERROR, "UNKNOWN_OPTION\0no such option")) == [WorkerSubscribed(extended=False)]
     assert talk.said() == [("CAN_DO", "f"), ("CAN_DO", "slow"), ("GRAB_JOB_UNIQ", "")]
 
 
 def test_a_server_that_passes_over_the_question_is_a_plain_one() -> None:
     talk = Talk()
-    talk.worker.beat()
-    assert talk.hear((Packet.ECHO_RES, "alive")) == [Subscribed(extended=False)]
+    talk.worker.heartbeat()
+    assert talk.hear((Packet.ECHO_RES, "alive")) == [WorkerSubscribed(extended=False)]
 
 
 # --- credits ---
@@ -129,14 +129,14 @@ def test_a_server_that_passes_over_the_question_is_a_plain_one() -> None:
 def test_a_pushed_job() -> None:
     talk = extended()
     assert talk.hear(push("H:a:1", "{}", "slow", "3\0001\0004\000250")) == [
-        Arrived(AssignedJob("H:a:1", "slow", b"{}", "", 3, 1, 4, 0.25))
+        JobAssigned(AssignedJob("H:a:1", "slow", b"{}", "", 3, 1, 4, 0.25))
     ]
     assert talk.worker.granted == 1
 
 
 def test_the_limit_of_the_task_counts_if_the_job_has_none() -> None:
     arrived = extended().hear(push(function="slow"))
-    assert arrived == [Arrived(AssignedJob("H:a:1", "slow", b"{}", timeout_seconds=1.5))]
+    assert arrived == [JobAssigned(AssignedJob("H:a:1", "slow", b"{}", timeout_seconds=1.5))]
 
 
 def test_report_and_new_credit_are_sent_together() -> None:
@@ -163,7 +163,7 @@ def test_a_job_that_crosses_the_credit_that_was_taken_back() -> None:
     talk.worker.set_room(0)
     talk.hear(push())
     assert talk.worker.granted == 0
-    assert talk.worker.hand_back("H:a:1")
+    assert talk.worker.release("H:a:1")
     assert talk.said() == [("CREDIT", "-2 15000"), ("HAND_BACK", "H:a:1")]
 
 
@@ -211,7 +211,7 @@ def test_progress() -> None:
 )
 def test_what_is_reported_of_a_revoked_job(reason: str, says: list[Any]) -> None:
     talk = extended()
-    assert talk.hear(push(), (Packet.REVOKE, f"H:a:1\0{reason}"))[1:] == [Revoked("H:a:1", reason)]
+    assert talk.hear(push(), (Packet.REVOKE, f"H:a:1\0{reason}"))[1:] == [JobRevoked("H:a:1", reason)]
     talk.worker.progress("H:a:1", 1, 2, "")
     talk.worker.report("H:a:1", Complete(b"3"))
     assert talk.said() == says
@@ -247,7 +247,7 @@ def test_a_result_that_is_too_large_for_the_server_is_a_failure(surplus: int, ki
 def test_a_function_that_nobody_announced() -> None:
     talk = extended()
     (event,) = talk.hear(push(function="g"))
-    assert isinstance(event, Unrunnable)
+    assert isinstance(event, JobUnrunnable)
     assert talk.said() == [("WORK_EXCEPTION", "H:a:1 LookupError: this worker has no task g")]
 
 
@@ -258,12 +258,12 @@ def test_results_are_fetched_before_a_job_is_announced() -> None:
     talk = extended()
     assert talk.hear(push(payload="@H:a:7 @H:a:8 @H:a:7")) == []
     assert talk.said() == [("WATCH", "H:a:7"), ("WATCH", "H:a:8")]
-    assert talk.worker.occupied == 1
+    assert talk.worker.waiting_jobs == 1
     assert talk.hear((Packet.WATCH_RES, "H:a:7\0done"), (Packet.WORK_COMPLETE, "H:a:7\0seven")) == []
     (event,) = talk.hear((Packet.WATCH_RES, "H:a:8\0failed"), (Packet.JOB_ENDED, "H:a:8\0failed\0ended_badly\0E: no"))
-    assert isinstance(event, Arrived)
+    assert isinstance(event, JobAssigned)
     assert event.assignment.results == {"H:a:7": b"seven", "H:a:8": None}
-    assert talk.worker.occupied == 0
+    assert talk.worker.waiting_jobs == 0
 
 
 def test_one_result_for_two_jobs_is_fetched_once() -> None:
@@ -271,7 +271,7 @@ def test_one_result_for_two_jobs_is_fetched_once() -> None:
     talk.hear(push("H:a:1", "@H:a:7"), push("H:a:2", "@H:a:7"))
     assert talk.said() == [("WATCH", "H:a:7")]
     events = talk.hear((Packet.WATCH_RES, "H:a:7\0done"), (Packet.WORK_COMPLETE, "H:a:7\0seven"))
-    assert [event.assignment.handle for event in events if isinstance(event, Arrived)] == ["H:a:1", "H:a:2"]
+    assert [event.assignment.handle for event in events if isinstance(event, JobAssigned)] == ["H:a:1", "H:a:2"]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_result_that_cannot_be_had_fails_the_job(state: str, words: str) -> No
     talk.hear(push(payload="@H:a:7"))
     talk.said()
     (event,) = talk.hear((Packet.WATCH_RES, f"H:a:7\0{state}"))
-    assert isinstance(event, Unrunnable)
+    assert isinstance(event, JobUnrunnable)
     ((name, text),) = talk.said()
     assert name == "WORK_EXCEPTION"
     assert "H:a:7" in text
@@ -305,7 +305,7 @@ def test_a_job_that_is_revoked_while_its_arguments_are_fetched(reason: str, says
     talk.said()
     assert talk.hear((Packet.REVOKE, f"H:a:1\0{reason}")) == []
     assert talk.said() == says
-    assert talk.worker.occupied == 0
+    assert talk.worker.waiting_jobs == 0
     assert talk.hear((Packet.WATCH_RES, "H:a:7\0done"), (Packet.WORK_COMPLETE, "H:a:7\0seven")) == []
 
 
@@ -316,20 +316,20 @@ def test_results_that_the_server_cannot_read_now_are_asked_for_again_with_the_ne
     (refused,) = talk.hear((Packet.ERROR, "QUEUE_ERROR\0the disk is ill"))
     assert isinstance(refused, RefusedByServer)
     assert refused.about == "results of other jobs"
-    assert (talk.worker.occupied, talk.said()) == (1, [])
-    talk.worker.beat()
+    assert (talk.worker.waiting_jobs, talk.said()) == (1, [])
+    talk.worker.heartbeat()
     assert talk.said() == [("ECHO_REQ", "alive"), ("WATCH", "H:a:7")]
-    talk.worker.beat()
+    talk.worker.heartbeat()
     assert talk.said() == [("ECHO_REQ", "alive")]
     (arrived,) = talk.hear((Packet.WATCH_RES, "H:a:7\0done"), (Packet.WORK_COMPLETE, "H:a:7\0seven"))
-    assert isinstance(arrived, Arrived)
+    assert isinstance(arrived, JobAssigned)
 
 
 def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments() -> None:
     talk = extended()
     talk.hear(push(payload="@H:a:7"))
     talk.said()
-    talk.worker.hand_back_waiting()
+    talk.worker.release_waiting()
     assert talk.said() == [("HAND_BACK", "H:a:1")]
 
 
@@ -338,7 +338,7 @@ def test_a_worker_that_stops_hands_back_what_waits_for_its_arguments() -> None:
 
 def test_ask_sleep_wake_ask() -> None:
     talk = plain()
-    assert talk.worker.asking
+    assert talk.worker.grabbing
     talk.hear((Packet.NO_JOB, ""))
     assert talk.said() == [("PRE_SLEEP", "")]
     assert talk.worker.sleeps
@@ -361,7 +361,7 @@ def test_one_question_at_a_time_and_only_with_room() -> None:
 
 
 def test_nothing_can_be_handed_back_to_a_plain_server() -> None:
-    assert not plain().worker.hand_back("H:a:1")
+    assert not plain().worker.release("H:a:1")
 
 
 # --- signs of life, and the rest ---
@@ -369,18 +369,18 @@ def test_nothing_can_be_handed_back_to_a_plain_server() -> None:
 
 def test_beats_and_settling() -> None:
     talk = extended()
-    talk.worker.beat()
-    talk.worker.settle()
+    talk.worker.heartbeat()
+    talk.worker.request_confirmation()
     assert talk.said() == [("ECHO_REQ", "alive"), ("ECHO_REQ", "done")]
-    assert talk.hear((Packet.ECHO_RES, "alive"), (Packet.ECHO_RES, "done")) == [ReportAccepted()]
+    assert talk.hear((Packet.ECHO_RES, "alive"), (Packet.ECHO_RES, "done")) == [ReportsConfirmed()]
 
 
 def test_looking_at_queues() -> None:
     talk = extended()
-    talk.worker.look_at_queues()
+    talk.worker.count_ready_jobs()
     assert talk.said() == [("CONTROL", "functions {}")]
     rows = '[{"name":"f","ready":2},{"name":"slow","ready":9,"paused":true},{"name":"other","ready":5}]'
-    assert talk.hear((Packet.CONTROL_RES, rows)) == [QueuesSeen(2)]
+    assert talk.hear((Packet.CONTROL_RES, rows)) == [ReadyJobsCounted(2)]
 
 
 def test_an_error_is_told() -> None:
@@ -405,3 +405,46 @@ def test_an_error_is_told() -> None:
 def test_nonsense_is_one_kind_of_error(data: bytes) -> None:
     with pytest.raises(PeerError):
         extended().worker.receive(data)
+
+
+# --- a worker that does not ask for extensions ---
+
+
+def without_extensions() -> WorkerProtocol:
+    return WorkerProtocol(WorkerIntroduction("me", {"f": 0.0, "g": 0.0}, uses_extensions=False))
+
+
+def sent(worker: WorkerProtocol) -> list[str]:
+    return [Packet(kind).name for kind, _ in Decoder(REQUEST, 10**6).feed(worker.take_output())]
+
+
+def test_without_extensions_functions_are_announced_at_once() -> None:
+    worker = without_extensions()
+    assert worker.take_events() == [WorkerSubscribed(extended=False)]
+    assert sent(worker) == ["SET_CLIENT_ID", "CAN_DO", "CAN_DO"]
+    assert worker.can_grab
+
+
+def test_there_is_one_grab_at_a_time() -> None:
+    worker = without_extensions()
+    worker.take_output()
+    worker.set_room(2)
+    worker.set_room(2)
+    assert sent(worker) == ["GRAB_JOB_UNIQ"]
+    assert not worker.can_grab
+
+
+def test_a_worker_that_stops_does_not_say_that_it_sleeps() -> None:
+    worker = without_extensions()
+    worker.set_room(1)
+    worker.stop_taking()
+    worker.take_output()
+    worker.receive(response(Packet.NO_JOB))
+    assert (sent(worker), worker.grabbing, worker.can_grab) == ([], False, False)
+
+
+def test_a_failure_without_a_reason_is_a_plain_failure() -> None:
+    worker = without_extensions()
+    worker.take_output()
+    assert worker.report("H:a:1", Fail(""))
+    assert sent(worker) == ["WORK_FAIL"]

@@ -15,11 +15,11 @@ import pytest
 
 from switchgear import App, ArgumentError, ServerRefused, ServerUnreachable, Task
 from switchgear.app import server_connection
-from switchgear.app.job_subscribers import JobSubscribers
-from switchgear.app.job_updates import JobSubscriber
 from switchgear.app.server_locations import ServerLocation
 from switchgear.app.task import short_key
 from switchgear.client.address import ServerAddress
+from switchgear.client.gearman.job_subscriber import JobSubscriber
+from switchgear.client.gearman.subscriptions import JobSubscribers
 from tests.app.house import hand_worker, url_of
 from tests.support.proxy import cuttable
 from tests.support.servers import Server, running_switchgear
@@ -58,7 +58,7 @@ class BrokenPlace(ServerLocation):
 
 def test_a_defect_of_a_place_is_told_to_whoever_asked() -> None:
     with App("gearman://127.0.0.1:1", connect_seconds=0.1) as app:
-        app.places[:] = [BrokenPlace()]
+        app.locations[:] = [BrokenPlace()]
         with pytest.raises(ServerUnreachable, match="broken:: 'an oversight'"):
             app.server()
 
@@ -143,7 +143,7 @@ def test_waiting_again_and_again_leaves_nothing_behind(app: App) -> None:
         for _ in range(100):
             with pytest.raises(TimeoutError):
                 await job.result_async(0)
-        follower = job._follower
+        follower = job._subscriber
         assert follower is not None
         assert len(follower.future._done_callbacks) == 0  # type: ignore[attr-defined]
         await job.cancel_async()
@@ -169,7 +169,7 @@ def test_two_threads_that_use_an_app_first_share_its_line(live_server: Server) -
 
         def use() -> object:
             barrier.wait()
-            return app.line
+            return app.transport
 
         assert len({id(line) for line in [each.result() for each in [threads.submit(use) for _ in range(8)]]}) == 1
         assert len(first_uses) == 1

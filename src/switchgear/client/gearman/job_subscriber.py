@@ -1,4 +1,4 @@
-"""Hearing of a job: its progress, and its end."""
+"""`JobSubscriber`: the progress and the end of one job, for waiters in any thread."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
-from switchgear.client.client_protocol import EventHandler
-from switchgear.client.submitted_job import figure_of
+from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
+from switchgear.client.gearman.requests import UNKNOWN
+from switchgear.client.gearman.submitted_job import progress_number
+from switchgear.client.gearman.subscriptions import COMPLETE, DATA, PROGRESS, STATUS, Subscriber
 from switchgear.errors import (
     ClientError,
     JobCancelled,
@@ -25,17 +27,11 @@ from switchgear.errors import (
 )
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = ["End", "JobSubscriber", "Progress"]
+__all__ = ["JobEnd", "JobSubscriber", "Progress"]
 
-COMPLETE: Final = int(Packet.WORK_COMPLETE)
 FAIL: Final = int(Packet.WORK_FAIL)
 EXCEPTION: Final = int(Packet.WORK_EXCEPTION)
 ENDED: Final = int(Packet.JOB_ENDED)
-DATA: Final = int(Packet.WORK_DATA)
-STATUS: Final = int(Packet.WORK_STATUS)
-PROGRESS: Final = int(Packet.WORK_PROGRESS)
-
-UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +53,21 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class JobEnd:
     """How a job ended."""
 
     state: str  # done, failed, cancelled, expired; or unknown: there is no such job
     result: bytes = b""
     cause: str = ""  # why it is in this state
-    error: bytes = b""  # what the worker said
+    error: bytes = b""  # the reason that the worker has reported
 
     def failure(self, handle: str) -> ClientError | None:
         """The error to raise, or None if the job is done."""
         if self.state == "done":
             return None
         if self.state == UNKNOWN:
-            return JobUnknown(
-                "JOB_NOT_FOUND", f"there is no job {handle}, or it ended so long ago that it is forgotten"
-            )
+            text = f"there is no job {handle}, or it ended so long ago that it is forgotten"
+            return JobUnknown(JOB_NOT_FOUND, text)
         first_line = self.error.decode(errors="replace").strip().partition("\n")[0]
         if self.state == "cancelled":
             reason = first_line if self.cause == "skipped" and first_line else _CANCELLED_BECAUSE.get(self.cause, "")
@@ -107,14 +102,12 @@ _CANCELLED_BECAUSE: Final = {
 }
 
 
-class JobSubscriber(EventHandler):
-    """Hears of one job, in the thread of the line, and tells whoever waits in any thread."""
+class JobSubscriber(Subscriber):
+    """Receives the events of one job in the I/O thread, and passes them to waiters and listeners in any thread."""
 
     def __init__(self) -> None:
-        self.future: Future[End] = Future()
+        self.future: Future[JobEnd] = Future()
         self.process_id = os.getpid()
-        self.place = 0  # number of the place where the job is
-        self.survives_cuts = False  # the job goes on without the connection, and can be asked for again
         self.progress: Progress | None = None
         self._parts: list[bytes] = []
         self._listeners: list[Callable[[Progress | None], None]] = []
@@ -122,15 +115,15 @@ class JobSubscriber(EventHandler):
 
     @property
     def is_usable(self) -> bool:
-        """Whether this can still tell the end: it has, or may yet in this process."""
+        """Whether the end of the job is known, or may still become known in this process."""
         if self.future.done():
-            return self.future.exception() is None or not self.survives_cuts
+            return self.future.exception() is None or not self.survives_reconnect
         return self.process_id == os.getpid()
 
-    def listen(self, listener: Callable[[Progress | None], None]) -> None:
-        """Have each progress told from now on, the last one at once, and None at the end.
+    def add_listener(self, listener: Callable[[Progress | None], None]) -> None:
+        """Call the listener with the latest progress now, with each later one, and with None at the end.
 
-        The listener is called in the thread of the line, or in this one.
+        Later calls come from the I/O thread.
         """
         with self._lock:
             if self.progress is not None:
@@ -140,59 +133,57 @@ class JobSubscriber(EventHandler):
                 return
         listener(None)
 
-    def ignore(self, listener: Callable[[Progress | None], None]) -> None:
-        """Tell this listener nothing more."""
+    def remove_listener(self, listener: Callable[[Progress | None], None]) -> None:
+        """Call this listener no more."""
         with self._lock:
             if listener in self._listeners:
                 self._listeners.remove(listener)
 
-    # --- for the line ---
+    # --- in the I/O thread ---
 
-    def hear(self, kind: int, data: bytes) -> None:
+    def on_event(self, kind: int, data: bytes) -> None:
         if kind == COMPLETE:
-            self.end(End("done", b"".join((*self._parts, data)) if self._parts else data, "succeeded"))
+            self.end(JobEnd("done", b"".join((*self._parts, data)) if self._parts else data, "succeeded"))
         elif kind == PROGRESS:
-            self._hear_progress(*data.split(b"\0", 2))
+            self._set_progress(*data.split(b"\0", 2))
         elif kind == STATUS:
-            self._hear_progress(*data.split(b"\0", 1))
+            self._set_progress(*data.split(b"\0", 1))
         elif kind == DATA:
             self._parts.append(data)
         elif kind == ENDED:
             state, cause, error = (*data.split(b"\0", 2), b"", b"", b"")[:3]
-            self.end(End(state.decode(errors="replace"), b"", cause.decode(errors="replace"), error))
+            self.end(JobEnd(state.decode(errors="replace"), b"", cause.decode(errors="replace"), error))
         elif kind == EXCEPTION:
-            self.end(End("failed", b"", "ended_badly", data))
+            self.end(JobEnd("failed", b"", "ended_badly", data))
         elif kind == FAIL:
-            self.end(End("failed", b"", "ended_badly"))
+            self.end(JobEnd("failed", b"", "ended_badly"))
 
-    def _hear_progress(self, numerator: bytes, denominator: bytes = b"0", message: bytes = b"") -> None:
-        progress = Progress(figure_of(numerator), figure_of(denominator), message.decode(errors="replace"))
+    def _set_progress(self, numerator: bytes, denominator: bytes = b"0", message: bytes = b"") -> None:
+        progress = Progress(progress_number(numerator), progress_number(denominator), message.decode(errors="replace"))
         with self._lock:
             self.progress = progress
             listeners = list(self._listeners)
         for listener in listeners:
             listener(progress)
 
-    def begin_again(self) -> None:
-        """Followed anew, from the beginning: parts of the result come again."""
+    def restart(self) -> None:
         self._parts = []
 
-    def end(self, end: End) -> None:
+    def end(self, end: JobEnd) -> None:
         """The job has ended."""
         if not self.future.done():
             self.future.set_result(end)
-            self._dismiss()
+            self._notify_end()
 
-    def lose(self, error: ServerUnreachable) -> None:
+    def on_connection_lost(self, error: ServerUnreachable) -> None:
         self.give_up(error)
 
     def give_up(self, error: Exception) -> None:
-        """The end will not be told."""
         if not self.future.done():
             self.future.set_exception(error)
-            self._dismiss()
+            self._notify_end()
 
-    def _dismiss(self) -> None:
+    def _notify_end(self) -> None:
         with self._lock:
             listeners, self._listeners = self._listeners, []
         for listener in listeners:

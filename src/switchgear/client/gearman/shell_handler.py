@@ -1,4 +1,4 @@
-"""A handler that runs a shell command for each job.
+"""`ShellCommand`: a handler that runs a shell command for each job.
 
 The payload is the command's standard input, its standard output is the result, and its exit status decides.  What it
 writes to standard error is passed on while it runs: lines such as `progress: 3/10` as progress, all others as warnings.
@@ -19,12 +19,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from switchgear.client.worker_connection import WorkerJob
+from switchgear.client.exit_status import describe_exit_status
+from switchgear.client.gearman.worker import WorkerJob
 from switchgear.errors import JobFailed
 
 __all__ = ["ErrorLines", "ShellCommand", "parse_progress"]
 
-# A server takes packets up to a size, and hangs up on a larger one; the job would be tried again to no avail.
+# A server closes the connection on a larger packet, and the job would be tried again with the same result.
 RESULT_BYTES: Final = 64 * 1024 * 1024 - 4096
 GRACE_SECONDS: Final = 5.0
 # A process left behind in the background may keep the pipes open for ever, so they are not waited for longer than this.
@@ -51,7 +52,7 @@ def parse_progress(line: bytes) -> tuple[int, int] | None:
 
 
 class ErrorLines:
-    """Standard error, cut into lines: progress is told from the rest, and the end of the rest is remembered."""
+    """Splits standard error into lines, sends progress and warnings, and keeps the last warnings."""
 
     def __init__(self, job: WorkerJob) -> None:
         self._job = job
@@ -60,24 +61,24 @@ class ErrorLines:
 
     @property
     def tail(self) -> bytes:
-        """The last lines."""
+        """The last warnings."""
         return b"".join(self._tail)[-_TAIL_BYTES:]
 
     def feed(self, data: bytes) -> None:
-        """More was written."""
+        """Handle more output."""
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
         self._pass_on([line + b"\n" for line in lines])
         if len(self._unfinished) > _READ_BYTES:  # no line of this length is progress
             self.finish()
 
     def finish(self) -> None:
-        """No more will be written; what there is of a last line counts."""
+        """Handle the end of the output, with an unfinished last line."""
         if self._unfinished:
             self._pass_on([self._unfinished])
             self._unfinished = b""
 
     def _pass_on(self, lines: list[bytes]) -> None:
-        """Warnings that come together go together, but never past progress: the order is kept."""
+        """Send lines in order; consecutive warnings are sent as one."""
         warnings: list[bytes] = []
         for line in lines:
             progress = parse_progress(line)
@@ -96,7 +97,7 @@ class ErrorLines:
 
 
 class ShellCommand:
-    """A handler for `Worker`.  May run any number of jobs at once."""
+    """A handler for `Worker`, for any number of jobs at once."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class ShellCommand:
         run = await _CommandRun.start(self.command, job, self.result_bytes)
         try:
             in_time = await self._wait_for_exit(run)
-            await run.hear_last_words()
+            await run.read_rest()
         finally:
             await run.close()
         if not in_time:
@@ -128,13 +129,13 @@ class ShellCommand:
         elif run.result_too_large:
             reason = f"the result is larger than {self.result_bytes} bytes"
         elif run.status:
-            reason = words_of(run.status)
+            reason = describe_exit_status(run.status)
         else:
             return bytes(run.result)
         raise JobFailed(reason, b"\n".join(part for part in (reason.encode(), run.last_lines) if part))
 
     async def _wait_for_exit(self, run: _CommandRun) -> bool:
-        """Until the command has exited; False if it had to be told to."""
+        """Wait until the command has exited; False if it was stopped at its timeout."""
         try:
             async with asyncio.timeout(self.timeout_seconds or None):
                 await run.exited.wait()
@@ -147,7 +148,7 @@ class ShellCommand:
         return True
 
     def kill_at_once(self) -> None:
-        """Give no more grace: not to the commands that are being ended, and to none from now on."""
+        """Kill the commands that are being ended, and from now on all others without the grace period."""
         self.grace_seconds = 0.0
         for run in self._ending:
             run.signal(signal.SIGKILL)
@@ -161,7 +162,7 @@ class ShellCommand:
 
 
 class _Protocol(SubprocessStreamProtocol):
-    """Tells when the process has exited, even while others hold its pipes open."""
+    """Sets an event when the process has exited, even while other processes hold its pipes open."""
 
     def __init__(self) -> None:
         super().__init__(limit=_READ_BYTES, loop=asyncio.get_running_loop())
@@ -209,11 +210,11 @@ class _CommandRun:
 
     @property
     def last_lines(self) -> bytes:
-        """The end of what it said on standard error."""
+        """The last lines of standard error."""
         return self._errors.tail.rstrip()
 
-    async def hear_last_words(self) -> None:
-        """Read what is still in the pipes of a command that has exited."""
+    async def read_rest(self) -> None:
+        """Read the rest of the output of a command that has exited."""
         done, late = await asyncio.wait(self._readers, timeout=LINGER_SECONDS)
         if late:
             self.signal(signal.SIGKILL)
@@ -249,7 +250,7 @@ class _CommandRun:
             await self._job.drain()
 
     async def end(self, grace_seconds: float) -> None:
-        """End it before its time: ask, wait a little, kill."""
+        """End the command early: SIGTERM, a grace period, SIGKILL."""
         try:
             if grace_seconds:
                 self.signal(signal.SIGTERM)
@@ -267,10 +268,10 @@ class _CommandRun:
             os.killpg(self._transport.get_pid(), number)
 
     async def close(self) -> None:
-        """Let go of the process and its pipes."""
+        """Close the process and its pipes."""
         stdin = self._transport.get_pipe_transport(0)
         if isinstance(stdin, asyncio.WriteTransport) and stdin.get_write_buffer_size():
-            stdin.abort()  # closing would wait until somebody reads what is left
+            stdin.abort()  # closing would wait until the rest is read
         self._transport.close()
         tasks = [self._feeder, *self._readers]
         for task in tasks:
@@ -279,20 +280,10 @@ class _CommandRun:
 
 
 def environment_of(job: WorkerJob, base: Mapping[str, str]) -> dict[str, str]:
-    """What a command can know about its job besides the payload."""
+    """The environment variables of a command: those of the worker, and some about the job."""
     return {
         **base,
         "SWITCHGEAR_HANDLE": job.handle,
         "SWITCHGEAR_FUNCTION": job.function,
         "SWITCHGEAR_UNIQUE": job.unique,
     }
-
-
-def words_of(status: int) -> str:
-    """An exit status in words."""
-    if status > 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.backoff import Backoff
+from switchgear.backoff import Backoff
 
 
 @pytest.mark.parametrize(

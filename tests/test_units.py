@@ -1,4 +1,4 @@
-"""Moments and durations as people write them."""
+"""Durations, moments and sizes as people write them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchgear.client.durations import parse_duration, parse_when
+from switchgear.units import (
+    BYTES_PER_UNIT,
+    SECONDS_PER_UNIT,
+    exact_bytes,
+    parse_duration,
+    parse_quantity,
+    parse_when,
+)
 
 NOW = 1_800_000_000.0
 
@@ -77,3 +84,21 @@ def test_whatever_is_written_is_a_moment_or_a_value_error(text: str) -> None:
 def test_iso_times_come_back(moment: datetime) -> None:
     if moment.year < 9999:
         assert parse_when(moment.isoformat(), NOW) == pytest.approx(moment.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("65536", 65_536), ("64KiB", 65_536), ("1_000", 1000), ("1 MB", 10**6), ("1.5kib", 1536)]
+)
+def test_sizes(text: str, count: int) -> None:
+    assert parse_quantity(text, BYTES_PER_UNIT) == count
+
+
+@pytest.mark.parametrize("text", ["", "x", "5 parsecs", "1e3", "1h30m", "--5"])
+def test_what_is_no_quantity(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_quantity(text, SECONDS_PER_UNIT)
+
+
+@given(st.integers(0, 2**63))
+def test_an_exact_size_comes_back(count: int) -> None:
+    assert parse_quantity(exact_bytes(count), BYTES_PER_UNIT) == count

@@ -1,4 +1,4 @@
-"""Waiting for what blocks, without blocking an event loop."""
+"""`in_thread`: awaits a blocking call in a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call this in a thread of its own.
+    """Call a function in a new thread, and return its result.
 
     Unlike `asyncio.to_thread` it uses no pool: threads of a pool are waited for when the program ends, and a worker
     must be able to stop while that happens.  Raises RuntimeError if no thread can be started.
@@ -25,7 +25,7 @@ async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs)
 
     def settle(result: R | None, error: BaseException | None) -> None:
         if future.done():
-            return  # nobody waits any more
+            return  # the wait was cancelled
         if error is not None:
             future.set_exception(error)
         else:

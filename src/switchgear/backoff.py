@@ -1,13 +1,17 @@
-"""How long to wait before a job is tried again."""
+"""Pauses between attempts: of a job, of a connection, of a write to a database.
+
+There is one formula, and it is pure: the caller counts the failures and draws the random number.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["BACKOFF_KINDS", "Backoff"]
+__all__ = ["BACKOFF_KINDS", "Backoff", "ReconnectBackoff", "RetryPauses", "without_jitter"]
 
 BACKOFF_KINDS: Final = ("exponential", "linear", "constant", "none")
 _MOST_DOUBLINGS: Final = 1000  # beyond it a float overflows, and every bound is reached long before
@@ -84,6 +88,60 @@ class Backoff:
             return self.first_seconds * float(self.factor) ** min(attempt - 1, _MOST_DOUBLINGS)
         except OverflowError:
             return self.most_seconds
+
+
+def without_jitter() -> float:
+    """A generator of random numbers for `ReconnectBackoff` that makes every pause as long as it is due."""
+    return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReconnectBackoff:
+    """Exponential pauses between attempts to connect, with jitter.
+
+    They grow, so that a server in trouble is left alone, and differ, so that a thousand workers do not all come back
+    in the same moment.
+    """
+
+    first_seconds: float = 0.1
+    most_seconds: float = 30.0
+    factor: float = 2.0
+    rng: Callable[[], float] = random.random
+
+    def seconds(self, attempt: int) -> float:
+        """The pause after `attempt` + 1 failures in a row: between half of what is due and all of it."""
+        backoff = Backoff("exponential", self.first_seconds, self.factor, self.most_seconds)
+        return backoff.delay_seconds(attempt + 1, self.rng())
+
+
+class RetryPauses:
+    """The pauses of one loop that retries: each is longer than the one before, until an attempt succeeds.
+
+    >>> pauses = RetryPauses(ReconnectBackoff(first_seconds=1, most_seconds=3, rng=without_jitter))
+    >>> [pauses.next_seconds() for _ in range(3)]
+    [1.0, 2.0, 3.0]
+    >>> pauses.reset()
+    >>> pauses.next_seconds()
+    1.0
+    """
+
+    def __init__(self, backoff: ReconnectBackoff) -> None:
+        self.failures = 0  # in a row
+        self._backoff = backoff
+
+    def next_seconds(self) -> float:
+        """Count a failure, and return how long to wait after it."""
+        pause_seconds = self.due_seconds()
+        self.failures += 1
+        return pause_seconds
+
+    def due_seconds(self) -> float:
+        """How long to wait now, without counting a failure."""
+        return self._backoff.seconds(self.failures)
+
+    def reset(self) -> None:
+        """An attempt has succeeded: the next pause is the first again."""
+        self.failures = 0
 
 
 def _check_seconds(value: float, name: str) -> None:

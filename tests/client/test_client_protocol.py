@@ -1,4 +1,4 @@
-"""The conversation with a server, without a wire."""
+"""The client protocol, without a connection."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from switchgear import (
     ServerRefused,
     ServerUnreachable,
 )
-from switchgear.app.client_protocol import AppProtocol, ControlRequest, PendingSubmission, SubscribeRequest
-from switchgear.app.job_updates import End, JobSubscriber, Progress
-from switchgear.app.submit_request import SubmitRequest
+from switchgear.client.gearman.client_protocol import ClientProtocol
+from switchgear.client.gearman.error_codes import error_in_line, error_in_packet
+from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
+from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, SubscribeRequest
+from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
 from switchgear.protocols.gearman.messages import Packet
 
@@ -30,15 +32,15 @@ def packets(data: bytes) -> list[tuple[Packet, list[bytes]]]:
     return [(Packet(kind), body.split(b"\0")) for kind, body in Decoder(REQUEST, 2**32).feed(data)]
 
 
-def greeted(*answers: bytes) -> AppProtocol:
-    conversation = AppProtocol("gearman://h:4730")
+def greeted(*answers: bytes) -> ClientProtocol:
+    conversation = ClientProtocol("gearman://h:4730")
     conversation.greet()
     conversation.take_outgoing()
     conversation.receive(b"".join(answers))
     return conversation
 
 
-def switchgear() -> AppProtocol:
+def switchgear() -> ClientProtocol:
     return greeted(
         response(Packet.OPTION_RES, b"switchgear"),
         response(Packet.OPTION_RES, b"exceptions"),
@@ -46,7 +48,7 @@ def switchgear() -> AppProtocol:
     )
 
 
-def gearmand() -> AppProtocol:
+def gearmand() -> ClientProtocol:
     return greeted(
         response(Packet.ERROR, b"UNKNOWN_OPTION", b"Server does not recognize given option"),
         response(Packet.OPTION_RES, b"exceptions"),
@@ -55,12 +57,12 @@ def gearmand() -> AppProtocol:
 
 
 def submit(
-    conversation: AppProtocol, **fields: Any
+    conversation: ClientProtocol, **fields: Any
 ) -> tuple[PendingSubmission, JobSubscriber, tuple[Packet, list[bytes]]]:
     """The question, who follows the job, and the packet that was sent."""
     follower = JobSubscriber()
     question = PendingSubmission([SubmitRequest(**({"function": b"f", "payload": b"p"} | fields))], [follower])
-    question.put(conversation)
+    question.send(conversation)
     packet = packets(conversation.take_outgoing())[-1]
     return question, follower, packet
 
@@ -69,7 +71,7 @@ def submit(
 
 
 def test_it_begins_with_a_greeting() -> None:
-    conversation = AppProtocol("gearman://h:4730")
+    conversation = ClientProtocol("gearman://h:4730")
     conversation.greet()
     assert packets(conversation.take_outgoing()) == [
         (Packet.OPTION_REQ, [b"switchgear"]),
@@ -91,7 +93,7 @@ def test_servers_are_told_apart() -> None:
 
 def test_a_greeting_may_come_in_pieces() -> None:
     ready: list[bool] = []
-    conversation = AppProtocol("h", lambda: ready.append(True))
+    conversation = ClientProtocol("h", lambda: ready.append(True))
     conversation.greet()
     for byte in response(Packet.OPTION_RES, b"switchgear") + response(Packet.ECHO_RES, b"switchgear"):
         assert ready == []
@@ -125,7 +127,7 @@ def test_answers_belong_to_the_oldest_question() -> None:
     first, *_ = submit(conversation)
     second, *_ = submit(conversation)
     control = ControlRequest("server", {})
-    control.put(conversation)
+    control.send(conversation)
     third, *_ = submit(conversation)
     conversation.receive(
         response(Packet.JOB_CREATED, b"H:h:1")
@@ -145,7 +147,7 @@ def test_answers_belong_to_the_oldest_question() -> None:
 def test_a_batch_is_answered_as_a_whole() -> None:
     conversation = switchgear()
     question = PendingSubmission([SubmitRequest(b"f", b"%d" % number) for number in range(3)], [None] * 3)
-    question.put(conversation)
+    question.send(conversation)
     assert [body[-1] for _, body in packets(conversation.take_outgoing())] == [b"0", b"1", b"2"]
     conversation.receive(response(Packet.JOB_CREATED, b"H:h:1") + response(Packet.ERROR, b"QUEUE_ERROR", b"full"))
     assert not question.future.done()
@@ -173,20 +175,20 @@ def test_an_answer_to_another_question() -> None:
 # --- news ---
 
 ENDS = {
-    "done": (response(Packet.WORK_COMPLETE, b"H:h:1", b"re\0sult"), End("done", b"re\0sult", "succeeded")),
+    "done": (response(Packet.WORK_COMPLETE, b"H:h:1", b"re\0sult"), JobEnd("done", b"re\0sult", "succeeded")),
     "failed": (
         response(Packet.JOB_ENDED, b"H:h:1", b"failed", b"ended_badly", b"ValueError: no\n\nTrace\0back"),
-        End("failed", b"", "ended_badly", b"ValueError: no\n\nTrace\0back"),
+        JobEnd("failed", b"", "ended_badly", b"ValueError: no\n\nTrace\0back"),
     ),
     "cancelled": (
         response(Packet.JOB_ENDED, b"H:h:1", b"cancelled", b"skipped", b""),
-        End("cancelled", b"", "skipped"),
+        JobEnd("cancelled", b"", "skipped"),
     ),
 }
 
 
 @pytest.mark.parametrize(("packet", "end"), ENDS.values(), ids=ENDS)
-def test_ends(packet: bytes, end: End) -> None:
+def test_ends(packet: bytes, end: JobEnd) -> None:
     conversation = switchgear()
     _, follower, _ = submit(conversation)
     conversation.receive(response(Packet.JOB_CREATED, b"H:h:1") + packet)  # all in one read
@@ -197,7 +199,7 @@ def test_progress_is_told_on_the_way() -> None:
     conversation = switchgear()
     _, follower, _ = submit(conversation)
     heard: list[Progress | None] = []
-    follower.listen(heard.append)
+    follower.add_listener(heard.append)
     conversation.receive(
         response(Packet.JOB_CREATED, b"H:h:1")
         + response(Packet.WORK_STATUS, b"H:h:1", b"1", b"4")
@@ -209,7 +211,7 @@ def test_progress_is_told_on_the_way() -> None:
     assert heard == [Progress(1, 4), Progress(2, 4, "half\0way"), Progress(0, 0), None]
     assert follower.future.result().result == b"part end"
     late: list[Progress | None] = []
-    follower.listen(late.append)
+    follower.add_listener(late.append)
     assert late == [Progress(0, 0), None]
 
 
@@ -228,11 +230,11 @@ def test_watching_a_job() -> None:
     conversation = switchgear()
     follower = JobSubscriber()
     question = SubscribeRequest("H:h:1", follower)
-    question.put(conversation)
+    question.send(conversation)
     assert packets(conversation.take_outgoing()) == [(Packet.WATCH, [b"H:h:1"])]
     conversation.receive(response(Packet.WATCH_RES, b"H:h:1", b"running"))
     assert question.future.result() == "running"
-    assert follower.survives_cuts
+    assert follower.survives_reconnect
     conversation.receive(response(Packet.WORK_COMPLETE, b"H:h:1", b"r"))
     assert follower.future.result().result == b"r"
 
@@ -240,16 +242,16 @@ def test_watching_a_job() -> None:
 def test_watching_a_job_that_is_not_there() -> None:
     conversation = switchgear()
     question = SubscribeRequest("H:h:1", JobSubscriber())
-    question.put(conversation)
+    question.send(conversation)
     conversation.receive(response(Packet.WATCH_RES, b"H:h:1", b"unknown"))
     assert question.future.result() == "unknown"
-    assert conversation.take_followers() == []
+    assert conversation.take_subscribers() == []
 
 
 def test_asking_about_a_job_that_is_not_there() -> None:
     conversation = switchgear()
     question = ControlRequest("job", {"handle": "H:h:1", "unused": None})
-    question.put(conversation)
+    question.send(conversation)
     assert packets(conversation.take_outgoing()) == [(Packet.CONTROL, [b"job", b'{"handle":"H:h:1"}'])]
     conversation.receive(response(Packet.ERROR, b"JOB_NOT_FOUND", b"there is no such job"))
     assert isinstance(question.future.exception(), JobUnknown)
@@ -344,7 +346,7 @@ def test_a_plain_server_is_not_asked_for_more(fields: dict[str, Any], complaint:
 )
 def test_a_plain_server_is_not_asked_what_it_cannot_answer(question: Any, complaint: str) -> None:
     with pytest.raises(ExtensionRequired, match=complaint):
-        question.put(gearmand())
+        question.send(gearmand())
 
 
 def test_a_background_job_of_a_plain_server_has_no_result() -> None:
@@ -366,9 +368,9 @@ def test_a_plain_servers_news() -> None:
         + response(Packet.WORK_EXCEPTION, b"H:h:3", b"out of paper")
         + response(Packet.WORK_COMPLETE, b"H:h:1", b"fine")
     )
-    assert done.future.result() == End("done", b"fine", "succeeded")
-    assert failed.future.result() == End("failed", b"", "ended_badly")
-    assert raised.future.result() == End("failed", b"", "ended_badly", b"out of paper")
+    assert done.future.result() == JobEnd("done", b"fine", "succeeded")
+    assert failed.future.result() == JobEnd("failed", b"", "ended_badly")
+    assert raised.future.result() == JobEnd("failed", b"", "ended_badly", b"out of paper")
 
 
 def test_a_plain_server_tells_each_submission_of_one_job() -> None:
@@ -387,8 +389,8 @@ def test_a_cut_leaves_no_question_without_an_answer() -> None:
     conversation = switchgear()
     submission, *_ = submit(conversation)
     control = ControlRequest("cancel", {"handle": "H:h:1"})
-    control.put(conversation)
-    conversation.lose(LOST)
+    control.send(conversation)
+    conversation.connection_lost(LOST)
     (error,) = submission.future.result()
     assert isinstance(error, ServerUnreachable)
     assert "the job may have been taken or not" in str(error)
@@ -400,8 +402,8 @@ def test_what_can_be_asked_again_is() -> None:
     questions = [ControlRequest("jobs", {}), ControlRequest("cancel", {})]
     for question in questions:
         question.on_lost = lambda: True  # somebody sees to it
-        question.put(conversation)
-    conversation.lose(LOST)
+        question.send(conversation)
+    conversation.connection_lost(LOST)
     assert [question.future.done() for question in questions] == [False, True]
 
 
@@ -410,8 +412,8 @@ def test_who_follows_a_job_is_found_after_a_cut() -> None:
     _, durable, _ = submit(conversation)
     _, foreground, _ = submit(conversation, durable=False)
     conversation.receive(response(Packet.JOB_CREATED, b"H:h:1") + response(Packet.JOB_CREATED, b"H:h:2"))
-    assert conversation.take_followers() == [(b"H:h:1", durable), (b"H:h:2", foreground)]
-    assert (durable.survives_cuts, foreground.survives_cuts) == (True, False)
+    assert conversation.take_subscribers() == [(b"H:h:1", durable), (b"H:h:2", foreground)]
+    assert (durable.survives_reconnect, foreground.survives_reconnect) == (True, False)
 
 
 def test_what_is_no_gearman() -> None:
@@ -431,9 +433,35 @@ def test_what_is_no_gearman() -> None:
 def test_a_refusal_is_raised_as_what_it_is(code: str, kind: type[ServerRefused]) -> None:
     conversation = switchgear()
     question = ControlRequest("unschedule", {"name": "nobody"})
-    question.put(conversation)
+    question.send(conversation)
     conversation.receive(response(Packet.ERROR, code.encode(), b"why"))
     error = question.future.exception()
     assert type(error) is kind
     assert str(error) == f"{code}: why"
     assert isinstance(error, LookupError) is (kind in (JobUnknown, NotFound))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ALREADY_SUBMITTED", AlreadySubmitted),
+        ("JOB_NOT_FOUND", JobUnknown),
+        ("NOT_FOUND", NotFound),
+        ("QUEUE_ERROR", ServerRefused),
+        ("A_CODE_OF_TOMORROW", ServerRefused),
+    ],
+)
+def test_a_code_has_one_class_wherever_it_comes_from(code: str, kind: type[ServerRefused]) -> None:
+    in_packet = error_in_packet(f"{code}\0some text".encode())
+    in_line = error_in_line(f"ERR {code} some+text")
+    for error in (in_packet, in_line):
+        assert type(error) is kind
+        assert error is not None
+        assert (error.code, error.text) == (code, "some text")
+
+
+def test_an_error_that_answers_nothing_is_kept_for_whoever_reads() -> None:
+    protocol = ClientProtocol()
+    protocol.receive(response(Packet.ERROR, b"QUEUE_ERROR", b"full"))
+    assert protocol.unexpected_error is not None
+    assert protocol.unexpected_error.code == "QUEUE_ERROR"
