@@ -28,7 +28,7 @@ from switchgear.config import (
     reloaded,
     settings_table,
 )
-from switchgear.config.values import Size
+from switchgear.config.setting_types import Size
 from switchgear.errors import ConfigError
 from switchgear.units import MIB
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from switchgear.client import Client, ReconnectBackoff, Worker, WorkerJob
 from switchgear.client.gearman.worker import Slots
 from switchgear.errors import JobFailed
+from switchgear.protocols.gearman.codec import REQUEST, Decoder
+from switchgear.protocols.gearman.messages import Packet
 from tests.client.background import Recorder, reverse, url_of, working
 from tests.support.servers import HOST, Server, answers_version, free_port, running_gearmand, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -91,6 +94,16 @@ def test_failures(any_server: Server, client: Client, function: str, error: Exce
                 client.submit(function).wait(DEADLINE_SECONDS)
             assert caught.value.error == said
         assert "refused" not in [name for name, _ in recorder.heard.queue]
+
+
+def test_a_handler_that_returns_no_bytes_fails_its_job(any_server: Server, client: Client, function: str) -> None:
+    async def wrong(job: WorkerJob) -> bytes:
+        return "text"  # type: ignore[return-value]
+
+    with working(url_of(any_server), {function: wrong}) as recorder:
+        with pytest.raises(JobFailed, match="TypeError"):
+            client.submit(function).wait(DEADLINE_SECONDS)
+        assert recorder.until("ended").startswith("TypeError")
 
 
 def test_jobs_run_side_by_side_on_one_connection(any_server: Server, client: Client, function: str) -> None:
@@ -322,6 +335,33 @@ def test_what_a_worker_needs() -> None:
     for urls, functions, slots in (([], {"f": reverse}, 1), ("localhost", {}, 1), ("localhost", {"f": reverse}, 0)):
         with pytest.raises(ValueError, match="needs"):
             Worker(urls, functions, slots)
+
+
+def test_a_connection_that_is_made_while_the_worker_stops_takes_no_job() -> None:
+    async def story() -> None:
+        asked: list[bytes] = []
+        worker = Worker("localhost", {"f": reverse})
+        (connection,) = worker._connections
+        worker.stop(1000)
+        with socket.socket() as sock:
+            connection.connection_made(cast(asyncio.Transport, FakeTransport(sock, asked)))
+        await asyncio.sleep(0)
+        kinds = [kind for kind, _ in Decoder(REQUEST, 2**20).feed(b"".join(asked))]
+        assert Packet.CAN_DO in kinds
+        assert Packet.GRAB_JOB_UNIQ not in kinds
+
+    run(story())
+
+
+class FakeTransport:
+    """Keeps what is written."""
+
+    def __init__(self, sock: socket.socket, written: list[bytes]) -> None:
+        self._sock = sock
+        self.write = written.append
+
+    def get_extra_info(self, name: str) -> socket.socket:
+        return self._sock
 
 
 # --- slots ---

@@ -18,8 +18,8 @@ from switchgear.errors import ConfigError
 if TYPE_CHECKING:
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
+    from switchgear.app.server_answers import FunctionInfo, JobInfo, ServerInfo, WorkerInfo
     from switchgear.app.transport import AppTransport
-    from switchgear.app.views import FunctionInfo, JobInfo, ServerInfo, WorkerInfo
     from switchgear.client.gearman.submit_request import SubmitRequest
 
 __all__ = ["DEFAULT_URL", "URL_VARIABLE", "App"]
@@ -189,7 +189,7 @@ class App:
         limit: int | None = 100,
     ) -> Iterator[JobInfo]:
         """Jobs that match, newest first, unfinished ones and those of the history; all of them if `limit` is None."""
-        from switchgear.app.views import JobInfo
+        from switchgear.app.server_answers import JobInfo
 
         before_id = 0
         left = limit
@@ -276,19 +276,19 @@ class App:
 
     def functions(self) -> list[FunctionInfo]:
         """Every function that the server knows, with the numbers of its jobs."""
-        from switchgear.app.views import FunctionInfo
+        from switchgear.app.server_answers import FunctionInfo
 
         return [FunctionInfo.read(answer) for answer in self.control("functions")]
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are connected to the server."""
-        from switchgear.app.views import WorkerInfo
+        from switchgear.app.server_answers import WorkerInfo
 
         return [WorkerInfo.read(answer) for answer in self.control("workers")]
 
     def server(self) -> ServerInfo:
         """The server's own state: version, uptime, listeners, memory."""
-        from switchgear.app.views import ServerInfo
+        from switchgear.app.server_answers import ServerInfo
 
         return ServerInfo.read(self.control("server"))
 

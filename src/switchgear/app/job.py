@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result
+from switchgear.app.server_answers import Explanation, JobInfo
 from switchgear.app.transport import refuse_to_block
-from switchgear.app.views import Explanation, JobInfo
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.requests import UNKNOWN
 from switchgear.errors import ClientError, JobUnknown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from switchgear.app.server_answers import ScheduleInfo
 from switchgear.app.task import Task, schedule_options, short_key
-from switchgear.app.views import ScheduleInfo
 from switchgear.errors import ConfigError
 from switchgear.json_bytes import plain
 from switchgear.units import duration_seconds, parse_duration

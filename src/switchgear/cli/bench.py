@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from switchgear.bench import machine, own
+from switchgear.bench import machine, workloads
 from switchgear.bench.results import one_line, run_cells, to_document, write_json
 from switchgear.bench.table import HEADS, rows_of
 from switchgear.cli.main import ExitCode
@@ -24,9 +24,9 @@ STYLES = {"FAILED": "bold red"}
 
 def _groups(text: str) -> tuple[str, ...]:
     wanted = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    unknown = [word for word in wanted if word not in own.GROUPS]
+    unknown = [word for word in wanted if word not in workloads.GROUPS]
     if unknown or not wanted:
-        raise ValueError(f"there is no {', '.join(unknown) or 'empty part'}; there are {', '.join(own.GROUPS)}")
+        raise ValueError(f"there is no {', '.join(unknown) or 'empty part'}; there are {', '.join(workloads.GROUPS)}")
     return wanted
 
 
@@ -51,7 +51,7 @@ Examples:
     "--only",
     metavar="PART,...",
     callback=reading(_groups),
-    help=f"Measure these alone: {', '.join(own.GROUPS)}.",
+    help=f"Measure these alone: {', '.join(workloads.GROUPS)}.",
 )
 @click.option(
     "--rounds",
@@ -101,7 +101,7 @@ def bench(
         click.echo(f"{name + ':':20}{value}")
     if about["file system"] in IN_MEMORY:
         click.echo(f"{place} lies in memory, where a sync costs nothing: durable figures say little; see --dir")
-    cells = own.cells(only or own.GROUPS, quick, directory)
+    cells = workloads.cells(only or workloads.GROUPS, quick, directory)
     for peer, settings in dict.fromkeys((cell.peer, cell.settings) for cell in cells):
         click.echo(f"{peer + ':':20}switchgear {settings}")
     count = rounds or (1 if quick else 3)

@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from switchgear.cli.demo_places import Places
+from switchgear.cli.demo_addresses import DemoAddresses
 from switchgear.cli.demo_submitters import SUBMITTERS, submitters_at
 from switchgear.cli.demo_workers import WORKERS, workers_at
 from switchgear.cli.output import Column, print_table, printable
@@ -40,22 +40,22 @@ class Demo:
     def __call__(self, addresses: Iterable[str]) -> None:
         """Send the jobs, and print their results."""
         try:
-            self._show(self._addresses(addresses))
+            self._show(self._usable_addresses(addresses))
         except Exception as error:  # it is only a demo: the server goes on
             click.echo(f"demo: {_describe(error)}", err=True)
 
-    def _addresses(self, addresses: Iterable[str]) -> Places:
+    def _usable_addresses(self, addresses: Iterable[str]) -> DemoAddresses:
         if not self._zeromq.curve_key_file:
-            return Places.of(addresses)
+            return DemoAddresses.of(addresses)
         if self._zeromq.curve_clients_dir:
             click.echo("demo: without PING/PONG, WMP and dwork, whose listeners take only those whose keys they know")
-            return Places.of(addresses).without_zeromq()
+            return DemoAddresses.of(addresses).without_zeromq()
         from switchgear.client.zeromq_sockets import CurveKeys
 
-        return Places.of(addresses, CurveKeys.load(self._zeromq.curve_key_file))
+        return DemoAddresses.of(addresses, CurveKeys.load(self._zeromq.curve_key_file))
 
-    def _show(self, places: Places) -> None:
-        submitters, workers = submitters_at(places), workers_at(places)
+    def _show(self, addresses: DemoAddresses) -> None:
+        submitters, workers = submitters_at(addresses), workers_at(addresses)
         if not submitters:
             click.echo("demo: nothing to show: there is no listener for those who submit jobs")
             return
@@ -63,7 +63,7 @@ class Demo:
         trials = {
             (trial.submitter, trial.worker): trial
             for worker in workers
-            for trial in _try_worker(places, submitters, worker)
+            for trial in _try_worker(addresses, submitters, worker)
         }
         _print(submitters, workers, trials, time.monotonic() - began)
 
@@ -77,10 +77,10 @@ class Trial:
         self.payload = f"hello, {worker} {secrets.token_hex(8)}".encode()
         self.problem = ""
 
-    def run(self, places: Places, done: set[bytes]) -> None:
+    def run(self, addresses: DemoAddresses, done: set[bytes]) -> None:
         """Submit a job, and check its result; `done` has the payloads that the worker has seen."""
         try:
-            result = SUBMITTERS[self.submitter](places, self.payload, JOB_SECONDS)
+            result = SUBMITTERS[self.submitter](addresses, self.payload, JOB_SECONDS)
         except Exception as error:
             self.problem = _describe(error)
             return
@@ -91,7 +91,7 @@ class Trial:
             self.problem = f"came back as {result!r}"
 
 
-def _try_worker(places: Places, submitters: list[str], worker: str) -> list[Trial]:
+def _try_worker(addresses: DemoAddresses, submitters: list[str], worker: str) -> list[Trial]:
     """Send a job of every submitter, all at once, to one kind of worker."""
     trials = [Trial(submitter, worker) for submitter in submitters]
     done: set[bytes] = set()
@@ -101,9 +101,9 @@ def _try_worker(places: Places, submitters: list[str], worker: str) -> list[Tria
         return payload[::-1]
 
     try:
-        with WORKERS[worker](places, do):
+        with WORKERS[worker](addresses, do):
             # Daemons: a server that is stopped in the middle of its demo does not wait for it.
-            threads = [threading.Thread(target=trial.run, args=(places, done), daemon=True) for trial in trials]
+            threads = [threading.Thread(target=trial.run, args=(addresses, done), daemon=True) for trial in trials]
             for thread in threads:
                 thread.start()
             for thread in threads:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from switchgear.cli.demo_places import FUNCTION
+from switchgear.cli.demo_addresses import FUNCTION
 from switchgear.errors import ClientError, JobFailed
 from switchgear.model import HIGH, LOW, NORMAL
 from switchgear.protocols.gearmonkey.keys import JOB_SECONDS, LOCK_SECONDS, FunctionKeys
 
-__all__ = ["RespLine", "call", "work"]
+__all__ = ["RespConnection", "call", "work"]
 
 _KEYS: Final = FunctionKeys(FUNCTION.encode())
 _QUEUES: Final = tuple(_KEYS.queues[priority] for priority in (HIGH, NORMAL, LOW))
@@ -21,7 +21,7 @@ _READ_BYTES: Final = 65_536
 Word = bytes | str | int | float
 
 
-class RespLine:
+class RespConnection:
     """A blocking RESP2 connection: commands out, replies in."""
 
     def __init__(self, address: tuple[str, int], timeout_seconds: float) -> None:
@@ -81,7 +81,7 @@ class RespLine:
         self._received += data
 
 
-def call(line: RespLine, payload: bytes, timeout_seconds: float) -> bytes:
+def call(line: RespConnection, payload: bytes, timeout_seconds: float) -> bytes:
     """Submit a job as a GearMonkey client, and return its result; raises JobFailed or TimeoutError."""
     job_id = b"%d" % line.ask("INCR", _KEYS.uid)
     line.ask("HMSET", _KEYS.job(job_id), "status", "idle", "input", payload)
@@ -96,7 +96,7 @@ def call(line: RespLine, payload: bytes, timeout_seconds: float) -> bytes:
     return output
 
 
-def work(line: RespLine, do: Callable[[bytes], bytes]) -> None:
+def work(line: RespConnection, do: Callable[[bytes], bytes]) -> None:
     """Run jobs as a GearMonkey worker, until the connection is closed."""
     line.ask("INCR", _KEYS.count)
     while True:

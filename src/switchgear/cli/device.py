@@ -13,7 +13,7 @@ from switchgear.cli.output import reading
 from switchgear.cli.process import raise_file_descriptors
 from switchgear.client.wmp.address import ManagerAddress
 from switchgear.config import SETTINGS, Config, LimitsConfig, ListenUrl, LogConfig, ZeromqConfig
-from switchgear.config.values import Choice
+from switchgear.config.setting_types import Choice
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from switchgear.config import SETTINGS, Config, ListenUrl, load_config
 from switchgear.errors import ConfigError
 from switchgear.version import VERSION
 
-__all__ = ["Order", "gearmand", "translate"]
+__all__ = ["GearmandSettings", "gearmand", "translate"]
 
 # As Debian's gearmand has them.
 DEFAULT_CONFIG_FILE = Path("/etc/gearmand.conf")
@@ -44,7 +44,7 @@ _LEVELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class GearmandSettings:
     """The settings, process options and warnings that gearmand's options are translated to."""
 
     flags: Mapping[str, object]  # by setting
@@ -83,15 +83,15 @@ def gearmand(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def _run(given: Mapping[str, str]) -> int:
-    order = _order(given)
-    config = order.load(os.environ)
-    if not order.flags.get("allow_remote") and all(url.is_loopback for url in config.listen):
-        order.warnings.append("only this machine can connect; --listen=0.0.0.0 would be gearmand's default")
-    for warning in order.warnings:
+    settings = _read_settings(given)
+    config = settings.load(os.environ)
+    if not settings.flags.get("allow_remote") and all(url.is_loopback for url in config.listen):
+        settings.warnings.append("only this machine can connect; --listen=0.0.0.0 would be gearmand's default")
+    for warning in settings.warnings:
         _warn(warning)
     if "check-args" in given:
         return ExitCode.SUCCESS
-    if not order.process.file_descriptors:
+    if not settings.process.file_descriptors:
         raise_file_descriptors(config.limits.connections)
     # Now, and not as another user, who may not be permitted to read where this program is installed.
     from switchgear.net.service import run_server
@@ -99,14 +99,14 @@ def _run(given: Mapping[str, str]) -> int:
     def serve(on_listening: OnListening) -> int:
         return run_server(
             _with_usable_log(config),
-            reload=lambda: _with_usable_log(_order(given).load(os.environ)),
+            reload=lambda: _with_usable_log(_read_settings(given).load(os.environ)),
             on_listening=on_listening,
         )
 
-    return run_process(order.process, serve)
+    return run_process(settings.process, serve)
 
 
-def _order(given: Mapping[str, str]) -> Order:
+def _read_settings(given: Mapping[str, str]) -> GearmandSettings:
     """Add the options of the configuration file, and translate."""
     warnings: list[str] = []
     file = Path(given.get("config-file", DEFAULT_CONFIG_FILE))
@@ -117,11 +117,11 @@ def _order(given: Mapping[str, str]) -> Order:
             raise ConfigError(f"cannot read the configuration file {file}: {error.strerror}") from None
         text = ""
     in_file = parse_file(text, lambda word: warnings.append(f"{file}: '{word}' is not an option and is left out"))
-    order = translate({**in_file, **given}, os.environ)
-    return replace(order, warnings=warnings + order.warnings)
+    settings = translate({**in_file, **given}, os.environ)
+    return replace(settings, warnings=warnings + settings.warnings)
 
 
-def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> Order:
+def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> GearmandSettings:
     """Translate options by name to settings, process options and warnings."""
     for name in given:
         if FLAGS[name].fate == "refused":
@@ -153,7 +153,7 @@ def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> Order:
         "log.level": "error",
         "log.file": DEFAULT_LOG_FILE,
     }
-    return Order(flags, defaults, _process(given), warnings)
+    return GearmandSettings(flags, defaults, _process(given), warnings)
 
 
 def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object]) -> None:

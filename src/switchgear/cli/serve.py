@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from switchgear.cli.demo_places import with_demo_listeners
+from switchgear.cli.demo_addresses import with_demo_listeners
 from switchgear.cli.process import raise_file_descriptors
 from switchgear.config import SETTINGS, Config, load_config
-from switchgear.config.values import Choice
+from switchgear.config.setting_types import Choice
 
 __all__ = ["serve"]
 

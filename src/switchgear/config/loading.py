@@ -17,8 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from switchgear.config.setting_types import FilePath, StoreUrl
 from switchgear.config.settings import SECTIONS, SETTINGS, Config, Setting
-from switchgear.config.values import FilePath, StoreUrl
 from switchgear.errors import ConfigError
 from switchgear.text import without_secrets
 

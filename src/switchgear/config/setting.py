@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from switchgear.config.values import SettingType
+from switchgear.config.setting_types import SettingType
 from switchgear.errors import ConfigError
 from switchgear.text import without_secrets
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from switchgear.config.listen import SCHEMES, ListenUrl
 from switchgear.config.setting import Checked, Setting, setting
-from switchgear.config.values import (
+from switchgear.config.setting_types import (
     Choice,
     FilePath,
     JobLogUrl,

@@ -27,8 +27,8 @@ from switchgear.testing.in_memory_worker import InMemoryWorker
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
+    from switchgear.app.server_answers import JobInfo
     from switchgear.app.task import Task
-    from switchgear.app.views import JobInfo
     from switchgear.client.gearman.assigned_job import AssignedJob
 
 __all__ = ["InMemoryServer", "Mode", "Submitted", "WouldWaitForever", "in_memory"]

@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from switchgear.app.server_answers import Explanation
 from switchgear.app.transport import AppTransport
-from switchgear.app.views import Explanation
 from switchgear.client.gearman.client_protocol import ClientProtocol
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, RoutedRequest, SubscribeRequest

@@ -313,7 +313,7 @@ class Worker:
         failure: str | None = None
         outcome: Outcome
         try:
-            outcome = Complete(await self._handlers[job.function](job))
+            outcome = Complete(b"".join((await self._handlers[job.function](job),)))  # raises if it is not bytes
         except JobFailed as failed:
             failure = str(failed)
             outcome = Fail(name_text(failed.error))

@@ -206,6 +206,8 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
         self._received_at = time.monotonic()
         self.protocol = WorkerProtocol(self._introduction)
+        if self._stopping:
+            self.protocol.stop_taking()
         events = self.protocol.take_events()
         if events:
             self._handle_events(events)

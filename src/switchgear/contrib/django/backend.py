@@ -29,7 +29,7 @@ from switchgear.contrib.django.framework import (
     normalize_json,
     task_enqueued,
 )
-from switchgear.contrib.django.running import run_task
+from switchgear.contrib.django.run_task import run_task
 from switchgear.errors import ConfigError, JobUnknown
 
 __all__ = ["DEFAULT_PREFIX", "SwitchgearBackend"]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from switchgear.config.listen import SCHEMES
 from switchgear.config.loading import LoadedConfig
+from switchgear.config.setting_types import ListenUrls
 from switchgear.config.settings import SECTIONS, SETTINGS, Setting
-from switchgear.config.values import ListenUrls
 from switchgear.text import without_secrets
 
 __all__ = ["as_json", "as_toml", "options_table", "settings_table"]

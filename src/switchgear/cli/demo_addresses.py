@@ -16,7 +16,7 @@ from switchgear.config import Config, ListenUrl
 if TYPE_CHECKING:
     from switchgear.client.zeromq_sockets import CurveKeys
 
-__all__ = ["FUNCTION", "Places", "with_demo_listeners"]
+__all__ = ["FUNCTION", "DemoAddresses", "with_demo_listeners"]
 
 FUNCTION: Final = "switchgear-demo"
 
@@ -36,7 +36,7 @@ def with_demo_listeners(config: Config) -> Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DemoAddresses:
     """Addresses by protocol; empty if the server does not speak it."""
 
     gearman: str = ""
@@ -48,7 +48,7 @@ class Places:
     keys: CurveKeys | None = None  # for what is spoken over ZeroMQ
 
     @classmethod
-    def of(cls, addresses: Iterable[str], keys: CurveKeys | None = None) -> Places:
+    def of(cls, addresses: Iterable[str], keys: CurveKeys | None = None) -> DemoAddresses:
         """The addresses in the list that a server listens at."""
         found: dict[str, ListenUrl] = {}
         for address in addresses:
@@ -73,7 +73,7 @@ class Places:
             keys=keys,
         )
 
-    def without_zeromq(self) -> Places:
+    def without_zeromq(self) -> DemoAddresses:
         """A copy with only the protocols over TCP."""
         return replace(self, pingpong_clients="", pingpong_workers="", wmp="", dwork="")
 
