@@ -14,7 +14,7 @@ import pytest
 from switchgear.client import Client, ReconnectBackoff, Worker, WorkerJob
 from switchgear.client.gearman.worker import Slots
 from switchgear.errors import JobFailed
-from switchgear.protocols.gearman.codec import REQUEST, Decoder
+from switchgear.protocols.gearman.codec import REQUEST, Decoder, request, response
 from switchgear.protocols.gearman.messages import Packet
 from tests.client.background import Recorder, reverse, url_of, working
 from tests.support.servers import HOST, Server, answers_version, free_port, running_gearmand, running_switchgear
@@ -349,6 +349,29 @@ def test_a_connection_that_is_made_while_the_worker_stops_takes_no_job() -> None
         kinds = [kind for kind, _ in Decoder(REQUEST, 2**20).feed(b"".join(asked))]
         assert Packet.CAN_DO in kinds
         assert Packet.GRAB_JOB_UNIQ not in kinds
+
+    run(story())
+
+
+def test_servers_take_turns_for_a_slot() -> None:
+    async def story() -> None:
+        worker = Worker(["gearman://one", "gearman://two"], {"f": reverse})
+        written: list[list[bytes]] = [[], []]
+        with socket.socket() as sock:
+            for connection, writes in zip(worker._connections, written):
+                connection.connection_made(cast(asyncio.Transport, FakeTransport(sock, writes)))
+        grabs = request(Packet.GRAB_JOB_UNIQ)
+
+        async def grabbed() -> list[int]:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return [b"".join(writes).count(grabs) for writes in written]
+
+        assert await grabbed() == [1, 0]
+        worker._connections[0].data_received(response(Packet.JOB_ASSIGN_UNIQ, b"H:a:1", b"f", b"", b"abc"))
+        assert await grabbed() == [1, 1]
+        worker._connections[1].data_received(response(Packet.JOB_ASSIGN_UNIQ, b"H:b:1", b"f", b"", b"abc"))
+        assert await grabbed() == [2, 1]
 
     run(story())
 
