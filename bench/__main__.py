@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import docs, servers, targets
-from switchgear.bench import machine, own
+from switchgear.bench import machine, workloads
 from switchgear.bench.results import Cell, one_line, run_cells, to_document, write_json
 from switchgear.bench.server import how_started
 from switchgear.bench.table import HEADS, rows_of
@@ -57,7 +57,7 @@ def cells_of(groups: list[str], quick: bool) -> list[Cell]:
     found: list[Cell] = []
     for group in groups:
         if group == "memory":
-            found += with_versions(own.cells(("memory",), quick, BUILD))
+            found += with_versions(workloads.cells(("memory",), quick, BUILD))
         else:
             make: Callable[[bool], list[Cell]] = importlib.import_module(MODULES[group]).cells
             found += make(quick)

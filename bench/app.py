@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from switchgear import App, Client, Task, Worker, current_job
-from switchgear.bench.server import addresses_told
+from switchgear.bench.server import listen_addresses
 from switchgear.version import VERSION
 
 HERE = Path(__file__).resolve().parent
@@ -113,7 +113,7 @@ def running_server(store: str, folder: Path) -> Iterator[Server]:
         command += ["--listen", "gearman://127.0.0.1:0", "--log-level", "error"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
-            (address,) = addresses_told(process, 1)
+            (address,) = listen_addresses(process, 1)
             server = Server(process, address, Tasks(address))
             try:
                 yield server

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import zmq
 
 from switchgear.bench.results import Cell, Reading
-from switchgear.bench.server import addresses_told, how_started
+from switchgear.bench.server import how_started, listen_addresses
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 
@@ -73,7 +73,7 @@ def running_server(store: str) -> Iterator[Server]:
         command = [sys.executable, "-m", "switchgear", "serve", "--store", url, "--log-level", "error", *listeners]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
-            _, url = addresses_told(process, 2)
+            _, url = listen_addresses(process, 2)
             yield Server(process, f"tcp://{urlsplit(url).netloc}", context)
         finally:
             process.kill()

@@ -28,7 +28,7 @@ import msgspec
 import zmq
 
 from switchgear.bench.results import Cell, Reading
-from switchgear.bench.server import addresses_told, how_started
+from switchgear.bench.server import how_started, listen_addresses
 from switchgear.client import Client
 
 ROUNDS = 5
@@ -66,7 +66,7 @@ def running_server(expire_seconds: int) -> Iterator[Server]:
     command = [sys.executable, "-m", "switchgear", "serve", "--store", "memory:", "--log-level", "error", *options]
     process = subprocess.Popen([*command, "--set", "limits.connections=50000"], stdout=subprocess.PIPE, text=True)
     try:
-        urls = addresses_told(process, len(listeners))
+        urls = listen_addresses(process, len(listeners))
         yield Server(process, {urlsplit(url).scheme: url for url in urls})
     finally:
         process.kill()  # there is nothing to keep, and it would wait for jobs that a broken run left at their workers

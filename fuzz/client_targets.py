@@ -6,18 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterator
 from typing import Any, Final
 
+from switchgear.app.client_protocol import AppProtocol, ControlRequest, PendingSubmission, SubscribeRequest
+from switchgear.app.job_updates import JobSubscriber
+from switchgear.app.submit_request import SubmitRequest
+from switchgear.app.worker.worker_protocol import AppWorkerProtocol, WorkerIntroduction
+from switchgear.client.connection import refusal
+from switchgear.client.request_builders import control_answer, refusal_in_line, status_answer
+from switchgear.client.submitted_job import WORK_PACKETS, update_of
 from tests.support.resp_wire import Error, Simple, split_reply
 
 from fuzz.grammar import DRAFT_PACKETS, FRAMES, GEARMAN_PACKETS, MSGPACK_MAP, NUL_FIELDS, PROTOBUF, RESP_COMMANDS
 from fuzz.message_codecs import DWORK_WORDS, WMP_WORDS
 from fuzz.stream_codecs import GEARMAN_WORDS, RESP_TOKENS, pieces
 from fuzz.target import Target, must
-from switchgear.app.client_protocol import AppProtocol, ControlRequest, PendingSubmission, SubscribeRequest
-from switchgear.app.job_updates import JobSubscriber
-from switchgear.app.submit_request import SubmitRequest
-from switchgear.app.worker.worker_protocol import AppWorkerProtocol, WorkerIntroduction
 from switchgear.client.address import ServerAddress
-from switchgear.client.connection import refusal
 from switchgear.client.draft.application import ApplicationConnection, AwaitedJob, DraftRequest
 from switchgear.client.draft.worker_flow import DraftWorkerConnection, DraftWorkerObserver
 from switchgear.client.dwork.address import DworkAddress
@@ -25,8 +27,6 @@ from switchgear.client.dwork.request_flows import RequestFlows, WaitUntil
 from switchgear.client.gearmonkey import client_commands
 from switchgear.client.gearmonkey.commands import GearMonkeyFunction
 from switchgear.client.pingpong.worker_protocol import PingPongWorkerProtocol, StartWork
-from switchgear.client.request_builders import control_answer, refusal_in_line, status_answer
-from switchgear.client.submitted_job import WORK_PACKETS, update_of
 from switchgear.client.wmp.worker_protocol import WmpResult, WmpSend, WmpStart, WmpTiming, WmpWorkerProtocol
 from switchgear.errors import ClientError, PeerError, ServerUnreachable
 from switchgear.protocols.gearman.codec import RESPONSE, Decoder

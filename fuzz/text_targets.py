@@ -6,15 +6,15 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import msgspec
+from switchgear.client.shell_handler import parse_progress
+from switchgear.config.values import JobLogUrl, Kind, ListenUrls, Seconds, Size, StoreUrl, Switch, WholeNumber
 
 from fuzz.grammar import LINES, NUL_FIELDS, WORDS
 from fuzz.target import Target, must
 from switchgear.client import durations
 from switchgear.client.address import ServerAddress
 from switchgear.client.dwork.taskfile import in_order, line_of, parse_task_lines
-from switchgear.client.shell_handler import parse_progress
 from switchgear.config.listen import ListenUrl
-from switchgear.config.values import JobLogUrl, Kind, ListenUrls, Seconds, Size, StoreUrl, Switch, WholeNumber
 from switchgear.errors import ConfigError, CycleRefused, PeerError
 from switchgear.net.dialects import Dialect, Dialects
 from switchgear.net.foreign import DRAFT, GEARMAN, foreign_protocol, foreign_refusal, looks_like_http

@@ -28,8 +28,9 @@ from switchgear.config import (
     reloaded,
     settings_table,
 )
-from switchgear.config.values import MIB, Size
+from switchgear.config.setting_types import Size
 from switchgear.errors import ConfigError
+from switchgear.units import MIB
 
 MANUAL = Path(__file__).parents[1] / "docs" / "howto" / "configure.md"
 HOME = {"HOME": "/home/ada"}

@@ -13,7 +13,7 @@ ROOT = Path(switchgear.__file__).parent
 
 # From the bottom up.  Rooms on one floor do not know each other, unless the room is the same.
 FLOORS = (
-    ("errors", "lazily", "memory", "numbers", "policy", "states", "text", "version"),
+    ("backoff", "errors", "json_bytes", "lazily", "memory", "numbers", "policy", "states", "text", "units", "version"),
     ("model", "config", "timetable"),
     ("engine",),
     ("protocols", "storage", "joblog", "telemetry"),

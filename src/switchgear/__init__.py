@@ -10,16 +10,16 @@ from switchgear.lazily import lazy_names
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.backoff import Backoff
     from switchgear.app.current_job import Retry, current_job
     from switchgear.app.graph import chain, group
     from switchgear.app.group import JobGroup
     from switchgear.app.job import Job
-    from switchgear.app.job_updates import Progress
     from switchgear.app.task import Task
-    from switchgear.client.aio import AsyncClient
-    from switchgear.client.aio_worker import Worker
-    from switchgear.client.client import Client
+    from switchgear.backoff import Backoff
+    from switchgear.client.gearman.aio import AsyncClient
+    from switchgear.client.gearman.blocking import Client
+    from switchgear.client.gearman.job_subscriber import Progress
+    from switchgear.client.gearman.worker import Worker
     from switchgear.errors import (
         AlreadySubmitted,
         ArgumentError,
@@ -44,16 +44,16 @@ else:
         __name__,
         {
             "switchgear.app.app": ("App",),
-            "switchgear.app.backoff": ("Backoff",),
+            "switchgear.backoff": ("Backoff",),
             "switchgear.app.current_job": ("Retry", "current_job"),
-            "switchgear.app.job_updates": ("Progress",),
+            "switchgear.client.gearman.job_subscriber": ("Progress",),
             "switchgear.app.graph": ("chain", "group"),
             "switchgear.app.group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
             "switchgear.app.task": ("Task",),
-            "switchgear.client.aio": ("AsyncClient",),
-            "switchgear.client.client": ("Client",),
-            "switchgear.client.aio_worker": ("Worker",),
+            "switchgear.client.gearman.aio": ("AsyncClient",),
+            "switchgear.client.gearman.blocking": ("Client",),
+            "switchgear.client.gearman.worker": ("Worker",),
             "switchgear.errors": (
                 "AlreadySubmitted",
                 "ArgumentError",

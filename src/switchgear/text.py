@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-__all__ = ["bytes_in_words", "counted", "escaped_name", "harmless", "printable", "without_secrets"]
+__all__ = ["counted", "escaped_name", "harmless", "printable", "without_secrets"]
 
 # A password before the host of a URL.  It may itself have a slash or an at sign that should have been encoded.
 _BEFORE_HOST: Final = re.compile(r"(?<=://)([^\s:/?#@\"']*):([^\s?#\"']*)@")
@@ -80,11 +80,3 @@ def without_secrets(text: str, *urls: str) -> str:
 def _secrets_in(url: str) -> list[str]:
     found = [match[2] for match in _BEFORE_HOST.finditer(url)] + [match[2] for match in _OPTION.finditer(url)]
     return [secret for each in found for secret in (each, unquote(each)) if secret]
-
-
-def bytes_in_words(count: float) -> str:
-    """Bytes with a unit that suits them."""
-    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f} B"

@@ -128,7 +128,7 @@ def test_a_question_that_changes_nothing_is_asked_again(
     assert distant.server().version
     network.hold_answers()
     question = other_thread.submit(distant.server)
-    eventually(lambda: distant._line._carrier._channels[0]._wire.conversation.unanswered, "it is asked")  # type: ignore[union-attr]
+    eventually(lambda: distant._transport._io_thread._connections[0]._stream.protocol.unanswered, "it is asked")  # type: ignore[union-attr]
     network.cut()
     network.release_answers()
     assert question.result(WAIT).version
@@ -200,7 +200,7 @@ class SlowPlace(ServerLocation):
 @pytest.mark.parametrize("start_seconds", [WAIT, 0.0], ids=["being started", "away"])
 def test_the_start_of_a_server_is_waited_for_and_its_absence_is_not(live_server: Server, start_seconds: float) -> None:
     with App(url_of(live_server), connect_seconds=0.01) as app:
-        app.places[:] = [SlowPlace(url_of(live_server), start_seconds)]
+        app.locations[:] = [SlowPlace(url_of(live_server), start_seconds)]
         if start_seconds:
             assert app.server().version
         else:

@@ -10,11 +10,15 @@ import pytest
 
 import switchgear.app
 
-MODULES = sorted(
-    f"switchgear.app.{path.stem}"
-    for path in Path(switchgear.app.__file__).parent.glob("*.py")
-    if path.stem != "__init__"
-)
+MODULES = [
+    "switchgear.backoff",
+    "switchgear.client.gearman.job_subscriber",
+    *sorted(
+        f"switchgear.app.{path.stem}"
+        for path in Path(switchgear.app.__file__).parent.glob("*.py")
+        if path.stem != "__init__"
+    ),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -20,7 +20,7 @@ import pytest
 
 from switchgear.app.embedded_address_file import EmbeddedAddress
 from switchgear.app.embedded_location import EmbeddedLocation
-from switchgear.app.server_locations import FixedLocation, place_at
+from switchgear.app.server_locations import FixedLocation, location_of
 from switchgear.client import Client
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ConfigError, ServerUnreachable
@@ -237,8 +237,8 @@ def test_a_url_that_makes_no_sense(url: str, words: str) -> None:
 
 
 def test_a_url_tells_which_place_is_meant() -> None:
-    assert isinstance(place_at("gearman://here:1"), FixedLocation)
-    assert isinstance(place_at("embedded:here"), EmbeddedLocation)
+    assert isinstance(location_of("gearman://here:1"), FixedLocation)
+    assert isinstance(location_of("embedded:here"), EmbeddedLocation)
 
 
 def test_a_file_in_the_place_of_the_directory(directory: Path, place: EmbeddedLocation) -> None:

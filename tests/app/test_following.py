@@ -15,51 +15,51 @@ from switchgear import (
     Progress,
     TaskFailed,
 )
-from switchgear.app.job_updates import End, JobSubscriber
+from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
 
 ERROR = b"ValueError: not a number\n\nTraceback (most recent call last):\n  File ...\nValueError: not a number\n"
 
 FAILURES = {
-    "raised": (End("failed", b"", "ended_badly", ERROR), TaskFailed, "job H failed: ValueError: not a number"),
-    "no reason": (End("failed", b"", "ended_badly"), TaskFailed, "job H failed; the worker gave no reason"),
-    "dead": (End("failed", b"", "exhausted"), JobLost, "job H is dead: its attempts were lost or timed out"),
+    "raised": (JobEnd("failed", b"", "ended_badly", ERROR), TaskFailed, "job H failed: ValueError: not a number"),
+    "no reason": (JobEnd("failed", b"", "ended_badly"), TaskFailed, "job H failed; the worker gave no reason"),
+    "dead": (JobEnd("failed", b"", "exhausted"), JobLost, "job H is dead: its attempts were lost or timed out"),
     "dead after an error": (
-        End("failed", b"", "exhausted", ERROR),
+        JobEnd("failed", b"", "exhausted", ERROR),
         JobLost,
         "job H is dead: its attempts were lost or timed out; it last said: ValueError: not a number",
     ),
     "dead of the last run's length": (
-        End("failed", b"", "exhausted", b"timed out in attempt 2, the last one"),
+        JobEnd("failed", b"", "exhausted", b"timed out in attempt 2, the last one"),
         JobTimedOut,
         "job H is dead: it timed out in attempt 2, the last one",
     ),
     "doomed": (
-        End("failed", b"", "doomed", b"G, which it waited for, was cancelled"),
+        JobEnd("failed", b"", "doomed", b"G, which it waited for, was cancelled"),
         PredecessorFailed,
         "job H failed because G, which it waited for, was cancelled",
     ),
-    "cancelled": (End("cancelled", b"", "cancelled"), JobCancelled, "job H was cancelled"),
+    "cancelled": (JobEnd("cancelled", b"", "cancelled"), JobCancelled, "job H was cancelled"),
     "skipped": (
-        End("cancelled", b"", "skipped", b"G, which it waited for, failed"),
+        JobEnd("cancelled", b"", "skipped", b"G, which it waited for, failed"),
         JobCancelled,
         "job H was cancelled: G, which it waited for, failed",
     ),
     "replaced": (
-        End("cancelled", b"", "replaced"),
+        JobEnd("cancelled", b"", "replaced"),
         JobCancelled,
         "job H was cancelled: another with its unique key took its place",
     ),
     "abandoned": (
-        End("cancelled", b"", "abandoned"),
+        JobEnd("cancelled", b"", "abandoned"),
         JobCancelled,
         "job H was cancelled: nobody waited for it any more",
     ),
-    "expired": (End("expired", b"", "expired"), JobExpired, "job H expired: it was not started in time"),
+    "expired": (JobEnd("expired", b"", "expired"), JobExpired, "job H expired: it was not started in time"),
 }
 
 
 @pytest.mark.parametrize(("end", "kind", "text"), FAILURES.values(), ids=FAILURES)
-def test_failures(end: End, kind: type[JobFailed], text: str) -> None:
+def test_failures(end: JobEnd, kind: type[JobFailed], text: str) -> None:
     failure = end.failure("H")
     assert type(failure) is kind
     assert str(failure) == text
@@ -67,21 +67,21 @@ def test_failures(end: End, kind: type[JobFailed], text: str) -> None:
 
 
 def test_success_is_no_failure() -> None:
-    assert End("done", b"r").failure("H") is None
+    assert JobEnd("done", b"r").failure("H") is None
 
 
 def test_the_predecessor_can_be_asked_for() -> None:
-    failure = End("failed", b"", "doomed", b"H:x:6, which it waited for, failed").failure("H:x:7")
+    failure = JobEnd("failed", b"", "doomed", b"H:x:6, which it waited for, failed").failure("H:x:7")
     assert isinstance(failure, PredecessorFailed)
     assert failure.predecessor == "H:x:6"
 
 
 def test_an_unknown_job() -> None:
-    assert isinstance(End("unknown").failure("H"), JobUnknown)
+    assert isinstance(JobEnd("unknown").failure("H"), JobUnknown)
 
 
 def test_the_remote_traceback_travels_along() -> None:
-    failure = End("failed", b"", "ended_badly", ERROR).failure("H")
+    failure = JobEnd("failed", b"", "ended_badly", ERROR).failure("H")
     assert isinstance(failure, TaskFailed)
     assert (failure.error_type, failure.message) == ("ValueError", "not a number")
     assert failure.remote_traceback.startswith("Traceback (most recent call last):")
@@ -106,8 +106,8 @@ def test_errors_are_text(error: bytes, kind: str, message: str) -> None:
 
 def test_the_first_end_counts() -> None:
     follower = JobSubscriber()
-    follower.end(End("done", b"first"))
-    follower.end(End("done", b"second"))
+    follower.end(JobEnd("done", b"first"))
+    follower.end(JobEnd("done", b"second"))
     follower.give_up(RuntimeError())
     assert follower.future.result().result == b"first"
 
@@ -115,7 +115,7 @@ def test_the_first_end_counts() -> None:
 def test_who_listens_no_more_is_told_no_more() -> None:
     follower = JobSubscriber()
     heard: list[Progress | None] = []
-    follower.listen(heard.append)
-    follower.ignore(heard.append)
-    follower.end(End("done"))
+    follower.add_listener(heard.append)
+    follower.remove_listener(heard.append)
+    follower.end(JobEnd("done"))
     assert heard == []

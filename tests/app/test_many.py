@@ -215,14 +215,14 @@ def test_jobs_that_are_not_there(app: App) -> None:
 
 def test_states_are_asked_for_many_at_a_time(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: JobGroup[int] = JobGroup(app, None, (f"H:nowhere:{number}" for number in range(1200)))
-    control = app.line.control
+    control = app.transport.control
     asked: list[int] = []
 
     def counting(verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
         asked.append(len(arguments["handles"]))
         return control(verb, arguments, place)
 
-    monkeypatch.setattr(app.line, "control", counting)
+    monkeypatch.setattr(app.transport, "control", counting)
     monkeypatch.setattr("switchgear.app.group._MOST_STATES", 500)
     assert jobs.counts() == {"unknown": 1200}
     assert asked == [500, 500, 200]

@@ -102,8 +102,8 @@ def test_a_job_goes_where_those_are_that_it_waits_for(servers: tuple[Server, Ser
 def test_an_app_of_one_server_does_not_ask_for_its_prefix(servers: tuple[Server, Server, Server]) -> None:
     with App(url_of(servers[2])) as app:
         assert app.control("server")["handle_prefix"] == "H:other:"
-        channel = app.line._carrier._channels[0]  # type: ignore[attr-defined]
-        assert channel.prefix is None
+        connection = app.transport._io_thread._connections[0]  # type: ignore[attr-defined]
+        assert connection.prefix is None
 
 
 def test_plain_servers_say_what_they_cannot_do(plain_server: Server) -> None:

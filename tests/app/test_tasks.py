@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from switchgear import App, ArgumentError, Job, JobGroup
-from switchgear.app.submit_request import SubmitRequest
+from switchgear.client.gearman.submit_request import SubmitRequest
 
 NOW = 1_900_000_000.0
 
@@ -367,14 +367,14 @@ def test_options_belong_to_the_task(app: App) -> None:
 
 def test_an_app_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHGEAR_URL", "gearman://a, gearman://b:99")
-    assert [place.url for place in App().places] == ["gearman://a:4730", "gearman://b:99"]
+    assert [place.url for place in App().locations] == ["gearman://a:4730", "gearman://b:99"]
     assert repr(App(["gearman://c"])) == "<App gearman://c:4730>"
 
 
 def test_an_app_of_nothing_is_embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SWITCHGEAR_URL", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert App().places[0].url.startswith("embedded:")
+    assert App().locations[0].url.startswith("embedded:")
     assert os.listdir(tmp_path) == []  # nothing is made before it is used
 
 

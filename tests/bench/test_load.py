@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from switchgear.bench import load, own
+from switchgear.bench import load, workloads
 from switchgear.bench.load import Fault, Load
 from switchgear.bench.server import BenchServer, running_server
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
@@ -57,7 +57,7 @@ def _submit_one_more(server: BenchServer) -> None:
 
 
 def test_every_workload_has_a_name_of_its_own() -> None:
-    names = [(cell.group, cell.workload, cell.peer) for cell in own.cells()]
+    names = [(cell.group, cell.workload, cell.peer) for cell in workloads.cells()]
     assert len(set(names)) == len(names)
 
 

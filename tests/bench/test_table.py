@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.bench.results import Reading
 from switchgear.bench.table import HEADS, Head, figure, markdown, rows_of
-from switchgear.text import bytes_in_words
+from switchgear.units import short_bytes
 from tests.bench.documents import cell, document
 
 
@@ -20,7 +20,7 @@ def test_figures_have_the_digits_that_count(value: float | None, text: str) -> N
 
 @pytest.mark.parametrize(("count", "text"), [(999, "999 B"), (2048, "2 KiB"), (1.5 * 2**20, "1.5 MiB")])
 def test_bytes_have_a_unit_that_suits_them(count: float, text: str) -> None:
-    assert bytes_in_words(count) == text
+    assert short_bytes(count) == text
 
 
 def test_a_row_has_all_that_was_measured() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from switchgear.bench import own
+from switchgear.bench import workloads
 from switchgear.bench.results import Cell, Reading
 from switchgear.cli.main import main
 
@@ -47,7 +47,7 @@ def test_a_fault_is_told_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> Non
     def cells(groups: tuple[str, ...], quick: bool, directory: Path | None) -> list[Cell]:
         return [Cell("drain", "drain x1", "switchgear", "serve", lambda: Reading(0, 0.0, fault="a job was lost"))]
 
-    monkeypatch.setattr(own, "cells", cells)
+    monkeypatch.setattr(workloads, "cells", cells)
     result = call()
     assert result.exit_code == 1
     assert "FAILED" in result.stdout
@@ -58,7 +58,7 @@ def test_rounds_are_run_as_asked_and_told_of_also_without_a_terminal(monkeypatch
     def cells(groups: tuple[str, ...], quick: bool, directory: Path | None) -> list[Cell]:
         return [Cell("memory", "jobs that wait", "switchgear", "serve", lambda: Reading(1, 1.0, 5.0), rounds=1)]
 
-    monkeypatch.setattr(own, "cells", cells)
+    monkeypatch.setattr(workloads, "cells", cells)
     result = call("--rounds", "4")
     assert result.exit_code == 0
     assert len(result.stderr.splitlines()) == 4

@@ -15,7 +15,7 @@ import zmq.auth
 
 from switchgear.cli import demo as demo_module
 from switchgear.cli.demo import Demo
-from switchgear.cli.demo_places import FUNCTION, Places, with_demo_listeners
+from switchgear.cli.demo_addresses import FUNCTION, DemoAddresses, with_demo_listeners
 from switchgear.cli.demo_submitters import SUBMITTERS
 from switchgear.cli.demo_workers import WORKERS, Do
 from switchgear.client import Client
@@ -167,11 +167,11 @@ def test_what_fails_has_a_cross_and_a_reason(say: Callable[[list[str]], str]) ->
 def test_a_wrong_result_is_a_failure(say: Callable[[list[str]], str], monkeypatch: pytest.MonkeyPatch) -> None:
     workers: list[Do] = []
 
-    def submit(places: Places, payload: bytes, timeout_seconds: float) -> bytes:
+    def submit(addresses: DemoAddresses, payload: bytes, timeout_seconds: float) -> bytes:
         workers[0](payload)
         return b"nonsense"
 
-    def work(places: Places, do: Do) -> nullcontext[None]:
+    def work(addresses: DemoAddresses, do: Do) -> nullcontext[None]:
         workers.append(do)
         return nullcontext()
 
@@ -181,15 +181,15 @@ def test_a_wrong_result_is_a_failure(say: Callable[[list[str]], str], monkeypatc
 
 
 def test_it_matters_who_has_done_it(say: Callable[[list[str]], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SUBMITTERS, "GearMonkey", lambda places, payload, timeout_seconds: payload[::-1])
-    monkeypatch.setitem(WORKERS, "GearMonkey", lambda places, do: nullcontext())
+    monkeypatch.setitem(SUBMITTERS, "GearMonkey", lambda addresses, payload, timeout_seconds: payload[::-1])
+    monkeypatch.setitem(WORKERS, "GearMonkey", lambda addresses, do: nullcontext())
     assert "demo: GearMonkey to GearMonkey: another worker has done it\n" in say([f"gearmonkey://{HOST}:1"])
 
 
 def test_a_worker_that_cannot_begin_fails_its_column(
     say: Callable[[list[str]], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def worker(places: Places, do: Callable[[bytes], bytes]) -> None:
+    def worker(addresses: DemoAddresses, do: Callable[[bytes], bytes]) -> None:
         raise ServerUnreachable("it is not there")
 
     monkeypatch.setitem(WORKERS, "GearMonkey", worker)
@@ -210,7 +210,7 @@ def test_listeners_for_one_function_get_one_for_the_demo() -> None:
 
 
 def test_places_are_read_from_what_the_server_says() -> None:
-    places = Places.of(
+    addresses = DemoAddresses.of(
         [
             "gearman://0.0.0.0:4730",
             "gearman://[::]:4730",
@@ -223,7 +223,7 @@ def test_places_are_read_from_what_the_server_says() -> None:
             f"dwork://127.0.0.1:1003?function={FUNCTION}",
         ]
     )
-    assert places == Places(
+    assert addresses == DemoAddresses(
         gearman="gearman://127.0.0.1:4730",
         wmp="wmp://127.0.0.1:5714",
         pingpong_clients="pingpong://127.0.0.1:1001",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from switchgear.cli.output import lasting, printable, text_of
+from switchgear.cli.output import printable, text_of
+from switchgear.units import short_duration
 from tests.cli.commands import call, call_json
 from tests.client.background import reverse, url_of, working
 from tests.support.servers import HOST, Server, free_port, running_gearmand, running_switchgear
@@ -171,7 +172,7 @@ def test_wide_tables_are_not_cut_for_pipes(server: Server) -> None:
     ],
 )
 def test_durations_for_people(seconds: float | None, text: str) -> None:
-    assert lasting(seconds) == text
+    assert short_duration(seconds) == text
 
 
 def test_text_for_people() -> None:

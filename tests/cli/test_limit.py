@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from switchgear.cli.limit import limits_in_words
+from switchgear.cli.limit import limits_text
 from switchgear.cli.main import main
 from tests.cli.commands import call, call_json
 from tests.support.servers import Server, running_switchgear
@@ -108,4 +108,4 @@ def test_what_makes_no_sense_is_told_before_anybody_is_asked(options: list[str],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_limits_in_words(policy: dict[str, object] | None, words: str) -> None:
-    assert limits_in_words(policy) == words
+    assert limits_text(policy) == words

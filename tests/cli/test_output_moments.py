@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from switchgear.app.views import _moment
+from switchgear.app.server_answers import _moment
 from switchgear.cli.output import moment
 
 

@@ -88,7 +88,7 @@ class World:
             return result
 
     def announce(self, task: DraftTask, data: bytes) -> None:
-        self._send(task.line, data)
+        self._send(task.connection, data)
 
     def _take(self, step: Step) -> Any:
         match step:
@@ -110,7 +110,7 @@ class World:
             result = succeeded(self.handler(task))
         except Exception as error:
             result = failed(error)
-        return result if task.line.is_open else None
+        return result if task.connection.is_open else None
 
     def _until(self, condition: Callable[[], bool], deadline: float | None) -> bool:
         while not condition():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from switchgear.client import AsyncClient, AsyncSubmission, JobStatus, Update, UpdateKind
-from switchgear.client.request_builders import UNKNOWN_EXTENSION
+from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ClientError, JobFailed, ServerRefused, ServerUnreachable
 from tests.client.background import url_of
 from tests.client.test_client import HandWorker

@@ -12,7 +12,7 @@ import pytest
 
 import switchgear.client
 from switchgear.client import Client, GearmanConnection, JobStatus, Submission, Update, UpdateKind
-from switchgear.client.client import UNKNOWN_EXTENSION
+from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ClientError, JobFailed, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman.job_options import JobOptions
 from tests.client.background import url_of

@@ -206,7 +206,7 @@ def test_a_server_that_hung_up_long_ago_is_called_again() -> None:
 def test_a_server_that_says_something_else(nonsense: bytes) -> None:
     office = Office()
     record = office.submit(WAIT)
-    for line in office.application.lines:
+    for line in office.application.connections:
         line.receive(nonsense)
     with pytest.raises(ServerUnreachable, match="does not speak the draft"):
         office.wait(record)
@@ -216,7 +216,7 @@ def test_a_server_that_says_something_else(nonsense: bytes) -> None:
 def test_an_answer_that_makes_no_sense(body: bytes) -> None:
     office = Office()
     record = office.submit(WAIT)
-    for line in office.application.lines:
+    for line in office.application.connections:
         line.receive(packet(Kind.job_complete_res, body))
     with pytest.raises(ServerUnreachable, match="does not speak the draft"):
         office.wait(record)
@@ -225,7 +225,7 @@ def test_an_answer_that_makes_no_sense(body: bytes) -> None:
 def test_errors_that_nobody_asked_for_change_nothing() -> None:
     office = Office()
     record = office.submit(WAIT)
-    for line in office.application.lines:
+    for line in office.application.connections:
         line.receive(packet(Kind.error, b"\x63unheard of"))
     office.work(1, complete(0, b"done"))
     assert office.wait(record) == (0, b"done")
@@ -328,7 +328,7 @@ def test_an_error_packet_without_a_code_fails_the_request_with_its_connection() 
     line.opening()
     line.opened()
     question = DraftRequest(Packet.JOB_STATUS_REQ)
-    line.questions.append(question)
+    line.requests.append(question)
     line.receive(packet(Kind.error, b""))
     assert not line.is_open
     with pytest.raises(ServerUnreachable, match="does not speak the draft"):

@@ -209,7 +209,7 @@ def test_a_worker_that_is_stopped_finishes_its_task_and_says_goodbye() -> None:
     assert len(shop.diary.of("ended")) == 1
     assert not any(house.engine.workers for house in shop.world.houses.values())
     assert sum(len(house.engine.jobs) for house in shop.world.houses.values()) == 1
-    assert not any(line.is_open for line in shop.working.lines)
+    assert not any(line.is_open for line in shop.working.connections)
 
 
 # --- servers that come and go ---
@@ -285,10 +285,10 @@ FENCED = packet(Kind.error, bytes([ErrorCode.unknown_handle]) + b"unknown")
 
 def line_that_slept() -> tuple[DraftWorkerConnection, Diary]:
     diary = Diary()
-    line = DraftWorkerConnection(ServerAddress("server", 1), [b"f"], diary)
+    line = DraftWorkerConnection(ServerAddress("server", 1), [b"f"], diary, ReconnectBackoff())
     line.opening()
     assert line.opened() == packet(Kind.worker_connect, b"f")
-    assert line.question() == ASK
+    assert line.task_request() == ASK
     line.receive(NOOP)
     assert line.is_answered()
     assert line.sleep() == SLEEP
@@ -299,18 +299,18 @@ def test_who_was_called_asks_plainly() -> None:
     line, _ = line_that_slept()
     line.receive(NOOP)
     assert line.calls
-    assert line.question() == ASK
+    assert line.task_request() == ASK
 
 
 def test_who_gets_up_by_itself_asks_with_a_fence() -> None:
     line, _ = line_that_slept()
-    kinds = [sent.kind for sent in split_packets(line.question())]
+    kinds = [sent.kind for sent in split_packets(line.task_request())]
     assert kinds == [Kind.job_assign_req, Kind.job_status_req]
 
 
 def test_a_call_that_crosses_the_question_is_not_taken_for_the_answer() -> None:
     line, diary = line_that_slept()
-    line.question()
+    line.task_request()
     line.receive(NOOP)
     assert not line.is_answered()
     line.receive(TASK)
@@ -318,13 +318,13 @@ def test_a_call_that_crosses_the_question_is_not_taken_for_the_answer() -> None:
     assert line.take_assignment() == (b"f", b"args")
     line.receive(FENCED)  # comes when nobody waits for it any more
     assert not diary.of("refused")
-    assert line.question() == ASK
+    assert line.task_request() == ASK
 
 
 @pytest.mark.parametrize("noops", [1, 2])
 def test_the_fence_tells_that_there_is_no_task(noops: int) -> None:
     line, _ = line_that_slept()
-    line.question()
+    line.task_request()
     line.receive(NOOP * noops)
     assert not line.is_answered()
     line.receive(FENCED)
@@ -335,9 +335,9 @@ def test_the_fence_tells_that_there_is_no_task(noops: int) -> None:
 
 def test_a_fence_that_is_late_does_not_answer_the_next_question() -> None:
     line, _ = line_that_slept()
-    line.question()
+    line.task_request()
     line.receive(TASK)
-    line.question()
+    line.task_request()
     line.receive(FENCED)
     assert not line.is_answered()
     line.receive(NOOP)
@@ -347,7 +347,7 @@ def test_a_fence_that_is_late_does_not_answer_the_next_question() -> None:
 def test_an_error_answers_the_question() -> None:
     line, diary = line_that_slept()
     line.receive(NOOP)
-    line.question()
+    line.task_request()
     line.receive(packet(Kind.error, bytes([ErrorCode.busy]) + b"busy"))
     assert line.is_answered()
     assert diary.of("refused") == [("refused", 1, "BUSY")]

@@ -27,21 +27,21 @@ class House:
     def __init__(self, location: str = "w1") -> None:
         self.now = 100.0
         self.requests = RequestFlows(DworkAddress.parse("dwork://here"), location, 10.0, lambda: self.now)
-        self.conversation = self.requests.conversation
-        self.conversation.connected()
+        self.pending_requests = self.requests.pending_requests
+        self.pending_requests.connected()
 
     def sent(self) -> list[tuple[bytes, bytes]]:
         """Take what is to be sent: tags and payloads."""
         taken = []
-        while (message := self.conversation.next_message()) is not None:
+        while (message := self.pending_requests.next_message()) is not None:
             tag, empty, payload = message
             assert empty == b""
-            self.conversation.sent()
+            self.pending_requests.sent()
             taken.append((tag, payload))
         return taken
 
     def answer(self, tag: bytes, payload: bytes) -> None:
-        self.conversation.receive([tag, b"", payload])
+        self.pending_requests.receive([tag, b"", payload])
 
 
 class Call:
@@ -266,14 +266,14 @@ def test_a_create_whose_answer_was_lost_says_how_old_it_is() -> None:
     house = House()
     call = Call(house.requests.create("a", ()))
     ((tag, first),) = house.sent()
-    house.conversation.disconnected("the connection was lost")
+    house.pending_requests.disconnected("the connection was lost")
     house.now += 2.5
-    house.conversation.connected()
+    house.pending_requests.connected()
     ((same_tag, again),) = house.sent()
     assert (same_tag, decode_reply(first).retry_us) == (tag, None)
     assert decode_reply(again).retry_us == 2_500_001
     house.now += 1
-    house.conversation.disconnected("once more")
+    house.pending_requests.disconnected("once more")
     ((_, again),) = house.sent()
     assert decode_reply(again).retry_us == 3_500_001
     house.answer(tag, OK)
@@ -284,8 +284,8 @@ def test_a_create_whose_answer_was_lost_says_how_old_it_is() -> None:
 def test_what_was_never_sent_is_sent_as_new() -> None:
     house = House()
     call = Call(house.requests.create("a", ()))
-    house.conversation.next_message()  # and there was no room for it
-    house.conversation.disconnected("nobody there")
+    house.pending_requests.next_message()  # and there was no room for it
+    house.pending_requests.disconnected("nobody there")
     house.now += 5
     ((_, payload),) = house.sent()
     assert decode_reply(payload).retry_us is None
@@ -297,7 +297,7 @@ def test_what_was_in_flight_is_asked_again_in_its_order() -> None:
     call = Call(house.requests.create((f"t{number}" for number in range(4000)), ()))
     sent = house.sent()
     house.answer(sent[1][0], OK)
-    house.conversation.disconnected("lost")
+    house.pending_requests.disconnected("lost")
     call.look()
     assert [tag for tag, _ in house.sent()] == [tag for tag, _ in (sent[0], *sent[2:])]
 
@@ -306,7 +306,7 @@ def test_an_answer_that_came_right_before_the_loss_counts() -> None:
     house = House()
     call = Call(house.requests.create("a", ()))
     ((tag, _),) = house.sent()
-    house.conversation.disconnected("lost")
+    house.pending_requests.disconnected("lost")
     house.answer(tag, OK)
     call.look()
     assert call.result == 1
@@ -317,7 +317,7 @@ def test_a_complete_whose_answer_was_lost_is_no_unknown_task() -> None:
     house = House()
     call = Call(house.requests.complete(["a", "b"], None))
     house.sent()
-    house.conversation.disconnected("lost")
+    house.pending_requests.disconnected("lost")
     ((tag, _),) = house.sent()
     house.answer(tag, encode(Query(QueryType.NOT_FOUND, [Task(b"a"), Task(b"b")])))
     call.look()
@@ -336,7 +336,7 @@ def test_a_server_that_is_about_to_stop_is_asked_again_when_it_is_back() -> None
     house.answer(tag, encode(Query(QueryType.EXIT, reason=b"server is shutting down")))
     call.look()
     assert not call.ended
-    house.conversation.disconnected("the connection was lost")
+    house.pending_requests.disconnected("the connection was lost")
     ((tag, _),) = house.sent()
     house.answer(tag, OK)
     call.look()
@@ -357,7 +357,7 @@ def test_nobody_answers() -> None:
 
 def test_nobody_is_there() -> None:
     house = House()
-    house.conversation.disconnected("our key was refused")
+    house.pending_requests.disconnected("our key was refused")
     call = Call(house.requests.status())
     with pytest.raises(ServerUnreachable, match=r"cannot connect to .* \(our key was refused\)"):
         call.time_out()
@@ -399,7 +399,7 @@ def test_what_is_no_answer_is_dropped(frames: list[bytes]) -> None:
     house = House()
     call = Call(house.requests.status())
     house.sent()
-    house.conversation.receive(frames)
+    house.pending_requests.receive(frames)
     call.look()
     assert not call.ended
 

@@ -14,29 +14,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchgear.client import ServerAddress, ShellCommand, WorkerJob
-from switchgear.client.shell_handler import ErrorLines, parse_progress
-from switchgear.client.worker_connection import WorkerConnection
+from switchgear.client.gearman.assigned_job import AssignedJob
+from switchgear.client.gearman.shell_handler import ErrorLines, parse_progress
+from switchgear.client.gearman.worker import RunningHandler
+from switchgear.client.gearman.worker_connection import WorkerConnection
+from switchgear.client.gearman.worker_protocol import WorkerIntroduction, WorkerProtocol
 from switchgear.errors import JobFailed
 from switchgear.protocols.gearman.codec import REQUEST, Decoder
 from switchgear.protocols.gearman.messages import Packet
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 
-class RecordingLink:
-    """Keeps what a job says."""
+class RecordingConnection:
+    """Keeps what a job reports."""
 
     address = ServerAddress("nowhere")
 
     def __init__(self) -> None:
+        self.protocol = WorkerProtocol(WorkerIntroduction("me", {}, uses_extensions=False))
+        self.protocol.take_output()
         self._decoder = Decoder(REQUEST, 2**32)
         self.packets: list[tuple[Packet, bytes]] = []
         self.said = asyncio.Event()
 
-    def send(self, packet: bytes) -> bool:
-        for kind, body in self._decoder.feed(packet):
+    def flush_soon(self) -> None:
+        for kind, body in self._decoder.feed(self.protocol.take_output()):
             self.packets.append((Packet(kind), body.split(b"\0", 1)[1]))
         self.said.set()
-        return True
 
     async def drain(self) -> None:
         pass
@@ -45,8 +49,9 @@ class RecordingLink:
         return [body for which, body in self.packets if which is kind]
 
 
-def a_job(payload: bytes = b"", link: RecordingLink | None = None) -> WorkerJob:
-    return WorkerJob(cast(WorkerConnection, link or RecordingLink()), b"H:here:1", b"the function", b"the key", payload)
+def a_job(payload: bytes = b"", connection: RecordingConnection | None = None) -> WorkerJob:
+    assigned = AssignedJob("H:here:1", "the function", payload, "the key")
+    return WorkerJob(cast(WorkerConnection[RunningHandler], connection or RecordingConnection()), assigned)
 
 
 def run(coroutine: Coroutine[Any, Any, bytes]) -> bytes:
@@ -154,10 +159,10 @@ def test_a_cancelled_job_is_asked_to_end(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
 
     async def story() -> bytes:
-        link = RecordingLink()
+        connection = RecordingConnection()
         command = ShellCommand(f"trap 'touch {asked}; exit' TERM; echo ready >&2; while :; do sleep 0.01; done")
-        task = asyncio.ensure_future(command(a_job(link=link)))
-        await link.said.wait()
+        task = asyncio.ensure_future(command(a_job(connection=connection)))
+        await connection.said.wait()
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()
@@ -169,14 +174,14 @@ def test_a_cancelled_job_is_asked_to_end(tmp_path: Path) -> None:
 
 def test_no_more_grace_means_none_for_those_being_ended_either() -> None:
     async def story() -> bytes:
-        link = RecordingLink()
+        connection = RecordingConnection()
         stubborn = "trap 'echo no >&2' TERM; echo ready >&2; while :; do sleep 0.01; done"
         command = ShellCommand(stubborn, grace_seconds=1000)
-        task = asyncio.ensure_future(command(a_job(link=link)))
-        await link.said.wait()
-        link.said.clear()
+        task = asyncio.ensure_future(command(a_job(connection=connection)))
+        await connection.said.wait()
+        connection.said.clear()
         task.cancel()
-        await link.said.wait()
+        await connection.said.wait()
         command.kill_at_once()
         await asyncio.wait({task})
         assert task.cancelled()
@@ -224,10 +229,10 @@ def test_other_lines(line: bytes) -> None:
 
 
 def test_stderr_is_told_in_order() -> None:
-    link = RecordingLink()
+    connection = RecordingConnection()
     script = "printf 'one\\ntwo\\nprogress: 1/3\\nthree\\nprogress: 100%%\\nfour' >&2"
-    assert run(ShellCommand(script)(a_job(link=link))) == b""
-    assert link.packets == [
+    assert run(ShellCommand(script)(a_job(connection=connection))) == b""
+    assert connection.packets == [
         (Packet.WORK_WARNING, b"one\ntwo\n"),
         (Packet.WORK_STATUS, b"1\x003"),
         (Packet.WORK_WARNING, b"three\n"),
@@ -242,17 +247,17 @@ LINES = st.lists(st.sampled_from([b"a", b"", b"progress: 1/2", b"progress: 50%",
 @given(LINES, st.lists(st.integers(1, 30)))
 def test_however_stderr_is_cut_the_same_is_said(lines: list[bytes], cuts: list[int]) -> None:
     text = b"\n".join(lines)
-    whole, sliced = RecordingLinkOutsideLoop(), RecordingLinkOutsideLoop()
-    feed(ErrorLines(a_job(link=whole)), [text])
+    whole, sliced = RecordingConnectionOutsideLoop(), RecordingConnectionOutsideLoop()
+    feed(ErrorLines(a_job(connection=whole)), [text])
     pieces = []
     for cut in cuts:
         pieces.append(text[:cut])
         text = text[cut:]
-    feed(ErrorLines(a_job(link=sliced)), [*pieces, text])
+    feed(ErrorLines(a_job(connection=sliced)), [*pieces, text])
     assert told(sliced) == told(whole)
 
 
-class RecordingLinkOutsideLoop(RecordingLink):
+class RecordingConnectionOutsideLoop(RecordingConnection):
     """The same; events need no loop until they are waited for."""
 
 
@@ -262,12 +267,12 @@ def feed(errors: ErrorLines, pieces: list[bytes]) -> None:
     errors.finish()
 
 
-def told(link: RecordingLink) -> tuple[bytes, list[bytes]]:
-    return b"".join(link.of(Packet.WORK_WARNING)), link.of(Packet.WORK_STATUS)
+def told(connection: RecordingConnection) -> tuple[bytes, list[bytes]]:
+    return b"".join(connection.of(Packet.WORK_WARNING)), connection.of(Packet.WORK_STATUS)
 
 
 def test_a_line_without_end_is_not_kept_for_ever() -> None:
-    link = RecordingLink()
-    errors = ErrorLines(a_job(link=link))
+    connection = RecordingConnection()
+    errors = ErrorLines(a_job(connection=connection))
     errors.feed(b"x" * 100_000)
-    assert link.of(Packet.WORK_WARNING) == [b"x" * 100_000]
+    assert connection.of(Packet.WORK_WARNING) == [b"x" * 100_000]

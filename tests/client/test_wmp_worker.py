@@ -90,7 +90,7 @@ def give_back(job: WmpJob) -> bytes:
     ],
 )
 def test_how_functions_end(manager: RawManager, function: Callable[[WmpJob], Any], status: str, error: bytes) -> None:
-    with working(manager, function, lines=SocketSettings(message_bytes=1000)):
+    with working(manager, function, socket_settings=SocketSettings(message_bytes=1000)):
         manager.give()
         done = manager.hear("DONE")
         assert (done.headers.get("status", "done"), done.headers.get("error", b""), done.payload) == (

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from switchgear.client import Client, ReconnectBackoff, Worker, WorkerJob
-from switchgear.client.worker_connection import Slots
+from switchgear.client.gearman.worker import Slots
 from switchgear.errors import JobFailed
+from switchgear.protocols.gearman.codec import REQUEST, Decoder, request, response
+from switchgear.protocols.gearman.messages import Packet
 from tests.client.background import Recorder, reverse, url_of, working
 from tests.support.servers import HOST, Server, answers_version, free_port, running_gearmand, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -91,6 +94,16 @@ def test_failures(any_server: Server, client: Client, function: str, error: Exce
                 client.submit(function).wait(DEADLINE_SECONDS)
             assert caught.value.error == said
         assert "refused" not in [name for name, _ in recorder.heard.queue]
+
+
+def test_a_handler_that_returns_no_bytes_fails_its_job(any_server: Server, client: Client, function: str) -> None:
+    async def wrong(job: WorkerJob) -> bytes:
+        return "text"  # type: ignore[return-value]
+
+    with working(url_of(any_server), {function: wrong}) as recorder:
+        with pytest.raises(JobFailed, match="TypeError"):
+            client.submit(function).wait(DEADLINE_SECONDS)
+        assert recorder.until("ended").startswith("TypeError")
 
 
 def test_jobs_run_side_by_side_on_one_connection(any_server: Server, client: Client, function: str) -> None:
@@ -324,25 +337,69 @@ def test_what_a_worker_needs() -> None:
             Worker(urls, functions, slots)
 
 
+def test_a_connection_that_is_made_while_the_worker_stops_takes_no_job() -> None:
+    async def story() -> None:
+        asked: list[bytes] = []
+        worker = Worker("localhost", {"f": reverse})
+        (connection,) = worker._connections
+        worker.stop(1000)
+        with socket.socket() as sock:
+            connection.connection_made(cast(asyncio.Transport, FakeTransport(sock, asked)))
+        await asyncio.sleep(0)
+        kinds = [kind for kind, _ in Decoder(REQUEST, 2**20).feed(b"".join(asked))]
+        assert Packet.CAN_DO in kinds
+        assert Packet.GRAB_JOB_UNIQ not in kinds
+
+    run(story())
+
+
+def test_servers_take_turns_for_a_slot() -> None:
+    async def story() -> None:
+        worker = Worker(["gearman://one", "gearman://two"], {"f": reverse})
+        written: list[list[bytes]] = [[], []]
+        with socket.socket() as sock:
+            for connection, writes in zip(worker._connections, written):
+                connection.connection_made(cast(asyncio.Transport, FakeTransport(sock, writes)))
+        grabs = request(Packet.GRAB_JOB_UNIQ)
+
+        async def grabbed() -> list[int]:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return [b"".join(writes).count(grabs) for writes in written]
+
+        assert await grabbed() == [1, 0]
+        worker._connections[0].data_received(response(Packet.JOB_ASSIGN_UNIQ, b"H:a:1", b"f", b"", b"abc"))
+        assert await grabbed() == [1, 1]
+        worker._connections[1].data_received(response(Packet.JOB_ASSIGN_UNIQ, b"H:b:1", b"f", b"", b"abc"))
+        assert await grabbed() == [2, 1]
+
+    run(story())
+
+
+class FakeTransport:
+    """Keeps what is written."""
+
+    def __init__(self, sock: socket.socket, written: list[bytes]) -> None:
+        self._sock = sock
+        self.write = written.append
+
+    def get_extra_info(self, name: str) -> socket.socket:
+        return self._sock
+
+
 # --- slots ---
 
 
 def test_slots_that_have_seen_the_last_job_stay_taken() -> None:
-    async def story() -> None:
-        slots = Slots(parallel=2, total=3)
-        await slots.acquire()
-        await slots.acquire()
-        slots.release(finished=True)
-        await slots.acquire()  # the third job
-        slots.release(finished=False)  # there was none
-        await slots.acquire()
-        slots.release(finished=True)
-        assert not slots.all_finished
-        waiting = asyncio.create_task(slots.acquire())
-        slots.release(finished=True)
-        assert slots.all_finished
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        waiting.cancel()
-
-    run(story())
+    slots = Slots(parallel=2, total=3)
+    assert slots.acquire()
+    assert slots.acquire()
+    slots.release(finished=True)
+    assert slots.acquire()  # the third job
+    slots.release(finished=False)  # there was none
+    assert slots.acquire()
+    slots.release(finished=True)
+    assert not slots.all_finished
+    slots.release(finished=True)
+    assert slots.all_finished
+    assert not slots.acquire()

@@ -27,9 +27,9 @@ from switchgear import App, current_job
 from switchgear.app.worker.background_worker import start_background
 from switchgear.client import DraftWorker, DworkClient, GearMonkeyWorker, PingPongWorker, WmpWorker, Worker
 from switchgear.client.draft import DraftTask, DraftTiming
+from switchgear.client.gearman.worker import WorkerJob
 from switchgear.client.gearmonkey import WorkerTiming
 from switchgear.client.wmp import WmpJob, WmpTiming
-from switchgear.client.worker_connection import WorkerJob
 from switchgear.errors import JobFailed
 from tests.matrix.addresses import Addresses
 

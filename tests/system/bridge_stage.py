@@ -15,7 +15,7 @@ from typing import Any
 import redis
 
 from switchgear.client import Client, Worker
-from switchgear.client.worker_connection import WorkerJob
+from switchgear.client.gearman.worker import WorkerJob
 from tests.support.redis_server import RedisServer
 from tests.support.servers import HOST, Server, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually

@@ -9,8 +9,8 @@ import os
 import sys
 import time
 
+from switchgear.backoff import ReconnectBackoff
 from switchgear.client.gearmonkey import GearMonkeyWorker, WorkerTiming
-from switchgear.client.worker_connection import ReconnectBackoff
 
 SLOW = b"slow"  # a payload that takes longer than a test
 

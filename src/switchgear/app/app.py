@@ -1,4 +1,4 @@
-"""An app: tasks, and the servers where their jobs are."""
+"""`App`: tasks by name, and the servers that keep their jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
-from switchgear.app.schedules import Schedule, Schedules
-from switchgear.app.server_locations import ServerLocation, place_at
+from switchgear.app.schedules import AppSchedules, TaskSchedule
+from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.app.task import AsyncTask, Task, task_name
 from switchgear.app.task_options import TaskKeywords, TaskOptions
 from switchgear.errors import ConfigError
@@ -18,9 +18,9 @@ from switchgear.errors import ConfigError
 if TYPE_CHECKING:
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
-    from switchgear.app.submit_request import SubmitRequest
+    from switchgear.app.server_answers import FunctionInfo, JobInfo, ServerInfo, WorkerInfo
     from switchgear.app.transport import AppTransport
-    from switchgear.app.views import FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+    from switchgear.client.gearman.submit_request import SubmitRequest
 
 __all__ = ["DEFAULT_URL", "URL_VARIABLE", "App"]
 
@@ -34,7 +34,7 @@ _PAGE: Final = 500
 
 
 class App:
-    """Tasks by name, and the way to the server that has their jobs.
+    """Tasks by name, and the connection to the server that has their jobs.
 
     `App()` is where the variable SWITCHGEAR_URL says, or else in the directory `.switchgear`, with a server that lives
     in the processes which use it.  `App("gearman://host:4730")` uses a server that somebody runs; of several, the first
@@ -54,30 +54,30 @@ class App:
         *,
         connect_seconds: float = DEFAULT_CONNECT_SECONDS,
         run_here: bool = True,
-        line: AppTransport | None = None,
+        transport: AppTransport | None = None,
     ) -> None:
-        """`connect_seconds` is how long a request waits for a server that is away; `line` is for tests.
+        """`connect_seconds` is how long a request waits for a server that is away; `transport` is for tests.
 
         A program that uses an embedded app also runs its jobs, in threads of its own; not with `run_here=False`.
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
-        self.places: list[ServerLocation] = [place_at(url) for url in ([urls] if isinstance(urls, str) else urls)]
-        if not self.places:
+        self.locations: list[ServerLocation] = [location_of(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        if not self.locations:
             raise ConfigError("an app needs the URL of a server")
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.connect_seconds = connect_seconds
         self.run_here = run_here
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
-        self._schedules: dict[str, Schedule] = {}
-        self._given_line = line
-        self._line: AppTransport | None = None
+        self._schedules: dict[str, TaskSchedule] = {}
+        self._given_transport = transport
+        self._transport: AppTransport | None = None
         self._lock = threading.Lock()
         self._used = False
         self._resident: EmbeddedWorker | None = None
 
     def __repr__(self) -> str:
-        return f"<App {', '.join(place.url for place in self.places)}>"
+        return f"<App {', '.join(location.url for location in self.locations)}>"
 
     def __enter__(self) -> Self:
         return self
@@ -107,7 +107,7 @@ class App:
         return TaskDecorator(self, name, checked)
 
     def register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
-        """What `task` does."""
+        """Make a function a task of this app; see `task`."""
         if isinstance(function, Task):
             raise TypeError(f"{function.name} is a task already")
         if not callable(function):
@@ -137,7 +137,7 @@ class App:
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[TaskKeywords],
     ) -> TaskDecorator:
-        """Have a task run again and again: `@app.every("*/5 * * * *")`, or `@app.every(30)` for each 30 seconds.
+        """Run a task on a schedule: `@app.every("*/5 * * * *")`, or `@app.every(30)` for each 30 seconds.
 
         Above a function it makes a task of it, with `options`; above `@app.task` it takes that task.  The server keeps
         the schedule, under `name` or else that of the task, and fires it once whatever the number of processes that
@@ -145,14 +145,14 @@ class App:
         "none".  Without `overlap` a tick passes while the job of the last one is unfinished.  Workers declare the
         schedules of their app when they connect.
         """
-        plan = Schedule.planned(when, timezone, catch_up, overlap, name, args, dict(kwargs or {}))
+        plan = TaskSchedule.planned(when, timezone, catch_up, overlap, name, args, dict(kwargs or {}))
         return TaskDecorator(self, None, TaskOptions().changed(options), plan, has_options=bool(options))
 
-    def add_schedule(self, schedule: Schedule) -> None:
+    def add_schedule(self, schedule: TaskSchedule) -> None:
         """Declare a schedule; one of the same name is replaced."""
         self._schedules[schedule.name] = schedule
 
-    def declared_schedules(self) -> list[Schedule]:
+    def declared_schedules(self) -> list[TaskSchedule]:
         """The schedules of this program."""
         return list(self._schedules.values())
 
@@ -165,14 +165,14 @@ class App:
         return told + [("schedule", schedule.declaration()) for schedule in self._schedules.values()]
 
     @property
-    def schedules(self) -> Schedules:
+    def schedules(self) -> AppSchedules:
         """The schedules that the server keeps."""
-        return Schedules(self)
+        return AppSchedules(self)
 
     # --- jobs ---
 
     def job(self, handle: str) -> Job[Any]:
-        """A job that somebody submitted, perhaps another process.  Nothing is asked of the server yet.
+        """A job that was submitted before, perhaps by another process.  The server is not asked yet.
 
         If it is known of which task it is, `task.job(handle)` reads its result by the hints of that task.
         """
@@ -189,7 +189,7 @@ class App:
         limit: int | None = 100,
     ) -> Iterator[JobInfo]:
         """Jobs that match, newest first, unfinished ones and those of the history; all of them if `limit` is None."""
-        from switchgear.app.views import JobInfo
+        from switchgear.app.server_answers import JobInfo
 
         before_id = 0
         left = limit
@@ -221,7 +221,7 @@ class App:
     def retry_dead(
         self, *, task: Task[Any, Any] | str | None = None, function: str | None = None, error: str | None = None
     ) -> list[str]:
-        """Let all dead jobs that match run again, with all their attempts; their handles."""
+        """Run all dead jobs that match again, with all their attempts; returns their handles."""
         return self.retry_all(task=task or function, error=error, dead=True)
 
     def retry_all(
@@ -232,7 +232,7 @@ class App:
         dead: bool = False,
         error: str | None = None,
     ) -> list[str]:
-        """Let all jobs that ended without success and match run again, with all their attempts; their handles.
+        """Run all jobs that ended without success and match again, with all their attempts; returns their handles.
 
         Without `states` these are failed ones, dead or not; "cancelled" and "expired" have to be named.  Something has
         to be given, lest everything is retried by saying nothing.
@@ -255,7 +255,7 @@ class App:
         states: Iterable[str] = (),
         error: str | None = None,
     ) -> list[str]:
-        """Cancel all unfinished jobs that match; their handles."""
+        """Cancel all unfinished jobs that match; returns their handles."""
         wanted = [states] if isinstance(states, str) else list(states)
         cancelled: list[str] = []
         while True:  # the server cancels a bounded number at a time
@@ -265,30 +265,30 @@ class App:
                 return cancelled
 
     def pause(self, task: Task[Any, Any] | str) -> None:
-        """Start no more jobs of this task, whoever asks for one; those that run go on."""
+        """Start no more jobs of this task on any worker; running jobs go on."""
         self.control("pause", function=_name_of(task))
 
     def resume(self, task: Task[Any, Any] | str) -> None:
-        """Go on with a task that was paused."""
+        """Start jobs of a paused task again."""
         self.control("resume", function=_name_of(task))
 
     # --- the server ---
 
     def functions(self) -> list[FunctionInfo]:
-        """What the server knows about each function: how many jobs wait, run, have ended."""
-        from switchgear.app.views import FunctionInfo
+        """Every function that the server knows, with the numbers of its jobs."""
+        from switchgear.app.server_answers import FunctionInfo
 
         return [FunctionInfo.read(answer) for answer in self.control("functions")]
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers of the server, and what they do."""
-        from switchgear.app.views import WorkerInfo
+        """The workers that are connected to the server."""
+        from switchgear.app.server_answers import WorkerInfo
 
         return [WorkerInfo.read(answer) for answer in self.control("workers")]
 
     def server(self) -> ServerInfo:
-        """The server itself."""
-        from switchgear.app.views import ServerInfo
+        """The server's own state: version, uptime, listeners, memory."""
+        from switchgear.app.server_answers import ServerInfo
 
         return ServerInfo.read(self.control("server"))
 
@@ -298,117 +298,121 @@ class App:
             self.control(verb, **arguments)
 
     def control(self, verb: str, **arguments: Any) -> Any:
-        """Ask the server something that only our own can answer; see docs/protocols/gearman.md.
+        """The answer to a CONTROL request, which needs a Switchgear server; see docs/protocols/gearman.md.
 
         Arguments of None are left out.  Raises ServerRefused, ServerUnreachable or ExtensionRequired.
         """
         from switchgear.app.transport import refuse_to_block
 
         refuse_to_block()
-        return self.line.wait(self.line.control(verb, arguments))
+        return self.transport.wait(self.transport.control(verb, arguments))
 
     async def control_async(self, verb: str, **arguments: Any) -> Any:
         """The same with asyncio."""
-        return await self.line.wait_async(self.line.control(verb, arguments))
+        return await self.transport.wait_async(self.transport.control(verb, arguments))
 
-    # --- the line ---
+    # --- the transport ---
 
     @property
-    def line(self) -> AppTransport:
-        """The connection of this process to the server, made when it is first needed."""
-        if self._line is not None:
-            return self._line
-        line = self._given_line or self._new_line()
+    def transport(self) -> AppTransport:
+        """The transport of this process to the servers, made when it is first needed."""
+        if self._transport is not None:
+            return self._transport
+        transport = self._given_transport or self._new_transport()
         with self._lock:
-            line = self._line = self._line or line
+            transport = self._transport = self._transport or transport
             is_first_use, self._used = not self._used, True
         if is_first_use:
             self._on_first_use()
-        return line
+        return transport
 
-    def _new_line(self) -> AppTransport:
+    def _new_transport(self) -> AppTransport:
         from switchgear.app.thread_transport import ThreadTransport
 
-        return ThreadTransport(self.places, self.connect_seconds)
+        return ThreadTransport(self.locations, self.connect_seconds)
 
-    def use_places(self, places: Sequence[ServerLocation]) -> None:
-        """For workers: use other servers than those that the app was made for."""
+    def use_locations(self, locations: Sequence[ServerLocation]) -> None:
+        """Use other servers than those that the app was made for; for workers."""
         self.close()
-        self.places = list(places)
+        self.locations = list(locations)
 
-    def use_line(
-        self, line: AppTransport | None, now: Callable[[], float]
+    def use_transport(
+        self, transport: AppTransport | None, now: Callable[[], float]
     ) -> tuple[AppTransport | None, Callable[[], float]]:
-        """For tests: use another line, and another clock with it; what was used before, to be given back here."""
+        """Use another transport and clock, for tests; returns the previous ones, to be given back here."""
         with self._lock:
-            before = self._line, self.now
-            self._line, self.now = line, now
+            before = self._transport, self.now
+            self._transport, self.now = transport, now
         return before
 
     def _on_first_use(self) -> None:
-        """Called once, when this process first asks its server for something."""
-        if self.run_here and self._given_line is None and any(place.directory is not None for place in self.places):
+        """Called once, before the first request of this process."""
+        if (
+            self.run_here
+            and self._given_transport is None
+            and any(location.directory is not None for location in self.locations)
+        ):
             from switchgear.app.embedded_worker import EmbeddedWorker
 
             self._resident = EmbeddedWorker(self)
             self._resident.serve_all()
 
     def close(self) -> None:
-        """Hang up.  Jobs that are not durable, and that only this process waits for, are dropped by the server.
+        """Disconnect.  The server drops jobs that are not durable and that only this process waits for.
 
-        The app may be used again, and then connects anew.
+        The app may be used again, and then connects again.
         """
         with self._lock:
-            line, self._line, self._used = self._line, None, False
+            transport, self._transport, self._used = self._transport, None, False
             resident, self._resident = self._resident, None
         if resident is not None:
             resident.stop()
-        if line is not None:
-            line.close()
-        for place in self.places:
-            place.close()
+        if transport is not None:
+            transport.close()
+        for location in self.locations:
+            location.close()
 
     # --- for tasks ---
 
     def submit_request(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
-        """Submit, and wait until the server has taken the job."""
+        """Submit a job, and wait until the server has taken it."""
         from switchgear.app.job import Job
-        from switchgear.app.job_updates import JobSubscriber
         from switchgear.app.transport import only, refuse_to_block
+        from switchgear.client.gearman.job_subscriber import JobSubscriber
 
         refuse_to_block()  # before the job is there
-        line = self.line
-        follower = JobSubscriber()
-        handle = only(line.wait(line.submit(request, follower)))
-        return Job(self, task, handle, follower)
+        transport = self.transport
+        subscriber = JobSubscriber()
+        handle = only(transport.wait(transport.submit(request, subscriber)))
+        return Job(self, task, handle, subscriber)
 
     async def submit_request_async(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
         """The same with asyncio."""
         from switchgear.app.job import Job
-        from switchgear.app.job_updates import JobSubscriber
         from switchgear.app.transport import only
+        from switchgear.client.gearman.job_subscriber import JobSubscriber
 
-        line = self.line
-        follower = JobSubscriber()
-        handle = only(await line.wait_async(line.submit(request, follower)))
-        return Job(self, task, handle, follower)
+        transport = self.transport
+        subscriber = JobSubscriber()
+        handle = only(await transport.wait_async(transport.submit(request, subscriber)))
+        return Job(self, task, handle, subscriber)
 
     def job_of(self, task: Task[Any, R] | None, handle: str) -> Job[R]:
-        """A job by its handle."""
+        """The job with this handle, of this task if it is known."""
         from switchgear.app.job import Job
 
         return Job(self, task, handle)
 
 
 class TaskDecorator:
-    """`@app.task(...)` or `@app.every(...)` with its arguments, waiting for a function."""
+    """The decorator that `@app.task(...)` and `@app.every(...)` return."""
 
     def __init__(
         self,
         app: App,
         name: str | None,
         options: TaskOptions,
-        schedule: Schedule | None = None,
+        schedule: TaskSchedule | None = None,
         *,
         has_options: bool = True,
     ) -> None:
@@ -449,7 +453,8 @@ def _name_of(task: Task[Any, Any] | str | None) -> str | None:
 
 
 def _is_same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Whether both are the same place in the source: a module that is loaded again, or a cell that is run again."""
+    """Whether both functions come from the same lines of source: a module loaded again, or a notebook cell run
+    again."""
 
     def source(function: Callable[..., Any]) -> tuple[Any, ...]:
         code = getattr(function, "__code__", None)

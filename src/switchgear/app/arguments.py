@@ -39,15 +39,15 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 
 class Reference(ABC):
-    """Something that stands for the results of jobs when it is given as an argument."""
+    """An argument that stands for the result of a job, or for the results of several."""
 
     @abstractmethod
     def as_reference(self) -> Any:
-        """What is written in its place: an object with the key `$job`, or an array of these."""
+        """The JSON that is sent for it: an object with the key `$job`, or an array of these."""
 
 
 def encode_unusual(value: Any) -> Any:
-    """What msgspec does not know, in terms of what it does."""
+    """A value of a type that msgspec does not know, as one that it does."""
     if isinstance(value, Reference):
         return value.as_reference()
     if isinstance(value, PurePath):
@@ -58,7 +58,7 @@ def encode_unusual(value: Any) -> Any:
 
 
 def decode_unusual(kind: type, value: Any) -> Any:
-    """The other way."""
+    """A value of a type that msgspec does not know, from what `encode_unusual` made of it."""
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
     if hasattr(kind, "model_validate"):
@@ -83,25 +83,25 @@ class Hint:
         self._decoder = msgspec.json.Decoder(kind, dec_hook=decode_unusual)  # TypeError: not a type for JSON
 
     def read(self, data: bytes | msgspec.Raw) -> Any:
-        """The value; raises ValueError."""
+        """The value in a piece of JSON; raises ValueError."""
         try:
             return self._decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ValueError(_in_words(error)) from error
+            raise ValueError(_as_text(error)) from error
 
     def convert(self, value: Any) -> Any:
-        """The same from plain values, in which bytes may stand for themselves."""
+        """The value of already decoded JSON, in which bytes may occur; raises ValueError."""
         if isinstance(value, bytes) and self.kind in (bytes, Any):
             return value
         try:
             # Keys are text in JSON, whatever the hint says of them.
             return msgspec.convert(value, self.kind, str_keys=True, dec_hook=decode_unusual)
         except msgspec.ValidationError as error:
-            raise ValueError(_in_words(error)) from error
+            raise ValueError(_as_text(error)) from error
 
 
-def _in_words(error: Exception) -> str:
-    text = _WHERE.sub(_where_in_words, str(error)).replace("`", "")
+def _as_text(error: Exception) -> str:
+    text = _WHERE.sub(_path_as_text, str(error)).replace("`", "")
     return text[:1].lower() + text[1:]
 
 
@@ -109,13 +109,13 @@ def _in_words(error: Exception) -> str:
 _WHERE: Final = re.compile(r" - at (`key` in )?`\$([^`]*)`")
 
 
-def _where_in_words(match: re.Match[str]) -> str:
+def _path_as_text(match: re.Match[str]) -> str:
     is_key, path = match.groups()
     return (" as a key" if is_key else "") + (f" at {path}" if path else "")
 
 
 def _refuse_not_finite(value: Any, data: bytes) -> None:
-    """NaN and infinity, which our encoder writes as null without a word; raises ValueError.
+    """Raise ValueError for NaN and infinity, which the encoder would write as null.
 
     A second look, and only at what has a null in it, so that others pay nothing for it.
     """
@@ -156,7 +156,7 @@ class Arguments(Generic[R]):
             pass  # a hint names something that the module defines further down; looked at again when it is needed
 
     def _resolve(self) -> dict[str, Hint]:
-        """The hints, once all names in them are known."""
+        """Read the type hints; late, when all names in them are defined."""
         if self._hints is None:
             kinds = typing.get_type_hints(self._function, include_extras=True)
             hints = {name: self._hint(kinds.get(name, Any), f"parameter {name}") for name in self._parameters}
@@ -175,7 +175,8 @@ class Arguments(Generic[R]):
             raise TypeError(text) from None
 
     def _whole_decoder(self, hints: Mapping[str, Hint]) -> msgspec.json.Decoder[msgspec.Struct] | None:
-        """For an object of exactly these arguments.  What it cannot read is looked at again, one by one."""
+        """A decoder for a JSON object of exactly these arguments.  What it refuses is decoded one by one, for the
+        message."""
         required = [(name, hint.kind) for name, hint in hints.items() if name in self._required]
         try:
             optional = [
@@ -191,13 +192,13 @@ class Arguments(Generic[R]):
 
     @property
     def takes_bytes(self) -> bool:
-        """Whether the payload is the one argument, untouched."""
+        """Whether the payload is the only argument, as bytes without JSON."""
         self._resolve()
         return self._takes_bytes
 
     @property
     def gives_bytes(self) -> bool:
-        """Whether the result is bytes, untouched."""
+        """Whether the result is sent as bytes without JSON."""
         self._resolve()
         return self._result.kind is bytes
 
@@ -215,7 +216,7 @@ class Arguments(Generic[R]):
                 by_name.update(kwargs)
                 if self._required <= by_name.keys():
                     return by_name
-        # Whatever is wrong with them, Python knows how to say it.
+        # Python's own message says what is wrong with them.
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -230,7 +231,7 @@ class Arguments(Generic[R]):
         return by_name
 
     def encode_bound(self, by_name: Mapping[str, Any]) -> bytes:
-        """The payload of arguments that `bind` gave."""
+        """The payload for arguments by name, as `bind` returns them."""
         hints = self._resolve()
         if self.takes_bytes:
             return self._raw(by_name)
@@ -267,7 +268,7 @@ class Arguments(Generic[R]):
         raise ArgumentError(f"{self.name}: {name}: expected bytes, got {type(value).__qualname__}")
 
     def with_defaults(self, by_name: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments by name, those that were not given by their defaults."""
+        """All arguments by name, with defaults for those that were not given."""
         defaults = {
             name: parameter.default
             for name, parameter in self._parameters.items()
@@ -324,14 +325,14 @@ class Arguments(Generic[R]):
             opened: dict[str, msgspec.Raw] | list[msgspec.Raw] = _OBJECT_OR_ARRAY.decode(payload)
             return opened
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            text = f"{self.name}: the payload is not a JSON object or array of arguments: {_in_words(error)}"
+            text = f"{self.name}: the payload is not a JSON object or array of arguments: {_as_text(error)}"
             raise ArgumentError(text) from error
 
     def _plain(self, payload: bytes) -> Any:
         try:
             return msgspec.json.decode(payload)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ArgumentError(f"{self.name}: the payload is not JSON: {_in_words(error)}") from error
+            raise ArgumentError(f"{self.name}: the payload is not JSON: {_as_text(error)}") from error
 
     def _by_name(self, given: dict[str, Any] | list[Any]) -> dict[str, Any]:
         """Arguments by name, with an array for `*rest` as one of them."""
@@ -379,7 +380,7 @@ class Arguments(Generic[R]):
             try:
                 return msgspec.json.decode(data)
             except (msgspec.MsgspecError, UnicodeError, RecursionError):
-                return data  # whoever gave it did not write JSON
+                return data  # it is not JSON
 
         given = self._plain(payload)
         if not isinstance(given, dict | list):
@@ -391,14 +392,14 @@ class Arguments(Generic[R]):
                 if name == self._rest:
                     read[name] = tuple(hints[name].convert(item) for item in value)
                 else:
-                    # Whoever lets a job run although another failed, gets None for that one's result.
+                    # A job that runs although a predecessor failed gets None for its result.
                     read[name] = None if value is None else self._hint_for(hints, name).convert(value)
             except (TypeError, ValueError) as error:
                 raise ArgumentError(f"{self.name}: {name}: {error}") from error
         return read
 
     def _call(self, read: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """As Python calls the function."""
+        """The positional and the keyword arguments for calling the function."""
         if self._rest is None and not any(p.kind is p.POSITIONAL_ONLY for p in self._parameters.values()):
             return (), read
         positional: list[Any] = []
@@ -417,7 +418,7 @@ class Arguments(Generic[R]):
     # --- results ---
 
     def encode_result(self, value: Any) -> bytes:
-        """What the worker sends back; raises ResultError if it is not what the function says it returns."""
+        """The bytes of a result; raises ResultError if it is not of the type that the function declares."""
         self._resolve()
         hint = self._result
         if isinstance(value, bytes | bytearray | memoryview) and hint.kind in (bytes, Any):
@@ -443,7 +444,7 @@ def _read_result(hint: Hint, data: bytes, name: str) -> Any:
     if hint.kind is bytes:
         return data
     if not data:
-        data = b"null"  # workers in other languages may have nothing to say
+        data = b"null"  # workers in other languages may send nothing
     try:
         return hint.read(data)
     except ValueError as error:
@@ -453,7 +454,7 @@ def _read_result(hint: Hint, data: bytes, name: str) -> Any:
 
 
 def read_untyped_result(data: bytes) -> Any:
-    """A result of which nothing is known: JSON if it is, else bytes."""
+    """A result without a type hint: the JSON value, or the bytes if they are not JSON."""
     return _read_result(_ANYTHING, data, "")
 
 
@@ -465,7 +466,8 @@ def _is_reference(payload: bytes) -> bool:
 
 
 def _refuse_false_references(value: Any, data: bytes, check: Callable[[Reference], None]) -> None:
-    """Somebody's own dict with the key `$job` would be taken for a job.  `check` is shown those that are jobs."""
+    """Raise if a dict of the caller has the key `$job`, because it would be taken for a job; real jobs go to
+    `check`."""
     count = 0
 
     def hook(other: Any) -> Any:
@@ -483,7 +485,7 @@ def _refuse_false_references(value: Any, data: bytes, check: Callable[[Reference
 
 
 def _replace_references(value: Any, result_of: Callable[[str, bool], Any]) -> Any:
-    """Plain values with the results of jobs in their places."""
+    """The values with each reference replaced by the result of its job."""
     if isinstance(value, dict):
         handle = value.get(REFERENCE)
         if isinstance(handle, str) and value.keys() <= {REFERENCE, "bytes"}:

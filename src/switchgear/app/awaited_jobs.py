@@ -1,4 +1,4 @@
-"""Waiting for many jobs, some of them at a time."""
+"""`AwaitedJobs`: a bounded window of jobs that are waited for, out of any number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from switchgear.app.job_updates import End, JobSubscriber
+from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
 
 if TYPE_CHECKING:
     from switchgear.app.job import Job
@@ -20,13 +20,13 @@ R = TypeVar("R")
 
 
 class AwaitedJobs(Generic[R]):
-    """Jobs that are waited for, given in their order or as they end."""
+    """Jobs that are waited for; `next` returns them in their order or as they end."""
 
-    def __init__(self, line: AppTransport, in_order: bool) -> None:
-        self._line = line
+    def __init__(self, transport: AppTransport, in_order: bool) -> None:
+        self._transport = transport
         self._in_order = in_order
         self._jobs: deque[tuple[Job[R], JobSubscriber]] = deque()  # in order
-        self._unordered: dict[JobSubscriber, Job[R]] = {}  # keeps them alive: the line holds followers weakly
+        self._unordered: dict[JobSubscriber, Job[R]] = {}  # keeps them alive: the transport holds subscribers weakly
         self._ended: deque[JobSubscriber] = deque()
         self._some_ended: Future[None] = Future()
 
@@ -34,27 +34,27 @@ class AwaitedJobs(Generic[R]):
         return len(self._jobs) + len(self._unordered)
 
     def jobs(self) -> list[Job[R]]:
-        """All that are waited for."""
+        """All jobs that are waited for."""
         return [job for job, _ in self._jobs] + list(self._unordered.values())
 
-    def add(self, job: Job[R], follower: JobSubscriber) -> None:
-        """Wait for this one as well."""
+    def add(self, job: Job[R], subscriber: JobSubscriber) -> None:
+        """Wait for this job as well."""
         if self._in_order:
-            self._jobs.append((job, follower))
+            self._jobs.append((job, subscriber))
             return
-        self._unordered[follower] = job
-        follower.future.add_done_callback(lambda _: self._note(follower))
+        self._unordered[subscriber] = job
+        subscriber.future.add_done_callback(lambda _: self._note(subscriber))
 
     def fill(self, most: int, jobs: Iterator[tuple[Job[R], JobSubscriber]]) -> bool:
-        """Add jobs when half of the room is free, many at a time; whether there is one to wait for."""
+        """Add jobs when half of the window is free, many at a time; returns whether there is a job to wait for."""
         if len(self) <= most // 2:
             for added in islice(jobs, most - len(self)):
                 self.add(*added)
         return bool(len(self))
 
-    def _note(self, follower: JobSubscriber) -> None:
-        """In the thread of the line."""
-        self._ended.append(follower)
+    def _note(self, subscriber: JobSubscriber) -> None:
+        """A job has ended; called in the I/O thread."""
+        self._ended.append(subscriber)
         some_ended = self._some_ended
         if not some_ended.done():
             try:
@@ -62,32 +62,32 @@ class AwaitedJobs(Generic[R]):
             except Exception:  # noqa: S110 - another thread was faster, and that is as good
                 pass
 
-    def next(self, timeout: float | None) -> tuple[End, Job[R]]:
-        """The next that has ended; raises TimeoutError, or what became of the connection."""
+    def next(self, timeout: float | None) -> tuple[JobEnd, Job[R]]:
+        """The next job that has ended; raises TimeoutError or ServerUnreachable."""
         if self._in_order:
-            job, follower = self._jobs[0]  # it stays, should the wait be interrupted
-            end = self._line.wait(follower.future, timeout)
+            job, subscriber = self._jobs[0]  # it stays, should the wait be interrupted
+            end = self._transport.wait(subscriber.future, timeout)
             self._jobs.popleft()
             return end, job
         while not self._ended:
-            self._line.wait(self._some_ended, timeout)
+            self._transport.wait(self._some_ended, timeout)
             self._prepare()
-        follower = self._ended.popleft()
-        return follower.future.result(), self._unordered.pop(follower)
+        subscriber = self._ended.popleft()
+        return subscriber.future.result(), self._unordered.pop(subscriber)
 
-    async def next_async(self, seconds: float | None) -> tuple[End, Job[R]]:
+    async def next_async(self, seconds: float | None) -> tuple[JobEnd, Job[R]]:
         """The same with asyncio."""
         if self._in_order:
-            job, follower = self._jobs[0]
-            end = await self._line.wait_async(follower.future, seconds)
+            job, subscriber = self._jobs[0]
+            end = await self._transport.wait_async(subscriber.future, seconds)
             self._jobs.popleft()
             return end, job
         while not self._ended:
-            await self._line.wait_async(self._some_ended, seconds)
+            await self._transport.wait_async(self._some_ended, seconds)
             self._prepare()
-        follower = self._ended.popleft()
-        return follower.future.result(), self._unordered.pop(follower)
+        subscriber = self._ended.popleft()
+        return subscriber.future.result(), self._unordered.pop(subscriber)
 
     def _prepare(self) -> None:
-        """For the next wait.  What ends between the two steps is seen in `_ended`."""
+        """A future for the next end of a job.  Ends that come before it is set are in `_ended`."""
         self._some_ended = Future()

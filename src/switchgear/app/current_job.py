@@ -1,4 +1,4 @@
-"""What a task may ask and say about the job it is running for: `current_job()`."""
+"""`current_job()`: the job that a task runs for; its progress, time left and cancellation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ D = TypeVar("D")
 
 
 class NotInAJob(SwitchgearError):
-    """`current_job()` was called by code that no worker runs for a job."""
+    """`current_job()` was called outside of a job."""
 
 
 class Retry(SwitchgearError):
@@ -67,9 +67,9 @@ class CurrentJob:
         return f"CurrentJob({self.handle!r}, {self.function!r}, attempt={self.attempt})"
 
     def progress(self, done: int, total: int = 100, message: str = "") -> None:
-        """Tell how far the job is, and in words what it is at; whoever waits for it hears of it.
+        """Report how far the job is, and a message; those who wait for the job receive it.
 
-        This may be called as often as is convenient: of figures in quick succession only the latest travel.
+        This may be called as often as is convenient: of reports in quick succession only the latest is sent.
         """
         figures = _figure(done, "done"), _figure(total, "total")
         if not isinstance(message, str):
@@ -80,22 +80,23 @@ class CurrentJob:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants this attempt any more: the job was cancelled, has timed out, or was given to another
+        """Whether this attempt should stop: the job was cancelled, has timed out, or was given to another
         worker because the connection was lost, or this worker has to stop."""
         return self._stop_reason != ""
 
     @property
     def cancel_reason(self) -> str:
-        """In a word why, such as `cancelled` or `timed_out`; empty if it is still wanted."""
+        """Why the attempt should stop, in one word such as `cancelled` or `timed_out`; empty if it should not."""
         return self._stop_reason
 
     def raise_if_cancelled(self) -> None:
-        """Raise JobCancelled if nobody wants this attempt any more.  Let it pass: it ends the attempt quietly."""
+        """Raise JobCancelled if this attempt should stop.  A task need not catch it: it ends the attempt without a
+        failure."""
         if self._stop_reason:
             raise JobCancelled(f"{self.handle} ({self.function}): {self._stop_reason}")
 
     def wait_cancelled(self, seconds: float) -> bool:
-        """Sleep for so long, but wake up at once if the attempt is not wanted any more; True if it is not."""
+        """Sleep for so long, or until the attempt should stop; returns whether it should."""
         with self._lock:
             if self._stopping is None:
                 self._stopping = threading.Event()
@@ -105,15 +106,15 @@ class CurrentJob:
 
     @property
     def seconds_left(self) -> float | None:
-        """How much time is left for this attempt; None if it may take for ever."""
+        """The seconds left until the timeout of this attempt; None if it has no timeout."""
         return None if self.deadline is None else max(0.0, self.deadline - time.time())
 
     def end(self) -> None:
-        """For the worker: the attempt is over, and nobody hears of its progress any more."""
+        """The attempt is over, and progress is not reported any more; for executors."""
         self._on_progress = None  # without it the two would refer to each other, and not be freed at once
 
     def cancel(self, reason: str) -> None:
-        """For the worker: this attempt is not wanted any more.  The first reason stays."""
+        """Ask the attempt to stop, for this reason unless there is one already; for executors."""
         with self._lock:
             self._stop_reason = self._stop_reason or reason or "cancelled"
             if self._stopping is not None:
@@ -148,7 +149,7 @@ def current_job(default: object = _MISSING) -> object:
 
 
 class running:  # noqa: N801 - used like a function; as a generator it would cost as much as the rest of a small job
-    """For whoever runs a task: meanwhile `current_job()` is this job."""
+    """Within this context `current_job()` is this job; for executors."""
 
     __slots__ = ("_job", "_token")
 

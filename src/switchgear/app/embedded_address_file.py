@@ -1,4 +1,4 @@
-"""`server.json`: where the owner of a directory says that it listens, and whether that is true."""
+"""`server.json`: the address where the owner of an embedded directory listens, and a check that it is still valid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from switchgear.client.address import ServerAddress
-from switchgear.client.connection import GearmanConnection
+from switchgear.client.gearman.connection import GearmanConnection
 from switchgear.errors import ServerUnreachable
 from switchgear.net.peer_user import is_same_user
 from switchgear.protocols.gearman.codec import request
@@ -22,14 +22,14 @@ _HELLO_SECONDS: Final = 5.0
 
 
 class _OwnerAnswer(msgspec.Struct):
-    """What a server says of itself, as far as it matters here."""
+    """The fields of a server's answer that identify it."""
 
     pid: int
     store: str
 
 
 class EmbeddedAddress(msgspec.Struct):
-    """What the owner has written."""
+    """The contents of the file."""
 
     url: str
     pid: int
@@ -38,14 +38,14 @@ class EmbeddedAddress(msgspec.Struct):
 
     @classmethod
     def read(cls, directory: Path) -> EmbeddedAddress | None:
-        """What is written there, if anything is; raises OSError."""
+        """Read the file; None if there is none that can be read as such.  Raises OSError."""
         try:
             return msgspec.json.decode((directory / _NAME).read_bytes(), type=cls)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     def write(self, directory: Path) -> None:
-        """Others see the old text or the new one, never half of it; raises OSError."""
+        """Write the file atomically: others read the old contents or the new ones; raises OSError."""
         path = directory / _NAME
         new = path.with_name(f"{_NAME}.new")
         new.unlink(missing_ok=True)  # of one that was killed, and with whatever mode
@@ -56,11 +56,12 @@ class EmbeddedAddress(msgspec.Struct):
 
     @staticmethod
     def remove(directory: Path) -> None:
-        """The server of this directory cannot be found any more; raises OSError."""
+        """Delete the file, so that the server cannot be found any more; raises OSError."""
         (directory / _NAME).unlink(missing_ok=True)
 
     def confirmed_address(self) -> ServerAddress:
-        """Where the server is, after it has told us who it is; raises ServerUnreachable."""
+        """The address, after the server there has proved to be the one that wrote the file; raises
+        ServerUnreachable."""
         address = ServerAddress.parse(self.url)
         with GearmanConnection(address.host, address.port, _HELLO_SECONDS) as connection:
             connection.send(request(Packet.CONTROL, b"server", b"{}"))

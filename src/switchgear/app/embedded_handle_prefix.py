@@ -1,4 +1,4 @@
-"""`prefix`: how the handles of a directory begin, so that a job of one directory is never taken for one of another."""
+"""`prefix`: the file with the handle prefix of an embedded directory, which no other directory has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORM: Final = re.compile(r"H:embedded(-[a-z0-9]+)?")
 def handle_prefix(directory: Path, store_name: str) -> str:
     """The prefix of this directory, made with the directory and the same for every owner.
 
-    Only for whoever holds the owner's lock.  A store without this file is one from before there were such prefixes, and
+    Only for the holder of the owner's lock.  A store without this file is one from before there were such prefixes, and
     its handles stay what they were.  Raises OSError, or StorageError if the file holds something else.
     """
     path = directory / _NAME
@@ -41,7 +41,7 @@ def handle_prefix(directory: Path, store_name: str) -> str:
 
 
 def _write(path: Path, prefix: str) -> None:
-    """On disk before there is a store: handles that somebody has noted must not change, even if the power fails."""
+    """Write and sync the file before there is a store: handles must not change, even if the power fails."""
     new = path.with_name(f"{_NAME}.new")
     new.unlink(missing_ok=True)
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:

@@ -1,11 +1,11 @@
-"""A server that nobody has to start: whoever of the processes that use a directory first needs one, runs it.
+"""`EmbeddedLocation`: the server of a directory, which runs in one of the processes that use the directory.
 
 One owner.  The owner holds a lock in the directory (`owner.lock`), which the system frees when the process ends, in
-whatever way.  Everybody else reads from `server.json` where the owner listens.  When the owner is gone its connections
-break; whoever asks for the address next takes the lock and goes on with the jobs in `jobs.db`, and the others find
+whatever way.  The other processes read from `server.json` where the owner listens.  When the owner ends its connections
+break; the next process that asks for the address takes the lock and serves the jobs in `jobs.db`, and the others find
 it.  Nothing that was acknowledged is lost, because the store commits before the server answers.
 
-Trust.  `server.json` may be a leftover, and its port somebody else's by now.  So it is believed only while the lock is
+Trust.  `server.json` may be stale, and another program may listen at its port.  So it is used only while the lock is
 held, and only after the server at that port has said that it is this process and keeps its jobs in this directory; and
 where the system tells whose process it is (net/peer_user.py), it must be of the same user.  The server in turn takes no
 connections of other users there.  A directory that other users own or can write to is not used.
@@ -27,6 +27,7 @@ from weakref import WeakSet
 
 from switchgear.app.embedded_address_file import EmbeddedAddress
 from switchgear.app.server_locations import EMBEDDED_SCHEME, ServerLocation
+from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ConfigError, ServerUnreachable, SwitchgearError
 from switchgear.net.ownership import check_directory, check_link
@@ -40,8 +41,7 @@ DEFAULT_DIRECTORY: Final = ".switchgear"
 
 # How long to look for the owner.  A new one has to load what is queued before it can be found.
 _PATIENCE_SECONDS: Final = 30.0
-_FIRST_PAUSE_SECONDS: Final = 0.005
-_LONGEST_PAUSE_SECONDS: Final = 0.05
+_BACKOFF: Final = ReconnectBackoff(first_seconds=0.005, most_seconds=0.05, rng=without_jitter)
 # An exiting process waits so long for its server to give back and keep everything.
 _STOP_SECONDS: Final = 10.0
 # What only the user can put right, so that trying again is of no use.
@@ -49,9 +49,9 @@ _LASTING_PROBLEMS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, er
 
 
 class EmbeddedLocation(ServerLocation):
-    """The server of a directory, wherever it is just now: in this process or in another one."""
+    """The server of a directory, in this process or in another one."""
 
-    start_seconds = _PATIENCE_SECONDS + 5  # so that whoever waits hears the reason
+    start_seconds = _PATIENCE_SECONDS + 5  # so that callers who wait get the reason
 
     def __init__(self, url: str = EMBEDDED_SCHEME + DEFAULT_DIRECTORY) -> None:
         """`url` is `embedded:PATH`, and a relative path is relative to where the program is now; raises ConfigError.
@@ -78,7 +78,7 @@ class EmbeddedLocation(ServerLocation):
         return home.address()
 
     def close(self) -> None:
-        """This process needs the server no more, unless another app of it does."""
+        """Release the server, unless another app of this process uses it."""
         home = _home_at(self.directory)
         home.users.discard(self)
         if not home.users:
@@ -95,7 +95,7 @@ class EmbeddedLocation(ServerLocation):
 
 
 class _EmbeddedDirectory:
-    """What this process knows of one directory, for all its apps and threads."""
+    """One directory, shared by all apps and threads of this process."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -111,9 +111,9 @@ class _EmbeddedDirectory:
         return server is not None and server.is_alive
 
     def address(self) -> ServerAddress:
-        """Where the server is.  Whoever of us and the others comes first starts it, if there is none."""
+        """The address of the server.  If there is none, this process starts it, unless another one does so first."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        pause_seconds = _FIRST_PAUSE_SECONDS
+        pauses = RetryPauses(_BACKOFF)
         with self._mutex:
             while True:
                 if _ending.is_set():
@@ -123,18 +123,17 @@ class _EmbeddedDirectory:
                     return address
                 if time.monotonic() > deadline:
                     raise ServerUnreachable(f"the server of {self.directory} cannot be reached: {self._problem}")
-                time.sleep(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+                time.sleep(pauses.next_seconds())
 
     def leave(self) -> None:
-        """Stop the server, if it is here."""
+        """Stop the server, if it runs in this process."""
         with self._mutex:
             server, self._server = self._server, None
             if server is not None:
                 server.stop(_STOP_SECONDS)
 
-    def begin_anew_in_child(self) -> None:
-        """This process was forked: what runs in the parent's threads does not run here."""
+    def reset_after_fork(self) -> None:
+        """Forget the server after a fork: the parent's threads do not run in the child."""
         self._mutex = threading.Lock()
         server, self._server = self._server, None
         if server is not None:
@@ -189,7 +188,7 @@ class _EmbeddedDirectory:
         return ConfigError(text) if error.errno in _LASTING_PROBLEMS else ServerUnreachable(text)
 
     def _find_owner(self) -> ServerAddress | None:
-        """Where the owner says it is, if it is really there."""
+        """The address that the owner has written, if the owner answers there."""
         try:
             status = EmbeddedAddress.read(self.directory)
             if status is not None:
@@ -212,20 +211,20 @@ def _home_at(directory: Path) -> _EmbeddedDirectory:
         return _homes.setdefault(directory, _EmbeddedDirectory(directory))
 
 
-def _leave_all() -> None:
-    """The program ends: let others take over without a gap."""
-    _ending.set()  # whoever still asks for a server in this process comes too late
+def _stop_all() -> None:
+    """Stop the servers of this process when the program ends, so that others take over without a gap."""
+    _ending.set()  # no server is started in this process from now on
     for home in list(_homes.values()):
         home.leave()
 
 
-def _begin_anew_in_child() -> None:
+def _reset_after_fork() -> None:
     global _homes_mutex
     _homes_mutex = threading.Lock()  # another thread of the parent may have held it at that moment
     for home in _homes.values():
-        home.begin_anew_in_child()
+        home.reset_after_fork()
 
 
-# Registered when the module is loaded, and so before anything that uses a place: exit handlers run in reverse order.
-atexit.register(_leave_all)
-os.register_at_fork(after_in_child=_begin_anew_in_child)
+# Registered when the module is loaded, and so before anything that uses a location: exit handlers run in reverse order.
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_reset_after_fork)

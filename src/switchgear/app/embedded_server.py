@@ -1,7 +1,7 @@
-"""The real server as a guest of this process: its event loop runs in a thread, its jobs lie in one directory.
+"""`EmbeddedServer`: the whole server in a thread of this process, with its jobs in one directory.
 
-`EmbeddedServer` is made by whoever holds the directory's lock, and lets go of that lock as its very last act, whatever
-ends it.  `server.json` tells others where it listens; it means something only while the lock is held.
+`EmbeddedServer` is made by the holder of the directory's lock, and releases that lock last, in whatever way it ends.
+`server.json` tells others where it listens; it is valid only while the lock is held.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _WATCH_SECONDS: Final = 0.5
 
 
 class OwnerLock:
-    """The right to run the server of a directory: its file `owner.lock`, locked for as long as the holder lives."""
+    """The lock on the file `owner.lock`, which the process that runs the server of a directory holds until it ends."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "owner.lock"
         self._lock = FileLock(directory / "owner")
 
     def acquire(self) -> bool:
-        """Whether it is ours now; raises OSError if there can be no such file."""
+        """Try to lock; returns whether this process has the lock now.  Raises OSError if the file cannot be made."""
         while True:
             try:
                 self._lock.acquire()
             except StorageError:
                 return False
-            if self.is_in_place():
+            if self.is_current():
                 return True
             self._lock.release()  # the directory was deleted at this very moment; the lock was on a file of the old one
 
-    def is_in_place(self) -> bool:
-        """Whether the file that we have locked is the one that others would lock."""
+    def is_current(self) -> bool:
+        """Whether the locked file is still the one at that path."""
         try:
             there = os.stat(self._path)
         except OSError:
@@ -89,7 +89,8 @@ class EmbeddedServer:
         self._thread = threading.Thread(target=self._run, name="switchgear-embedded", daemon=True)
 
     def start(self) -> ServerAddress:
-        """Serve; returns when everybody can connect.  Raises StorageError, ConfigError or OSError, and is over then."""
+        """Start serving; returns when clients can connect.  Raises StorageError, ConfigError or OSError, and is stopped
+        then."""
         try:
             self._thread.start()
         except BaseException:
@@ -104,7 +105,7 @@ class EmbeddedServer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still serves."""
+        """Whether the server still runs."""
         return self._thread.is_alive()
 
     @property
@@ -112,15 +113,15 @@ class EmbeddedServer:
         return self._listening.result()
 
     def stop(self, patience_seconds: float | None = None) -> None:
-        """Give back what runs, keep everything, and let another one take over."""
+        """Stop serving, requeue running jobs, close the store, and release the lock for another owner."""
         with suppress(RuntimeError):  # the loop is closed: it has ended already
             self._loop.call_soon_threadsafe(self._service.request_stop, True)
         self._thread.join(patience_seconds)
 
     def abandon(self) -> None:
-        """In a forked child, which has inherited its sockets: let go of them, lest the parent's end go unnoticed.
+        """Close the sockets in a forked child, which has inherited them, so that the end of the parent is noticed.
 
-        Its locks let go by themselves.  Its database must not be touched, not even closed.
+        Its locks are released by themselves.  Its database must not be touched, not even closed.
         """
         if self._listening.done() and self._listening.exception() is None:
             _close_sockets_of(self._listening.result())
@@ -139,7 +140,7 @@ class EmbeddedServer:
             with suppress(Exception):
                 self._loop.close()
             with suppress(OSError):
-                if self._lock.is_in_place():
+                if self._lock.is_current():
                     EmbeddedAddress.remove(self._directory)
             self._lock.release()
             if not self._listening.done():
@@ -161,8 +162,8 @@ class EmbeddedServer:
         self._listening.set_result(address)
 
     async def _watch(self) -> None:
-        """Stop if somebody deletes the directory, or the lock in it: another process could become the owner."""
-        while self._lock.is_in_place():  # noqa: ASYNC110 - the file system tells nobody
+        """Stop if the directory or the lock in it is deleted, because another process could become the owner then."""
+        while self._lock.is_current():  # noqa: ASYNC110 - the file system tells nobody
             await asyncio.sleep(_WATCH_SECONDS)
         if (self._directory / _STORE_NAME).exists():
             log.error("%s: its owner.lock was deleted while it was in use; another process takes over", self._directory)
@@ -182,7 +183,7 @@ def _config(directory: Path) -> Config:
 
 
 def _wait_for_store(path: Path) -> None:
-    """Until the last owner has let go of the store; raises StorageError if somebody has not."""
+    """Wait until the last owner has closed the store; raises StorageError if it does not."""
     deadline = time.monotonic() + _STORE_PATIENCE_SECONDS
     while True:
         locks = FileLock(path), DatabaseLock(path)
@@ -201,7 +202,7 @@ def _wait_for_store(path: Path) -> None:
 
 
 def _close_sockets_of(address: ServerAddress) -> None:
-    """Close the server's ends of all connections, and what it listens with."""
+    """Close the server's connections and listening sockets."""
     for name in os.listdir("/dev/fd"):
         descriptor = int(name)
         with suppress(OSError):  # the one that the listing itself used is closed by now

@@ -1,4 +1,4 @@
-"""The worker that an embedded app brings along, so that a program which submits jobs also runs them.
+"""`EmbeddedWorker`: the worker of an embedded app, so that a program which submits jobs also runs them.
 
 It is started when the app is first used, in threads of this process.  When the program ends, jobs that run may finish
 for some seconds; what is queued stays in the directory for the next process.
@@ -30,7 +30,7 @@ DRAIN_SECONDS: Final = 5.0
 
 
 class EmbeddedWorker:
-    """Works for one app in this process.  Tasks that are declared later get a worker of their own when they are.
+    """The workers of one app in this process.  Tasks that are declared later get a worker of their own.
 
     A task that is declared again, as by a cell of a notebook, is run as it was declared last.  A worker sees that by
     itself, unless the task has other options now, or has become a coroutine function: then another worker takes over.
@@ -44,10 +44,10 @@ class EmbeddedWorker:
         self._retired: list[BackgroundWorker] = []  # they take no more jobs, and end by themselves
         self._served: dict[str, Task[Any, Any]] = {}  # as they were when a worker began
         self._is_stopping = False
-        _residents.add(self)
+        _embedded_workers.add(self)
 
     def serve_all(self) -> None:
-        """Work for all tasks of the app that nobody here works for yet, or not as they are now."""
+        """Start a worker for all tasks of the app that have none in this process, or one for an earlier declaration."""
         from switchgear.app.worker.background_worker import start_background
 
         if os.getpid() != self._process_id:
@@ -67,7 +67,7 @@ class EmbeddedWorker:
                     self._workers[start_background(self._app, functions=new)] = new
 
     def _retire_outdated(self) -> None:
-        """Let go of workers that know a task as it is no more; all their tasks are to be served anew."""
+        """Retire workers with a task that was declared anew; all their tasks get a new worker."""
         self._retired = [worker for worker in self._retired if not worker.has_ended]
         outdated = {
             name
@@ -85,7 +85,7 @@ class EmbeddedWorker:
             del self._served[name]
 
     def stop(self, drain_seconds: float = DRAIN_SECONDS) -> None:
-        """Take no more jobs; those that run may finish."""
+        """Take no more jobs; running jobs may finish."""
         if os.getpid() != self._process_id:
             return  # the threads are the parent's
         with self._lock:
@@ -98,11 +98,11 @@ class EmbeddedWorker:
                 worker.stop(drain_seconds)
 
 
-_residents: WeakSet[EmbeddedWorker] = WeakSet()
+_embedded_workers: WeakSet[EmbeddedWorker] = WeakSet()
 
 
 def _stop_all() -> None:
-    for resident in list(_residents):
+    for resident in list(_embedded_workers):
         resident.stop()
 
 

@@ -1,4 +1,4 @@
-"""Jobs that wait for jobs: chains and groups of submissions that are described first and made later."""
+"""Chains and groups: submissions that depend on each other, described first and submitted later."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 
 from switchgear.app.group import JobGroup
 from switchgear.app.job import Job
-from switchgear.app.submit_request import SubmitRequest
 from switchgear.app.task_options import SubmitKeywords
+from switchgear.client.gearman.submit_request import SubmitRequest
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -20,7 +20,7 @@ J = TypeVar("J")  # a Job or a JobGroup
 
 
 class Signature(Generic[R]):
-    """A submission to be made later: a task with arguments and options.
+    """A task with arguments and options, to be submitted later.
 
     >>> from switchgear import App
     >>> app = App("gearman://127.0.0.1")
@@ -41,11 +41,11 @@ class Signature(Generic[R]):
         return f"{self.task.name}.s({', '.join(words)})"
 
     def options(self, **options: Unpack[SubmitKeywords]) -> Signature[R]:
-        """The same with other options."""
+        """A copy with other options."""
         return Signature(self.task.with_options(**options), self.args, self.kwargs)
 
     def after(self, before: Job[Any] | JobGroup[Any], pass_result: bool) -> Signature[R]:
-        """The same, to be run after another job, and given its result as the first argument."""
+        """A copy that runs after another job, with its result as the first argument."""
         if pass_result:
             return Signature(self.task, (before, *self.args), self.kwargs)
         waiting = self.task.with_options(after=[*self.task.settings.after, before])
@@ -60,7 +60,7 @@ class Signature(Generic[R]):
         return await self.task.submit_async(*self.args, **self.kwargs)
 
     def request(self) -> SubmitRequest:
-        """What the server is asked for."""
+        """The request that submits it."""
         return self.task.request(self.args, self.kwargs, watch=False)
 
 
@@ -81,7 +81,7 @@ class Group(Generic[R]):
         return f"<group of {len(self.members)}>"
 
     def after(self, before: Job[Any] | JobGroup[Any], pass_result: bool) -> Group[R]:
-        """The same, each to be run after another job."""
+        """A copy in which each submission runs after another job."""
         return Group(member.after(before, pass_result) for member in self.members)
 
     def submit(self) -> JobGroup[R]:
@@ -116,7 +116,7 @@ class Chain(Generic[J]):
         return f"chain({', '.join(map(repr, self.steps))})"
 
     def submit(self) -> J:
-        """Submit all steps; the job of the last one, or its jobs if it is a group."""
+        """Submit all steps; returns the job of the last one, or its jobs if it is a group."""
         return cast(J, self.submit_all()[-1])
 
     async def submit_async(self) -> J:
@@ -124,7 +124,7 @@ class Chain(Generic[J]):
         return cast(J, (await self.submit_all_async())[-1])
 
     def submit_all(self) -> list[Job[Any] | JobGroup[Any]]:
-        """Submit all steps; the jobs of each."""
+        """Submit all steps; returns the job or the jobs of each."""
         jobs: list[Job[Any] | JobGroup[Any]] = []
         for step in self.steps:
             jobs.append((step.after(jobs[-1], self._pass_results) if jobs else step).submit())
@@ -141,7 +141,7 @@ class Chain(Generic[J]):
 Step = Signature[Any] | Group[Any]
 
 
-# What comes of a chain is what comes of its last step; a type checker is told so for chains of up to four.
+# The result of a chain is that of its last step; these overloads tell type checkers so for chains of up to four.
 @overload
 def chain(last: Signature[R], /, *, pass_results: bool = True) -> Chain[Job[R]]: ...
 @overload
@@ -161,7 +161,7 @@ def chain(a: Step, b: Step, c: Step, last: Group[R], /, *, pass_results: bool = 
 @overload
 def chain(*steps: Step, pass_results: bool = True) -> Chain[Any]: ...
 def chain(*steps: Step, pass_results: bool = True) -> Chain[Any]:
-    """One after the other: `chain(load.s(url), resize.s(64)).submit()` runs `resize(load(url), 64)`.
+    """Submissions one after the other: `chain(load.s(url), resize.s(64)).submit()` runs `resize(load(url), 64)`.
 
     Each step is given the result of the one before as its first argument, unless `pass_results` is False.  A step may
     be a group: then the next is given the list of its results.
@@ -170,7 +170,7 @@ def chain(*steps: Step, pass_results: bool = True) -> Chain[Any]:
 
 
 def group(*members: Signature[R] | Iterable[Signature[R]]) -> Group[R]:
-    """Side by side: `group(resize.s(path) for path in paths).submit()`, or `group(a.s(), b.s())`."""
+    """Submissions side by side: `group(resize.s(path) for path in paths).submit()`, or `group(a.s(), b.s())`."""
     if len(members) == 1 and not isinstance(members[0], Signature):
         return Group(members[0])
     return Group(member for member in members if _is_signature(member))  # type: ignore[misc]

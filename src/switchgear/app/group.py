@@ -1,4 +1,4 @@
-"""Many jobs at once, without an object for each."""
+"""`JobGroup`: many jobs, without an object for each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 from switchgear.app.arguments import Reference
 from switchgear.app.awaited_jobs import AwaitedJobs
 from switchgear.app.job import Job
-from switchgear.app.job_updates import UNKNOWN, End, JobSubscriber
-from switchgear.app.submit_request import SubmitRequest
 from switchgear.app.transport import refuse_to_block
+from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
+from switchgear.client.gearman.requests import UNKNOWN
+from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import JobFailed, JobUnknown, ServerUnreachable
 from switchgear.numbers import whole_number
 from switchgear.text import counted
@@ -32,7 +33,7 @@ R = TypeVar("R")
 _LARGEST: Final = 2**64 - 1
 # How many questions are on their way at a time.
 _WINDOW: Final = 1000
-_MOST_STATES: Final = 10_000  # that one question may be about
+_MOST_STATES: Final = 10_000  # in one request
 _FINAL: Final = ("done", "failed", "cancelled", "expired")
 
 
@@ -49,10 +50,10 @@ class Handles(Sequence[str]):
         self._numbers = array("Q")
         self._starts: list[int] = []  # from here on a prefix counts
         self._prefixes: list[str] = []
-        self._odd: dict[int, str] = {}  # handles that are no such pair, by their place
+        self._odd: dict[int, str] = {}  # handles that are no such pair, by index
 
     def extend(self, handles: Iterable[str]) -> None:
-        """Add these."""
+        """Append handles."""
         numbers, prefix = self._numbers, f"{self._prefixes[-1]}:" if self._prefixes else ""
         for handle in handles:
             digits = handle[len(prefix) :]
@@ -64,7 +65,7 @@ class Handles(Sequence[str]):
                 prefix = f"{self._prefixes[-1]}:" if self._prefixes else ""
 
     def append(self, handle: str) -> None:
-        """Add this one."""
+        """Append a handle."""
         prefix, colon, digits = handle.rpartition(":")
         number = whole_number(digits.encode(errors="replace"), _LARGEST)
         if not colon or number is None or str(number) != digits:
@@ -113,7 +114,7 @@ class JobGroup(Reference, Generic[R]):
     def __init__(
         self, app: App, task: Task[Any, R] | Sequence[Task[Any, R]] | None, handles: Iterable[str] = ()
     ) -> None:
-        """`task` is that of all jobs, or there is one for each of them."""
+        """`task` is the task of all jobs, or a list with the task of each."""
         self.app = app
         self.handles = Handles()
         self.handles.extend(handles)
@@ -133,7 +134,7 @@ class JobGroup(Reference, Generic[R]):
         refuse_to_block()
         group = cls(app, task)
         with _Submitting(group) as submitting:
-            for outcomes in app.line.submit_many(requests):
+            for outcomes in app.transport.submit_many(requests):
                 submitting.note(outcomes)
         return group
 
@@ -144,7 +145,7 @@ class JobGroup(Reference, Generic[R]):
         """The same with asyncio."""
         group = cls(app, task)
         with _Submitting(group) as submitting:
-            async for outcomes in app.line.submit_many_async(requests):
+            async for outcomes in app.transport.submit_many_async(requests):
                 submitting.note(outcomes)
         return group
 
@@ -161,7 +162,7 @@ class JobGroup(Reference, Generic[R]):
     def __getitem__(self, number: slice) -> JobGroup[R]: ...
 
     def __getitem__(self, number: int | slice) -> Job[R] | JobGroup[R]:
-        """One job, also counted from the end, or some of them as a group; raises IndexError."""
+        """One job by its index, which may be negative, or a slice as a group; raises IndexError."""
         if isinstance(number, slice):
             tasks = self._tasks if self._has_one_task else cast("Sequence[Task[Any, R]]", self._tasks)[number]
             return JobGroup(self.app, tasks, self.handles[number])
@@ -188,8 +189,8 @@ class JobGroup(Reference, Generic[R]):
         raises TimeoutError when it is over.
         """
         countdown = _Countdown(timeout)
-        window: AwaitedJobs[R] = AwaitedJobs(self.app.line, in_order)
-        following = self._following()
+        window: AwaitedJobs[R] = AwaitedJobs(self.app.transport, in_order)
+        following = self._subscribed()
         while window.fill(_WINDOW, following):
             with countdown:
                 _, job = window.next(countdown.left_seconds)
@@ -204,36 +205,36 @@ class JobGroup(Reference, Generic[R]):
     ) -> AsyncIterator[R]:
         """The same with asyncio."""
         countdown = _Countdown(timeout)
-        window: AwaitedJobs[R] = AwaitedJobs(self.app.line, in_order)
-        following = self._following()
+        window: AwaitedJobs[R] = AwaitedJobs(self.app.transport, in_order)
+        following = self._subscribed()
         while window.fill(_WINDOW, following):
             with countdown:
                 _, job = await window.next_async(countdown.left_seconds)
             yield _result_of(job, return_exceptions)
 
     def wait(self, timeout: float | None = None) -> dict[str, int]:
-        """Wait until all have ended, well or not; how many ended in which state.
+        """Wait until all jobs have ended in any state; returns how many ended in which state.
 
         Raises TimeoutError if that takes longer than `timeout`.
         """
         countdown = _Countdown(timeout)
         counts: Counter[str] = Counter()
-        window: AwaitedJobs[R] = AwaitedJobs(self.app.line, True)
-        following = self._following()
+        window: AwaitedJobs[R] = AwaitedJobs(self.app.transport, True)
+        following = self._subscribed()
         while window.fill(_WINDOW, following):
             with countdown:
                 end, _ = window.next(countdown.left_seconds)
             counts[end.state] += 1
         return dict(counts)
 
-    def _following(self) -> Iterator[tuple[Job[R], JobSubscriber]]:
-        """Each job, and somebody who begins to follow it."""
-        line = self.app.line
+    def _subscribed(self) -> Iterator[tuple[Job[R], JobSubscriber]]:
+        """Each job with a subscriber for it."""
+        transport = self.app.transport
         for number in range(len(self)):
-            follower = JobSubscriber()
-            job = Job(self.app, self._task(number), self.handles[number], follower)
-            line.watch(job.handle, follower).add_done_callback(_ending(follower))
-            yield job, follower
+            subscriber = JobSubscriber()
+            job = Job(self.app, self._task(number), self.handles[number], subscriber)
+            transport.watch(job.handle, subscriber).add_done_callback(_ending(subscriber))
+            yield job, subscriber
 
     # --- looking and acting ---
 
@@ -251,26 +252,26 @@ class JobGroup(Reference, Generic[R]):
     def _states(self, handles: list[str], away: set[int]) -> list[str]:
         """The states of these jobs.  Of several servers, each is asked about those that the others do not know."""
         states = dict.fromkeys(handles, UNKNOWN)
-        for place in range(len(self.app.places)):
+        for server_number in range(len(self.app.locations)):
             left = [handle for handle, state in states.items() if state == UNKNOWN]
-            if not left or place in away:
+            if not left or server_number in away:
                 continue
             try:
-                answer = self.app.line.wait(self.app.line.control("states", {"handles": left}, place))
+                answer = self.app.transport.wait(self.app.transport.control("states", {"handles": left}, server_number))
             except ServerUnreachable:
-                away.add(place)
-                if len(away) == len(self.app.places):
+                away.add(server_number)
+                if len(away) == len(self.app.locations):
                     raise
             else:
                 states.update(zip(left, answer["states"], strict=True))
         return [states[handle] for handle in handles]
 
     def cancel(self) -> int:
-        """Cancel those that have not ended; how many that were."""
+        """Cancel the jobs that have not ended; returns how many were cancelled."""
         return sum(not isinstance(answer, JobUnknown) for _, answer in self._ask_each("cancel"))
 
     def retry(self) -> int:
-        """Have those run again that ended without success; how many that are."""
+        """Run the jobs again that ended without success; returns how many these are."""
         states = self.counts()
         if not states.get("failed", 0) + states.get("cancelled", 0) + states.get("expired", 0):
             return 0
@@ -282,19 +283,19 @@ class JobGroup(Reference, Generic[R]):
 
     def _ask_each(self, verb: str) -> Iterator[tuple[int, Any]]:
         """The answers about each job that is not known to have ended; JobUnknown is an answer."""
-        line = self.app.line
+        transport = self.app.transport
         on_their_way: list[tuple[int, Future[Any]]] = []
         numbers = (number for number in range(len(self)) if number not in self._ended)
         while True:
             for number in numbers:
-                on_their_way.append((number, line.control(verb, {"handle": self.handles[number]})))
+                on_their_way.append((number, transport.control(verb, {"handle": self.handles[number]})))
                 if len(on_their_way) >= _WINDOW:
                     break
             if not on_their_way:
                 return
             for number, future in on_their_way:
                 try:
-                    yield number, line.wait(future)
+                    yield number, transport.wait(future)
                 except JobUnknown as unknown:
                     yield number, unknown
             on_their_way.clear()
@@ -303,7 +304,7 @@ class JobGroup(Reference, Generic[R]):
 
     @property
     def as_argument(self) -> list[R]:
-        """The group itself, but typed as the list of its results, for a task that takes such."""
+        """The group itself, typed as the list of its results, for tasks with such an argument."""
         return cast(list[R], self)
 
     def as_reference(self) -> list[Any]:
@@ -311,7 +312,7 @@ class JobGroup(Reference, Generic[R]):
 
 
 class _Submitting:
-    """Notes what was taken, and raises the first refusal at the end, with what was taken beside it."""
+    """Collects handles of submitted jobs, and raises the first refusal at the end, with the handles as attribute."""
 
     def __init__(self, group: JobGroup[Any]) -> None:
         self._group = group
@@ -337,7 +338,8 @@ class _Submitting:
 
 
 class _Countdown:
-    """A time that begins now; None: without an end.  As a context it says of a wait that took longer what was given."""
+    """A timeout from now on; None: without an end.  As a context it puts the timeout into the text of a
+    TimeoutError."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -363,14 +365,14 @@ def _result_of(job: Job[R], return_exceptions: bool) -> R:
         return cast(R, error)
 
 
-def _ending(follower: JobSubscriber) -> Any:
-    """Ends a wait for a job that the server does not know, or could not be asked about."""
+def _ending(subscriber: JobSubscriber) -> Any:
+    """A callback that ends the wait for a job which the server does not know, or could not be asked about."""
 
     def look(answer: Future[str]) -> None:
         error = answer.exception()
         if error is not None:
-            follower.give_up(cast(Exception, error))
+            subscriber.give_up(cast(Exception, error))
         elif answer.result() == UNKNOWN:
-            follower.end(End(UNKNOWN))
+            subscriber.end(JobEnd(UNKNOWN))
 
     return look

@@ -1,4 +1,4 @@
-"""A job as its submitter sees it."""
+"""`Job`: a submitted job; its result, progress, status, cancellation and retry."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result
-from switchgear.app.job_updates import UNKNOWN, End, JobSubscriber, Progress
+from switchgear.app.server_answers import Explanation, JobInfo
 from switchgear.app.transport import refuse_to_block
-from switchgear.app.views import Explanation, JobInfo
+from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
+from switchgear.client.gearman.requests import UNKNOWN
 from switchgear.errors import ClientError, JobUnknown
 
 if TYPE_CHECKING:
@@ -30,11 +31,13 @@ class Job(Reference, Generic[R]):
     by the server; nothing is asked again and again.
     """
 
-    def __init__(self, app: App, task: Task[Any, R] | None, handle: str, follower: JobSubscriber | None = None) -> None:
+    def __init__(
+        self, app: App, task: Task[Any, R] | None, handle: str, subscriber: JobSubscriber | None = None
+    ) -> None:
         self.app = app
         self.task = task
         self.handle = handle
-        self._follower = follower
+        self._subscriber = subscriber
 
     def __repr__(self) -> str:
         of = f" {self.task.name}" if self.task is not None else ""
@@ -50,7 +53,7 @@ class Job(Reference, Generic[R]):
     # --- the end ---
 
     def result(self, timeout: float | None = None) -> R:
-        """What the task returned, waited for until it has.
+        """Wait for the job, and return what the task returned.
 
         Raises TaskFailed, PredecessorFailed, JobCancelled, JobExpired, JobLost or JobTimedOut (all are JobFailed),
         TimeoutError, JobUnknown, ServerUnreachable, or ResultError if the result is not what the task says it returns.
@@ -65,14 +68,14 @@ class Job(Reference, Generic[R]):
         return self.result_async().__await__()
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until the job has ended, well or not; the word for its state.  Raises TimeoutError."""
+        """Wait until the job has ended in any state; returns the name of the state.  Raises TimeoutError."""
         return self._wait_end(timeout).state
 
     async def wait_async(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - like `wait`
         """The same with asyncio."""
         return (await self._wait_end_async(timeout)).state
 
-    def _read(self, end: End) -> R:
+    def _read(self, end: JobEnd) -> R:
         failure = end.failure(self.handle)
         if failure is not None:
             raise failure
@@ -80,32 +83,32 @@ class Job(Reference, Generic[R]):
             return cast(R, read_untyped_result(end.result))
         return self.task.arguments.decode_result(end.result)
 
-    def _wait_end(self, timeout: float | None) -> End:
+    def _wait_end(self, timeout: float | None) -> JobEnd:
         if (known := self._known_end) is not None:
             return self._known(known)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            follower = self._follow(timeout)
+            subscriber = self._subscribe(timeout)
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            return self._known(self.app.line.wait(follower.future, left))
+            return self._known(self.app.transport.wait(subscriber.future, left))
         except TimeoutError as error:
-            if isinstance(error, ClientError):  # it says more than we could
+            if isinstance(error, ClientError):  # its message has the details
                 raise
             raise TimeoutError(f"job {self.handle} has not ended within {timeout:g} s") from None
 
-    async def _wait_end_async(self, seconds: float | None) -> End:
+    async def _wait_end_async(self, seconds: float | None) -> JobEnd:
         if (known := self._known_end) is not None:
             return self._known(known)
         try:
             async with asyncio.timeout(seconds):
-                follower = await self._follow_async()
-                return self._known(await self.app.line.wait_async(follower.future, seconds))
+                subscriber = await self._subscribe_async()
+                return self._known(await self.app.transport.wait_async(subscriber.future, seconds))
         except TimeoutError as error:
             if seconds is None or isinstance(error, ClientError):
                 raise
             raise TimeoutError(f"job {self.handle} has not ended within {seconds:g} s") from None
 
-    def _known(self, end: End) -> End:
+    def _known(self, end: JobEnd) -> JobEnd:
         if end.state == UNKNOWN:
             failure = end.failure(self.handle)
             assert failure is not None
@@ -113,47 +116,52 @@ class Job(Reference, Generic[R]):
         return end
 
     @property
-    def _known_end(self) -> End | None:
-        follower = self._follower
-        if follower is None or not follower.future.done() or follower.future.exception() is not None:
+    def _known_end(self) -> JobEnd | None:
+        subscriber = self._subscriber
+        if subscriber is None or not subscriber.future.done() or subscriber.future.exception() is not None:
             return None
-        return follower.future.result()
+        return subscriber.future.result()
 
     @property
-    def _place(self) -> int | None:
-        return self._follower.place if self._follower is not None else None
+    def _server_number(self) -> int | None:
+        return self._subscriber.server_number if self._subscriber is not None else None
 
-    def _follow(self, timeout: float | None) -> JobSubscriber:
-        """Somebody who hears of this job."""
-        follower = self._follower
-        if follower is not None and follower.is_usable:
-            return follower
-        follower = JobSubscriber()
-        self._begin(follower, self.app.line.wait(self.app.line.watch(self.handle, follower, self._place), timeout))
-        return follower
+    def _subscribe(self, timeout: float | None) -> JobSubscriber:
+        """The subscriber of this job, made and subscribed if there is none."""
+        subscriber = self._subscriber
+        if subscriber is not None and subscriber.is_usable:
+            return subscriber
+        subscriber = JobSubscriber()
+        self._begin(
+            subscriber,
+            self.app.transport.wait(self.app.transport.watch(self.handle, subscriber, self._server_number), timeout),
+        )
+        return subscriber
 
-    async def _follow_async(self) -> JobSubscriber:
-        follower = self._follower
-        if follower is not None and follower.is_usable:
-            return follower
-        follower = JobSubscriber()
-        line = self.app.line
-        self._begin(follower, await line.wait_async(line.watch(self.handle, follower, self._place)))
-        return follower
+    async def _subscribe_async(self) -> JobSubscriber:
+        subscriber = self._subscriber
+        if subscriber is not None and subscriber.is_usable:
+            return subscriber
+        subscriber = JobSubscriber()
+        transport = self.app.transport
+        self._begin(
+            subscriber, await transport.wait_async(transport.watch(self.handle, subscriber, self._server_number))
+        )
+        return subscriber
 
-    def _begin(self, follower: JobSubscriber, state: str) -> None:
+    def _begin(self, subscriber: JobSubscriber, state: str) -> None:
         if state == UNKNOWN:
-            self._known(End(UNKNOWN))
-        self._follower = follower
+            self._known(JobEnd(UNKNOWN))
+        self._subscriber = subscriber
 
     # --- on the way ---
 
     def updates(self) -> Updates:
-        """Progress as it is reported, first the latest there is, until the job ends; for `for` and `async for`."""
+        """The progress of the job, from the latest report until its end; for `for` and `async for`."""
         return Updates(self)
 
     def status(self) -> JobInfo:
-        """The job as the server sees it now; raises JobUnknown."""
+        """The state of the job at the server; raises JobUnknown."""
         return JobInfo.read(self._ask("job"))
 
     async def status_async(self) -> JobInfo:
@@ -161,7 +169,7 @@ class Job(Reference, Generic[R]):
         return JobInfo.read(await self._ask_async("job"))
 
     def explain(self) -> Explanation:
-        """Why the job is where it is: what it waits for, and who could run it."""
+        """Why the job is in its state: what it waits for, and which workers could run it."""
         return Explanation.read(self.handle, self._ask("explain"))
 
     async def explain_async(self) -> Explanation:
@@ -171,9 +179,9 @@ class Job(Reference, Generic[R]):
     # --- acting ---
 
     def cancel(self, cascade: bool = False) -> bool:
-        """Cancel it; with `cascade` also the jobs that wait for it.  False if it had ended before.
+        """Cancel the job; with `cascade` also the jobs that wait for it.  False if it had ended before.
 
-        A job that runs is told: see `current_job().cancelled`.
+        A running job is asked to stop: see `current_job().cancelled`.
         """
         try:
             self._ask("cancel", cascade=cascade)
@@ -192,29 +200,31 @@ class Job(Reference, Generic[R]):
         return True
 
     def retry(self) -> None:
-        """Have a job that ended without success run again, with all its attempts; raises ServerRefused."""
+        """Run a job again that ended without success, with all its attempts; raises ServerRefused."""
         self._ask("retry")
-        self._follower = None  # that end does not count any more
+        self._subscriber = None  # that end does not count any more
 
     async def retry_async(self) -> None:
         """The same with asyncio."""
         await self._ask_async("retry")
-        self._follower = None
+        self._subscriber = None
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
         refuse_to_block()
-        line = self.app.line
-        return line.wait(line.control(verb, {"handle": self.handle, **arguments}, self._place))
+        transport = self.app.transport
+        return transport.wait(transport.control(verb, {"handle": self.handle, **arguments}, self._server_number))
 
     async def _ask_async(self, verb: str, **arguments: Any) -> Any:
-        line = self.app.line
-        return await line.wait_async(line.control(verb, {"handle": self.handle, **arguments}, self._place))
+        transport = self.app.transport
+        return await transport.wait_async(
+            transport.control(verb, {"handle": self.handle, **arguments}, self._server_number)
+        )
 
     # --- as an argument ---
 
     @property
     def as_argument(self) -> R:
-        """The job itself, but typed as its result, for a task that takes such: `combine.submit(job.as_argument)`.
+        """The job itself, typed as its result, for tasks with such an argument: `combine.submit(job.as_argument)`.
 
         At run time `combine.submit(job)` is the same; a type checker would not let it pass.
         """
@@ -227,7 +237,7 @@ class Job(Reference, Generic[R]):
 
 
 class Updates:
-    """The progress of a job, to be iterated over in either way."""
+    """The progress of a job, as an iterator and as an async iterator."""
 
     def __init__(self, job: Job[Any]) -> None:
         self._job = job
@@ -239,35 +249,35 @@ class Updates:
         return self._iterate_async()
 
     def _iterate(self) -> Iterator[Progress]:
-        follower = self._job._follow(None)
-        news: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
-        follower.listen(news.put)
+        subscriber = self._job._subscribe(None)
+        updates: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
+        subscriber.add_listener(updates.put)
         try:
             while True:
-                progress = self._job.app.line.wait_news(news)
+                progress = self._job.app.transport.wait_progress(updates)
                 if progress is None:
                     return
                 yield progress
         finally:
-            follower.ignore(news.put)
+            subscriber.remove_listener(updates.put)
 
     async def _iterate_async(self) -> AsyncIterator[Progress]:
-        follower = await self._job._follow_async()
+        subscriber = await self._job._subscribe_async()
         loop = asyncio.get_running_loop()
-        news: asyncio.Queue[Progress | None] = asyncio.Queue()
+        updates: asyncio.Queue[Progress | None] = asyncio.Queue()
 
         def listener(progress: Progress | None) -> None:
             try:
-                loop.call_soon_threadsafe(news.put_nowait, progress)
+                loop.call_soon_threadsafe(updates.put_nowait, progress)
             except RuntimeError:
                 pass  # the loop that wanted to know is closed
 
-        follower.listen(listener)
+        subscriber.add_listener(listener)
         try:
             while True:
-                progress = await news.get()
+                progress = await updates.get()
                 if progress is None:
                     return
                 yield progress
         finally:
-            follower.ignore(listener)
+            subscriber.remove_listener(listener)

@@ -1,4 +1,4 @@
-"""Running one job: arguments from the payload, the call, and what becomes of what it returned or raised.
+"""Runs one attempt of a job: decodes its arguments, calls the task, and turns the result or exception into an outcome.
 
 There is no I/O here.  Threads, event loops, child processes and the in-memory app all run jobs by these functions.
 """
@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from switchgear.app.current_job import CurrentJob, Retry, running
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
     from switchgear.app.task_options import TaskOptions
 
 __all__ = [
-    "AssignedJob",
-    "Complete",
-    "Fail",
-    "Outcome",
-    "RetryLater",
-    "Stopped",
+    "current_job_of",
     "error_text",
     "references_of",
     "run",
@@ -41,71 +34,25 @@ LONGEST_SUMMARY_CHARACTERS: Final = 2_000
 _OUR_CODE: Final = str(Path(__file__).resolve().parent.parent)
 
 
-class AssignedJob(msgspec.Struct, frozen=True):
-    """One attempt of a job, as the server hands it out."""
-
-    handle: str
-    function: str
-    payload: bytes
-    unique: str = ""
-    attempt: int = 1  # how often it was started, this one included
-    losses: int = 0  # how many of these starts were lost
-    attempts_limit: int = 0  # of the job itself; 0: the task decides
-    timeout_seconds: float = 0.0  # 0: none
-    results: Mapping[str, bytes | None] = msgspec.field(default_factory=dict)  # by handle, of jobs among its arguments
-
-    def context(self, on_progress: Callable[[int, int, str], None] | None = None) -> CurrentJob:
-        """What the task will see of it."""
-        return CurrentJob(
-            self.handle,
-            self.function,
-            attempt=self.attempt,
-            losses=self.losses,
-            timeout_seconds=self.timeout_seconds,
-            on_progress=on_progress,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """It is done, with this result."""
-
-    result: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """It has failed, for good."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class RetryLater:
-    """It has failed, and is to be tried again after a pause."""
-
-    delay_seconds: float
-    error: str
-    attempts_limit: int = 0  # by the task, for a server that knows of none
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """It ended early because it was not wanted any more."""
-
-    reason: str
-
-
-Outcome = Complete | Fail | RetryLater | Stopped
+def current_job_of(assignment: AssignedJob, on_progress: Callable[[int, int, str], None] | None = None) -> CurrentJob:
+    """The `CurrentJob` of an assigned job, which its task can ask for."""
+    return CurrentJob(
+        assignment.handle,
+        assignment.function,
+        attempt=assignment.attempt,
+        losses=assignment.losses,
+        timeout_seconds=assignment.timeout_seconds,
+        on_progress=on_progress,
+    )
 
 
 def references_of(task: Task[Any, Any], payload: bytes) -> list[str]:
-    """The handles of the jobs among the arguments.  A payload that cannot be read has none: it fails when it is run."""
+    """The handles of jobs among the arguments; none if the payload cannot be read, because then the run fails."""
     if b"$job" not in payload:
         return []
     try:
         return task.arguments.references(payload)
-    except Exception:  # whatever is wrong with it is told by the run
+    except Exception:  # the run reports what is wrong with it
         return []
 
 
@@ -142,7 +89,7 @@ def _arguments(task: Task[Any, Any], assignment: AssignedJob) -> tuple[tuple[Any
 
 
 def _unreadable(error: Exception) -> Fail:
-    """A payload that does not fit the task will not fit it at the next attempt either."""
+    """The outcome for a payload that does not fit the task; another attempt would not help."""
     return Fail(_cut(f"{_summary(error)}\n\nThe task was not called: its arguments could not be read."))
 
 
@@ -160,7 +107,7 @@ def classify(
     error: BaseException,
     rng: Callable[[], float] = random.random,
 ) -> Outcome:
-    """What follows from what a task has raised."""
+    """The outcome of an attempt whose task has raised an exception."""
     if job.cancelled:  # whatever it raised on its way out
         return Stopped(job.cancel_reason)
     text = error_text(error)
@@ -183,7 +130,7 @@ def _is_worth_another_try(options: TaskOptions, error: BaseException) -> bool:
 
 
 def _without_retries(text: str, retries: int) -> str:
-    """For a task that asked to be run again, the reason why it is not."""
+    """The error of a task that raised Retry, with the reason why it is not run again."""
     first, end, rest = text.partition("\n")
     used_up = f"used up its {retries} {'retry' if retries == 1 else 'retries'}"
     return f"{first} (but the job has {used_up if retries else 'no retries'}){end}{rest}"
@@ -193,7 +140,7 @@ def _without_retries(text: str, retries: int) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """The error for people elsewhere: what and why on the first line, then an empty one, then the traceback."""
+    """The error as text: class and message on the first line, then an empty line, then the traceback."""
     trace = traceback.TracebackException(type(error), error, _users_part(error.__traceback__), compact=True)
     return _cut(f"{_summary(error)}\n\n{''.join(trace.format()).rstrip()}")
 
@@ -208,7 +155,7 @@ def _summary(error: BaseException) -> str:
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from where our code called the user's."""
+    """The part of a traceback that begins in the user's code."""
     whole = trace
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OUR_CODE):
         trace = trace.tb_next

@@ -1,29 +1,28 @@
-"""Schedules: declared by a program, kept by the server."""
+"""Schedules: declared by a program with `@app.every`, kept by the server, managed through `app.schedules`."""
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from switchgear.app.server_answers import ScheduleInfo
 from switchgear.app.task import Task, schedule_options, short_key
-from switchgear.app.task_options import seconds_of
-from switchgear.app.views import ScheduleInfo
-from switchgear.client.durations import parse_duration
 from switchgear.errors import ConfigError
+from switchgear.json_bytes import plain
+from switchgear.units import duration_seconds, parse_duration
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.job import Job
 
-__all__ = ["CATCH_UP", "Schedule", "Schedules"]
+__all__ = ["CATCH_UP", "AppSchedules", "TaskSchedule"]
 
 CATCH_UP: Final = ("latest", "none", "all")
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """When a task is to run again and again, and with what."""
+class TaskSchedule:
+    """A schedule of a task: when it runs, with which arguments."""
 
     name: str
     cron: str = ""
@@ -45,8 +44,8 @@ class Schedule:
         name: str | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> Schedule:
-        """Checked, but not yet of a task.  `when` is a number of seconds, a duration such as "5m", or a cron line."""
+    ) -> TaskSchedule:
+        """A schedule without a task.  `when` is a number of seconds, a duration such as "5m", or a cron line."""
         if catch_up not in CATCH_UP:
             raise ValueError(f"catch_up is one of {', '.join(CATCH_UP)}, not {catch_up!r}")
         if not isinstance(overlap, bool):
@@ -55,13 +54,13 @@ class Schedule:
         _check_timetable(cron, seconds, timezone)
         return cls(name or "", cron, seconds, timezone, catch_up, overlap, tuple(args), kwargs)
 
-    def of(self, task: Task[Any, Any]) -> Schedule:
-        """The schedule for this task; raises ArgumentError if its arguments do not fit."""
+    def of(self, task: Task[Any, Any]) -> TaskSchedule:
+        """The schedule with this task; raises ArgumentError if the arguments do not fit the task."""
         task.arguments.encode(self.args, self.kwargs)
         return replace(self, name=self.name or task.name, task=task)
 
     def declaration(self) -> dict[str, Any]:
-        """The arguments of the verb `schedule`."""
+        """The arguments of the CONTROL verb `schedule`."""
         task = self.task
         assert task is not None
         settings = task.settings
@@ -75,7 +74,7 @@ class Schedule:
         told: dict[str, Any] = {
             "name": self.name,
             "function": task.name,
-            "payload": _plain(task.arguments.encode(self.args, self.kwargs)),
+            "payload": plain(task.arguments.encode(self.args, self.kwargs)),
             "catch_up": self.catch_up,
             "overlap": self.overlap,
             "options": options,
@@ -89,33 +88,33 @@ class Schedule:
         return told
 
 
-class Schedules:
-    """The schedules that a server keeps, and what can be done with them."""
+class AppSchedules:
+    """Lists, removes, pauses, resumes and runs the schedules that a server keeps."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     def list(self) -> list[ScheduleInfo]:
-        """All of them, each with when it fires next."""
+        """All schedules, each with its next time."""
         return [ScheduleInfo.read(answer) for answer in self._app.control("schedules")]
 
     def remove(self, name: str) -> None:
-        """Forget a schedule.  If a program still declares it, it comes back when a worker connects.
+        """Remove a schedule.  If a program still declares it, it is added again when a worker connects.
 
-        This and the others raise NotFound if there is none of that name.
+        This and the other methods raise NotFound if there is none of that name.
         """
         self._app.control("unschedule", name=name)
 
     def pause(self, name: str) -> None:
-        """Let its ticks pass."""
+        """Pause a schedule: its times pass without jobs."""
         self._app.control("pause_schedule", name=name)
 
     def resume(self, name: str) -> None:
-        """Go on."""
+        """Resume a paused schedule."""
         self._app.control("resume_schedule", name=name)
 
     def run(self, name: str) -> Job[Any]:
-        """Make a job now, whatever the time."""
+        """Make a job of a schedule now."""
         handle = self._app.control("run_schedule", name=name)["handle"]
         task = next((schedule.task for schedule in self._app.declared_schedules() if schedule.name == name), None)
         return self._app.job_of(task, handle)
@@ -123,7 +122,7 @@ class Schedules:
 
 def _read_when(when: float | str) -> tuple[str, float]:
     if not isinstance(when, str):
-        seconds = seconds_of(when, "every")
+        seconds = duration_seconds(when, "every")
     elif " " in when.strip() or when.strip().startswith("@"):
         return when.strip(), 0.0
     else:
@@ -144,11 +143,3 @@ def _check_timetable(cron: str, every_seconds: float, timezone: str) -> None:
         timetable_of(cron, every_seconds, timezone)
     except ConfigError as error:
         raise ValueError(f"every: {error}") from None
-
-
-def _plain(data: bytes) -> str | dict[str, str]:
-    """Bytes as JSON can carry them."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

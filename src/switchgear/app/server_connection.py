@@ -1,26 +1,26 @@
-"""One place, and the connection to the server there while there is one."""
+"""`ServerConnection`: the connection of an app to one server, made again while jobs of that server are waited for."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import socket
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
-from switchgear.app.client_protocol import AppProtocol, AppRequest, ControlRequest, SubscribeRequest
-from switchgear.app.job_updates import UNKNOWN, End, JobSubscriber
 from switchgear.app.server_locations import FixedLocation, ServerLocation
+from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.client.address import ServerAddress
-from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS, keep_alive, words_of
+from switchgear.client.gearman.client_stream import ClientStream
+from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
+from switchgear.client.gearman.packets import name_bytes, name_text
+from switchgear.client.gearman.requests import UNKNOWN, ControlRequest, RoutedRequest, SubscribeRequest
+from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error
 from switchgear.errors import ConfigError, ExtensionRequired, ServerRefused, ServerUnreachable
 from switchgear.text import counted
 
 __all__ = ["ServerConnection"]
 
-_FIRST_PAUSE_SECONDS: Final = 0.05
-_MOST_PAUSE_SECONDS: Final = 5.0
+_BACKOFF: Final = ReconnectBackoff(first_seconds=0.05, most_seconds=5.0)
 # A server that was asked something, and neither answers nor takes what is sent for so long, is not there any more.
 SILENCE_SECONDS: Final = 30.0
 
@@ -28,264 +28,188 @@ _log = logging.getLogger("switchgear.app")
 
 
 class ServerConnection:
-    """Connects when it is told to, and again by itself while somebody follows a job of its server."""
+    """Connects on request, and again by itself while there are subscribers to durable jobs of its server."""
 
     def __init__(
         self,
         number: int,
-        place: ServerLocation,
+        location: ServerLocation,
         on_ready: Callable[[], None],
         check_prefix: Callable[[ServerConnection, str], None] | None = None,
     ) -> None:
-        """`check_prefix` may refuse what the server's handles begin with; without it, that is not asked for."""
+        """`check_prefix` may refuse the prefix of the server's handles; without it, the prefix is not asked for."""
         self.number = number
-        self.place = place
-        self.prefix: str | None = None  # what handles of its jobs begin with, once known; empty: a plain server
+        self.location = location
+        self.prefix: str | None = None  # of the handles of its jobs, once known; empty: a plain server
         self._check_prefix = check_prefix
         self._on_ready = on_ready
-        self._wire: ServerStream | None = None
+        self._stream: ClientStream | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._returning: asyncio.Task[None] | None = None
-        self._lost_followers: list[tuple[bytes, JobSubscriber]] = []
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._lost_subscribers: list[tuple[bytes, JobSubscriber]] = []
         self._is_closed = False
 
     @property
     def is_ready(self) -> bool:
-        """Whether questions can be put now."""
-        return self._wire is not None and self._wire.conversation.is_ready
+        """Whether requests can be sent now."""
+        return self._stream is not None and self._stream.protocol.is_ready
 
-    def put(self, question: AppRequest) -> None:
-        """Ask this; `flush` sends it.  Raises ExtensionRequired."""
-        assert self._wire is not None
-        self._wire.conversation.place = self.number
-        question.put(self._wire.conversation)
+    def send(self, request: RoutedRequest) -> None:
+        """Encode this request; `flush` sends it.  Raises ExtensionRequired."""
+        assert self._stream is not None
+        self._stream.protocol.server_number = self.number
+        request.send(self._stream.protocol)
 
     def flush(self) -> None:
-        """Send what was asked."""
-        if self._wire is not None:
-            self._wire.flush()
+        """Send what was encoded."""
+        if self._stream is not None:
+            self._stream.flush()
 
     def close(self, error: ServerUnreachable) -> None:
-        """Hang up for good."""
+        """Disconnect for good."""
         self._is_closed = True
-        for task in (self._connecting, self._returning):
+        for task in (self._connecting, self._reconnecting):
             if task is not None:
                 task.cancel()
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.abandon()
-            wire.conversation.lose(error)
-        for _, follower in self._lost_followers:
-            follower.give_up(error)
-        self._lost_followers.clear()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.abort()
+            stream.protocol.connection_lost(error)
+        for _, subscriber in self._lost_subscribers:
+            subscriber.give_up(error)
+        self._lost_subscribers.clear()
 
     # --- connecting ---
 
     async def connect(self) -> None:
-        """Returns when questions can be put; raises ServerUnreachable, or ConfigError if the prefix is refused.
+        """Return when requests can be sent; raises ServerUnreachable, or ConfigError if the prefix is refused.
 
-        Whoever asks at once shares one attempt.
+        Callers at the same time share one attempt.
         """
         if self.is_ready:
             return
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
-            self._connecting.add_done_callback(_look_at)  # whoever waited may have left
+            self._connecting.add_done_callback(_retrieve_exception)  # nobody may wait for it any more
         await asyncio.shield(self._connecting)
 
     async def _connect(self) -> None:
         address = await self._address()
         loop = asyncio.get_running_loop()
-        wire = ServerStream(str(address), self._lost)
+        stream = ClientStream(str(address), greets=True, silence_seconds=SILENCE_SECONDS, on_lost=self._on_lost)
         try:
             async with asyncio.timeout(DEFAULT_TIMEOUT_SECONDS):
-                await loop.create_connection(lambda: wire, address.host, address.port)
-                await wire.greeted
+                await loop.create_connection(lambda: stream, address.host, address.port)
+                await stream.greeted
                 if self._check_prefix is not None:
-                    await self._learn_prefix(wire, self._check_prefix)
+                    await self._ask_for_prefix(stream, self._check_prefix)
         except (OSError, UnicodeError) as error:  # a TimeoutError is an OSError
-            wire.abandon()
-            raise ServerUnreachable(f"cannot connect to {address}: {words_of(error)}") from error
+            stream.abort()
+            raise ServerUnreachable(f"cannot connect to {address}: {describe_os_error(error)}") from error
         except BaseException:
-            wire.abandon()
+            stream.abort()
             raise
-        if wire.problem is not None:  # it was there for a moment
-            raise wire.problem
-        self._wire = wire
-        self._follow_again()
+        if stream.problem is not None:  # it was there for a moment
+            raise stream.problem
+        self._stream = stream
+        self._subscribe_again()
         self._on_ready()
-        wire.flush()
+        stream.flush()
 
-    async def _learn_prefix(self, wire: ServerStream, check: Callable[[ServerConnection, str], None]) -> None:
+    async def _ask_for_prefix(self, stream: ClientStream, check: Callable[[ServerConnection, str], None]) -> None:
         prefix = ""
-        if wire.conversation.is_switchgear:
-            question = ControlRequest("server", {})
-            question.put(wire.conversation)
-            wire.flush()
+        if stream.protocol.is_switchgear:
+            request = ControlRequest("server", {})
+            request.send(stream.protocol)
+            stream.flush()
             try:
-                prefix = str((await asyncio.wrap_future(question.future))["handle_prefix"])
+                prefix = str((await asyncio.wrap_future(request.future))["handle_prefix"])
             except (ServerRefused, KeyError) as error:
-                raise ServerUnreachable(f"{self.place.url} does not tell its gearman.handle_prefix: {error}") from error
+                raise ServerUnreachable(
+                    f"{self.location.url} does not tell its gearman.handle_prefix: {error}"
+                ) from error
         check(self, prefix)
         self.prefix = prefix
 
     async def _address(self) -> ServerAddress:
-        if isinstance(self.place, FixedLocation):
-            return self.place.address()
+        if isinstance(self.location, FixedLocation):
+            return self.location.address()
         try:
-            return await asyncio.get_running_loop().run_in_executor(None, self.place.address)
+            return await asyncio.get_running_loop().run_in_executor(None, self.location.address)
         except ServerUnreachable:
             raise
-        except Exception as error:  # whatever it is: somebody waits for an answer, and has to be told
-            raise ServerUnreachable(f"{self.place.url}: {error or type(error).__name__}") from error
+        except Exception as error:  # whatever it is, requests wait for an answer
+            raise ServerUnreachable(f"{self.location.url}: {error or type(error).__name__}") from error
 
-    # --- after a cut ---
+    # --- after the connection was lost ---
 
-    def _lost(self, wire: ServerStream, error: ServerUnreachable) -> None:
-        """The connection is over."""
-        if self._wire is not wire:
-            wire.conversation.lose(error)
+    def _on_lost(self, stream: ClientStream, error: ServerUnreachable) -> None:
+        """Keep the subscribers of durable jobs, and connect again for them."""
+        if self._stream is not stream:
+            stream.protocol.connection_lost(error)
             return
-        self._wire = None
-        followers = wire.conversation.take_followers()
-        wire.conversation.lose(error)
-        for handle, follower in followers:
-            if isinstance(follower, JobSubscriber) and follower.survives_cuts and not self._is_closed:
-                self._lost_followers.append((handle, follower))
+        self._stream = None
+        subscribers = stream.protocol.take_subscribers()
+        stream.protocol.connection_lost(error)
+        for handle, subscriber in subscribers:
+            if isinstance(subscriber, JobSubscriber) and subscriber.survives_reconnect and not self._is_closed:
+                self._lost_subscribers.append((handle, subscriber))
             else:
-                follower.lose(error)
-        if self._lost_followers and not self._is_closed:
-            _log.warning("%s; %s followed again when it is back", error, _jobs_are(len(self._lost_followers)))
-            self._returning = asyncio.get_running_loop().create_task(self._return())
+                subscriber.on_connection_lost(error)
+        if self._lost_subscribers and not self._is_closed:
+            _log.warning("%s; %s followed again when it is back", error, _jobs_are(len(self._lost_subscribers)))
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
-    async def _return(self) -> None:
-        """Connect again, however long it takes: somebody waits for what the server has kept."""
-        pause = _FIRST_PAUSE_SECONDS
+    async def _reconnect(self) -> None:
+        """Connect again, however long it takes: the server has kept jobs that are waited for."""
+        pauses = RetryPauses(_BACKOFF)
         while not self.is_ready and not self._is_closed:
             try:
                 await self.connect()
             except ServerUnreachable as error:
                 _log.debug("%s", error)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+                await asyncio.sleep(pauses.next_seconds())
             except ConfigError as error:  # another server is there now, and its jobs would be taken for these
-                followers, self._lost_followers = self._lost_followers, []
-                for _, follower in followers:
-                    follower.give_up(error)
+                subscribers, self._lost_subscribers = self._lost_subscribers, []
+                for _, subscriber in subscribers:
+                    subscriber.give_up(error)
                 return
 
-    def _follow_again(self) -> None:
-        followers, self._lost_followers = self._lost_followers, []
-        if followers:
-            _log.info("%s is back; %s followed again", self.place.url, _jobs_are(len(followers)))
-        for handle, follower in followers:
-            question = SubscribeAgainRequest(handle.decode(errors="surrogateescape"), follower, self._lost_followers)
+    def _subscribe_again(self) -> None:
+        subscribers, self._lost_subscribers = self._lost_subscribers, []
+        if subscribers:
+            _log.info("%s is back; %s followed again", self.location.url, _jobs_are(len(subscribers)))
+        for handle, subscriber in subscribers:
+            request = SubscribeAgainRequest(name_text(handle), subscriber, self._lost_subscribers)
             try:
-                self.put(question)
+                self.send(request)
             except ExtensionRequired as error:
-                question.fail(error)
+                request.fail(error)
 
 
 def _jobs_are(number: int) -> str:
     return f"{counted(number, 'job')} {'is' if number == 1 else 'are'}"
 
 
-def _look_at(task: asyncio.Task[None]) -> None:
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.exception()
 
 
 class SubscribeAgainRequest(SubscribeRequest):
-    """Follow a job again, after a cut."""
+    """Subscribes to a job again, over a new connection."""
 
-    def __init__(self, handle: str, follower: JobSubscriber, lost_again: list[tuple[bytes, JobSubscriber]]) -> None:
-        super().__init__(handle, follower)
+    def __init__(self, handle: str, subscriber: JobSubscriber, lost_again: list[tuple[bytes, JobSubscriber]]) -> None:
+        super().__init__(handle, subscriber)
+        self._job_subscriber = subscriber
         self._lost_again = lost_again
 
     def succeed(self, value: str) -> None:
         if value == UNKNOWN:
-            self.follower.end(End(UNKNOWN))
+            self._job_subscriber.end(JobEnd(UNKNOWN))
 
     def fail(self, error: Exception) -> None:
-        self.follower.give_up(error)
+        self.subscriber.give_up(error)
 
-    def lose(self, error: ServerUnreachable) -> None:
-        self._lost_again.append((self.handle.encode(errors="surrogateescape"), self.follower))
-
-
-class ServerStream(asyncio.Protocol):
-    """A connection: bytes in, bytes out."""
-
-    def __init__(self, server: str, on_lost: Callable[[ServerStream, ServerUnreachable], None]) -> None:
-        self.server = server
-        self.conversation = AppProtocol(server, self._on_greeted)
-        self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_lost = on_lost
-        self._transport: asyncio.Transport | None = None
-        self.problem: ServerUnreachable | None = None  # why the connection is over
-        self._listening: asyncio.TimerHandle | None = None  # for a sign of life, while there are questions
-        self._has_heard = False  # since then
-        self._unsent_bytes = 0  # at that time
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(sock)
-        self.conversation.greet()
-        self.flush()
-
-    def _on_greeted(self) -> None:
-        if not self.greeted.done():
-            self.greeted.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        self._has_heard = True
-        try:
-            self.conversation.receive(data)
-        except ServerUnreachable as error:
-            self.problem = ServerUnreachable(f"{self.server}: {error}")
-            self.abandon()
-
-    def flush(self) -> None:
-        """Send what the conversation has to say."""
-        if self.conversation.outgoing and self._transport is not None:
-            self._transport.write(self.conversation.take_outgoing())
-            if self._listening is None and self.conversation.unanswered:
-                self._listen()
-
-    def _listen(self) -> None:
-        assert self._transport is not None
-        self._has_heard = False
-        self._unsent_bytes = self._transport.get_write_buffer_size()
-        self._listening = asyncio.get_running_loop().call_later(SILENCE_SECONDS, self._look)
-
-    def _look(self) -> None:
-        """Hang up if nothing has come and nothing was taken.  TCP alone may take a quarter of an hour to notice."""
-        self._listening = None
-        if self._transport is None or not self.conversation.unanswered:
-            return
-        if self._has_heard or self._transport.get_write_buffer_size() != self._unsent_bytes:
-            self._listen()
-        else:
-            self.problem = ServerUnreachable(f"{self.server} has not answered for {SILENCE_SECONDS:g} s")
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Hang up at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
-        if self._listening is not None:
-            self._listening.cancel()
-        if self.problem is None and isinstance(error, OSError):
-            self.problem = ServerUnreachable(f"the connection to {self.server} was lost: {words_of(error)}")
-        if self.problem is None:
-            self.problem = ServerUnreachable(f"{self.server} closed the connection")
-        if not self.greeted.done():
-            self.greeted.set_exception(self.problem)
-            self.greeted.exception()  # nobody may be waiting any more
-        self._on_lost(self, self.problem)
+    def on_connection_lost(self, error: ServerUnreachable) -> None:
+        self._lost_again.append((name_bytes(self.handle), self._job_subscriber))

@@ -1,4 +1,4 @@
-"""A function that can be called, and also be submitted."""
+"""`Task`: a function registered with an app, which can be called here or submitted to a worker."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from switchgear.app.arguments import Arguments, to_json
-from switchgear.app.submit_request import SubmitRequest
 from switchgear.app.task_options import SubmitKeywords, TaskOptions
+from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Task(Generic[P, R]):
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments: Arguments[R] = Arguments(function, name)
-        self.arguments.check_reference = lambda reference: _refuse_stranger(app, reference)
+        self.arguments.check_reference = lambda reference: _check_same_server(app, reference)
         self.settings = options  # what counts for the next submission
         self._declared = options  # what the workers know
         self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
@@ -71,7 +71,7 @@ class Task(Generic[P, R]):
         return TaskOptionsOf(self)
 
     def with_options(self, **options: Unpack[SubmitKeywords]) -> Task[P, R]:
-        """What `task.options(...)` does."""
+        """A copy of the task with other options; see `options`."""
         other = copy.copy(self)
         other.settings = self.settings.changed(options, for_submission=True)
         for option in ("unique", "key"):
@@ -128,7 +128,7 @@ class Task(Generic[P, R]):
         return map_jobs_async(self, self._requests(iterables, watch=True), window, in_order)
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature[R]:
-        """A submission to be made later, as part of a chain or group."""
+        """The task with arguments, to be submitted later, as part of a chain or group."""
         from switchgear.app.graph import Signature
 
         return Signature(self, args, kwargs)
@@ -136,17 +136,17 @@ class Task(Generic[P, R]):
     s = signature
 
     def job(self, handle: str) -> Job[R]:
-        """A job of this task that somebody submitted, perhaps another process."""
+        """A job of this task that was submitted before, perhaps by another process."""
         return self.app.job_of(self, handle)
 
     # --- inside ---
 
     def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What the option `key` says about these arguments; None: nothing."""
+        """The key that the option `key` gives for these arguments; None without the option."""
         return self._chosen("key", self.arguments.bind(args, kwargs))
 
     def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool = True) -> SubmitRequest:
-        """What the server is asked for."""
+        """The request that submits a job with these arguments."""
         by_name = self.arguments.bind(args, kwargs)
         payload = self.arguments.encode_bound(by_name)
         settings = self.settings
@@ -159,14 +159,14 @@ class Task(Generic[P, R]):
             durable=settings.durable,
             watch=watch,
             run_at=settings.at if settings.at is not None else now + settings.delay if settings.delay else 0.0,
-            options=self._wire_options(by_name, payload, now),
+            options=self._json_options(by_name, payload, now),
             needs=self._needs if b'"$job"' not in payload else self._needs_with_references(payload),
         )
 
     def _requests(self, iterables: tuple[Iterable[Any], ...], watch: bool) -> Iterator[SubmitRequest]:
         if not iterables:
             raise TypeError(f"{self.name}: an iterable of arguments is needed")
-        # Said now rather than when the first result is asked for.
+        # Raised now, and not when the first result is asked for.
         for iterable in iterables:
             if not isinstance(iterable, Iterable):
                 raise TypeError(f"{self.name}: {iterable!r} is not iterable")
@@ -174,13 +174,13 @@ class Task(Generic[P, R]):
         return self._alike(rows, watch) if self._is_alike() else (self.request(row, {}, watch=watch) for row in rows)
 
     def _is_alike(self) -> bool:
-        """Whether jobs differ in nothing but their arguments, unless there are jobs among these."""
+        """Whether jobs of this task differ only in their payloads, unless jobs are among their arguments."""
         settings = self.settings
         of_its_own = settings.unique or settings.key is not None or settings.after or settings.expires is not None
         return not (of_its_own or settings.at is not None or settings.delay)
 
     def _alike(self, rows: Iterable[tuple[Any, ...]], watch: bool) -> Iterator[SubmitRequest]:
-        """Requests that share all but the payload."""
+        """Requests that differ only in their payloads."""
         bind, encode_bound, function = self.arguments.bind, self.arguments.encode_bound, self.name.encode()
         settings, needs = self.settings, self._needs
         priority, durable, options = settings.priority, settings.durable, schedule_options(settings)
@@ -192,7 +192,7 @@ class Task(Generic[P, R]):
                 yield SubmitRequest(function, payload, b"", priority, durable, watch, 0.0, options, needs)
 
     def _rows(self, iterables: tuple[Iterable[Any], ...]) -> Iterator[tuple[Any, ...]]:
-        """Rows of items; raises ValueError, at once if it can be known, if one has more items than another."""
+        """Rows of items of several iterables; raises ValueError if one has more items, at once if that can be known."""
         lengths = [len(iterable) for iterable in iterables if isinstance(iterable, Sized)]
         if len(set(lengths)) > 1:
             raise ValueError(f"{self.name}: the iterables have different lengths: {', '.join(map(str, lengths))}")
@@ -201,8 +201,8 @@ class Task(Generic[P, R]):
             return zip(*iterables, strict=bool(limited))
         return _beside_endless(iterables, zip(*limited, strict=True))
 
-    def _wire_options(self, by_name: Mapping[str, Any], payload: bytes, now: float) -> dict[str, Any]:
-        """What only our own server knows; see `switchgear.protocols.gearman.job_options`."""
+    def _json_options(self, by_name: Mapping[str, Any], payload: bytes, now: float) -> dict[str, Any]:
+        """The JSON options of SUBMIT_JOB_OPTIONS; see `switchgear.protocols.gearman.job_options`."""
         settings = self.settings
         options: dict[str, Any] = schedule_options(settings)
         if settings.expires is not None:
@@ -223,14 +223,14 @@ class Task(Generic[P, R]):
         return options
 
     def _edges(self, payload: bytes) -> dict[str, str]:
-        """Handles of the jobs to wait for, with what becomes of this one if they do not succeed."""
+        """Handles of the predecessors, and the policy for each if it does not succeed."""
         edges = dict.fromkeys(self.arguments.references(payload), self.settings.on_failure)
         for entry in self.settings.after:
             before, policy = entry if isinstance(entry, tuple) else (entry, self.settings.on_failure)
             if policy not in ("wait", "skip", "fail", "run"):
                 raise ValueError(f"after: a policy is one of wait, skip, fail, run, not {policy!r}")
             try:
-                _refuse_stranger(self.app, before)
+                _check_same_server(self.app, before)
             except ValueError as error:
                 raise ArgumentError(f"{self.name}: after: {error}") from None
             for handle in _handles_of(before):
@@ -242,7 +242,7 @@ class Task(Generic[P, R]):
         return (*self._needs, "a job as an argument") if has_any else self._needs
 
     def _find_needs(self) -> tuple[str, ...]:
-        """What of the options only our own server can do, in the words of the user."""
+        """The options that need a Switchgear server, in the words of the user."""
         settings = self.settings
         needs = [
             name
@@ -268,7 +268,7 @@ class Task(Generic[P, R]):
         return b"" if chosen is None else short_key(chosen)
 
     def _canonical(self, by_name: Mapping[str, Any]) -> bytes:
-        """All arguments in one way of writing, whether or not a default was spelt out."""
+        """All arguments in one encoding, whether or not defaults were given explicitly."""
         values: dict[str, Any] = {}
         for name, value in sorted(self.arguments.with_defaults(by_name).items()):
             try:
@@ -278,7 +278,7 @@ class Task(Generic[P, R]):
         return to_json(values)
 
     def _chosen(self, option: str, by_name: Mapping[str, Any]) -> Any:
-        """What the option `unique` or `key` says about these arguments."""
+        """The value that the option `unique` or `key` gives for these arguments."""
         choose = getattr(self.settings, option)
         if not callable(choose):
             return choose
@@ -287,7 +287,7 @@ class Task(Generic[P, R]):
         return choose(**(known if wanted is None else {name: known[name] for name in wanted if name in known}))
 
     def _check_chooser(self, option: str) -> None:
-        """That the callable can be given the arguments of the task; raises TypeError."""
+        """Raise TypeError if the callable cannot be called with the arguments of the task."""
         choose = getattr(self.settings, option)
         if not callable(choose):
             return
@@ -320,7 +320,7 @@ class AsyncTask(Task[P, R]):
 
 
 class TaskOptionsOf(Generic[P, R]):
-    """The options of a task: attributes to look at, and a call for a task with others."""
+    """The options of a task as attributes; calling it returns a copy of the task with other options."""
 
     __slots__ = ("_task",)
 
@@ -338,7 +338,7 @@ class TaskOptionsOf(Generic[P, R]):
 
 
 def schedule_options(settings: TaskOptions) -> dict[str, Any]:
-    """The options that each job of a task has, whoever makes it."""
+    """The options of the jobs that a schedule of this task makes."""
     options: dict[str, Any] = {"attempts": settings.attempts, "crashes": settings.crash_limit}
     if settings.timeout is not None:
         options["timeout"] = settings.timeout
@@ -348,7 +348,7 @@ def schedule_options(settings: TaskOptions) -> dict[str, Any]:
 
 
 def short_key(chosen: Any) -> bytes:
-    """A key as servers take it: what was chosen if it is short and harmless, else a hash of it.
+    """A key as servers take it: the chosen value if it is short and printable, else a hash of it.
 
     >>> short_key("a.png"), short_key(17), short_key(("a", 1))
     (b'a.png', b'17', b'["a",1]')
@@ -379,7 +379,7 @@ def _is_text(key: bytes) -> bool:
 
 
 def _is_endless(iterable: Iterable[Any]) -> bool:
-    """What is known to go on for ever, and so is meant to stand beside others of any length."""
+    """Whether an iterable is known to be endless, so that it may be paired with others of any length."""
     if isinstance(iterable, itertools.repeat):
         return length_hint(iterable, -1) < 0
     return isinstance(iterable, itertools.count | itertools.cycle)
@@ -394,19 +394,20 @@ def _beside_endless(
         yield tuple([next(items if others is None else others) for others in endless])
 
 
-def _refuse_stranger(app: App, before: Any) -> None:
-    """A job of a server that is none of the app's: its handle means another job there, or none.  Raises ValueError."""
+def _check_same_server(app: App, before: Any) -> None:
+    """Raise ValueError for a job of another app's servers: at this app's servers its handle means another job, or
+    none."""
     other = getattr(before, "app", None)  # a handle has none
     if other is None or other is app:
         return
-    known = {place.directory or place.url for place in app.places}
-    if not all((place.directory or place.url) in known for place in other.places):
+    known = {location.directory or location.url for location in app.locations}
+    if not all((location.directory or location.url) in known for location in other.locations):
         what = f"job {before.handle}" if hasattr(before, "handle") else repr(before)
         raise ValueError(f"{what} is of another app: it is at {_urls(other)}, and this task at {_urls(app)}")
 
 
 def _urls(app: App) -> str:
-    return ", ".join(place.url for place in app.places)
+    return ", ".join(location.url for location in app.locations)
 
 
 def _handles_of(before: Any) -> Iterable[str]:
@@ -421,7 +422,8 @@ def _handles_of(before: Any) -> Iterable[str]:
 
 
 def task_name(function: Callable[..., Any]) -> str:
-    """The name a function has for every process that imports it: also for the one that runs it as a script."""
+    """The name of a function's task, which is the same in processes that import the module and that run it as a
+    script."""
     module = function.__module__
     if module == "__main__":
         main = sys.modules["__main__"]

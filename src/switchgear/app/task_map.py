@@ -1,4 +1,4 @@
-"""A task over many arguments: results as an iterator, with a bounded number of jobs at a time."""
+"""`Task.map`: the results of a task over many arguments, with a bounded number of jobs at a time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from switchgear.app.awaited_jobs import AwaitedJobs
 from switchgear.app.job import Job
-from switchgear.app.job_updates import JobSubscriber
-from switchgear.app.submit_request import SubmitRequest
 from switchgear.app.transport import refuse_to_block
+from switchgear.client.gearman.job_subscriber import JobSubscriber
+from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ServerUnreachable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class TaskMap:
-    """Submits and waits, some at a time.
+    """Submits jobs and waits for them, within a window.
 
     New jobs are submitted when half of the window is empty, so that a submission is worth its round trip.
     """
@@ -33,54 +33,54 @@ class TaskMap:
         if type(size) is not int or size < 1:
             raise ValueError(f"window is a whole number from 1 up, not {size!r}")
         self.task = task
-        self.line = task.app.line
-        self.window: AwaitedJobs[Any] = AwaitedJobs(self.line, in_order)
+        self.transport = task.app.transport
+        self.window: AwaitedJobs[Any] = AwaitedJobs(self.transport, in_order)
         self._requests = requests
         self._size = size
         self._is_exhausted = False
         self._submitting: Future[list[str | Exception]] | None = None  # not answered yet
-        self._followers: list[JobSubscriber] = []  # of these
+        self._subscribers: list[JobSubscriber] = []  # of these
 
     def submit(self) -> Future[list[str | Exception]] | None:
-        """Submit what there is room for; what to wait for, before it is given to `add`."""
+        """Submit as many jobs as the window has room for; returns the future whose result is given to `add`."""
         if self._is_exhausted or len(self.window) > self._size // 2:
             return None
         requests = list(islice(self._requests, self._size - len(self.window)))
         self._is_exhausted = not requests
         if not requests:
             return None
-        self._followers = [JobSubscriber() for _ in requests]
-        self._submitting = self.line.submit_batch(requests, [*self._followers])
+        self._subscribers = [JobSubscriber() for _ in requests]
+        self._submitting = self.transport.submit_batch(requests, [*self._subscribers])
         return self._submitting
 
     def add(self, outcomes: list[str | Exception]) -> None:
-        """This came of what was submitted."""
+        """Add the jobs of a submission to the window."""
         self._submitting = None
         refusal: Exception | None = None
-        for outcome, follower in zip(outcomes, self._followers):
+        for outcome, subscriber in zip(outcomes, self._subscribers):
             if isinstance(outcome, str):
-                self.window.add(Job(self.task.app, self.task, outcome, follower), follower)
+                self.window.add(Job(self.task.app, self.task, outcome, subscriber), subscriber)
             else:
                 refusal = refusal or outcome
         if refusal is not None:
             raise refusal
 
     def cancel_rest(self) -> None:
-        """Nobody wants the others any more; whatever becomes of these requests, nobody waits for that either."""
+        """Cancel all unfinished jobs, without waiting for the answers."""
         for job in self.window.jobs():
-            self._cancel(job.handle, job._place)
+            self._cancel(job.handle, job._server_number)
         if self._submitting is not None:  # we were interrupted, but the jobs will be there
             self._submitting.add_done_callback(self._cancel_submitted)
 
     def _cancel_submitted(self, submitting: Future[list[str | Exception]]) -> None:
         if submitting.exception() is None:
-            for outcome, follower in zip(submitting.result(), self._followers):
+            for outcome, subscriber in zip(submitting.result(), self._subscribers):
                 if isinstance(outcome, str):
-                    self._cancel(outcome, follower.place)
+                    self._cancel(outcome, subscriber.server_number)
 
-    def _cancel(self, handle: str, place: int | None) -> None:
+    def _cancel(self, handle: str, server_number: int | None) -> None:
         with suppress(ServerUnreachable):  # the app was closed
-            self.line.control("cancel", {"handle": handle}, place)
+            self.transport.control("cancel", {"handle": handle}, server_number)
 
 
 def map_jobs(task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool) -> Iterator[R]:
@@ -94,7 +94,7 @@ def _iterate(mapping: TaskMap) -> Iterator[Any]:
         while True:
             submitting = mapping.submit()
             if submitting is not None:
-                mapping.add(mapping.line.wait(submitting))
+                mapping.add(mapping.transport.wait(submitting))
             if not len(mapping.window):
                 return
             _, job = mapping.window.next(None)
@@ -115,7 +115,7 @@ async def _iterate_async(mapping: TaskMap) -> AsyncIterator[Any]:
         while True:
             submitting = mapping.submit()
             if submitting is not None:
-                mapping.add(await mapping.line.wait_async(submitting))
+                mapping.add(await mapping.transport.wait_async(submitting))
             if not len(mapping.window):
                 return
             _, job = await mapping.window.next_async(None)

@@ -1,4 +1,4 @@
-"""What can be said about a task, and about one submission of it.
+"""The options of tasks and of single submissions, checked when they are given.
 
 The same words serve the decorator (`@app.task(timeout=30)`) and a single submission (`task.options(timeout=60)`), so
 they are listed once.  Whatever is given is checked here, when it is given: a mistake shows where it was written, not on
@@ -13,12 +13,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple, TypedDict
 
-from switchgear.app.backoff import Backoff
+from switchgear.backoff import Backoff
 from switchgear.model import PRIORITY_NAMES
+from switchgear.units import LONGEST_SECONDS, SECONDS_PER_UNIT, duration_seconds
 
-__all__ = ["EDGE_POLICIES", "Rate", "SubmitKeywords", "TaskKeywords", "TaskOptions", "seconds_of"]
+__all__ = ["EDGE_POLICIES", "Rate", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
 
 Priority = Literal["high", "normal", "low"]
 EdgePolicyName = Literal["wait", "skip", "fail", "run"]
@@ -47,14 +49,12 @@ _SYNONYMS: Final = {
     "max_concurrency": "concurrency",
 }
 DEFAULT_BACKOFF: Final = Backoff()
-_LONGEST_SECONDS: Final = 100 * 366 * 24 * 3600.0  # more is a slip of the pen
 _MOST_ATTEMPTS: Final = 999_999
 _RATE: Final = re.compile(r"\s*([0-9]+)\s*/\s*([0-9]+(?:\.[0-9]+)?)?\s*(ms|s|m|h|d)\s*")
-_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class Rate(NamedTuple):
-    """So many starts in so many seconds.
+    """A rate limit: a number of starts per number of seconds.
 
     >>> Rate.of("10/s"), Rate.of("100/h"), Rate.of("5/10s")
     (Rate(starts=10, seconds=1.0), Rate(starts=100, seconds=3600.0), Rate(starts=5, seconds=10.0))
@@ -70,10 +70,10 @@ class Rate(NamedTuple):
         if isinstance(given, str):
             match = _RATE.fullmatch(given)
             if match is not None:
-                starts, seconds = int(match[1]), float(match[2] or 1) * _UNIT_SECONDS[match[3]]
+                starts, seconds = int(match[1]), float(Decimal(match[2] or 1) * SECONDS_PER_UNIT[match[3]])
         elif isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, int | float) for part in given):
             starts, seconds = given
-        if isinstance(starts, int) and starts > 0 and 0 < seconds < _LONGEST_SECONDS:
+        if isinstance(starts, int) and starts > 0 and 0 < seconds < LONGEST_SECONDS:
             return cls(starts, float(seconds))
         raise ValueError(f'{name} is written like "10/s", "100/h" or "5/10s" (ms, s, m, h, d), not {given!r}')
 
@@ -121,7 +121,7 @@ class SubmitKeywords(JobKeywords, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """Options as they count: checked, in one unit each.  See docs/howto/python-api.md for what each does."""
+    """Checked options, all durations in seconds.  See docs/howto/python-api.md for what each does."""
 
     retries: int = 0
     backoff: Backoff = DEFAULT_BACKOFF
@@ -168,7 +168,7 @@ class TaskOptions:
         return self.retries + 1
 
     def limits(self) -> dict[str, Any]:
-        """What the server is told about the function as a whole; empty if there is nothing to tell."""
+        """The limits of the function, which the server is told; empty if there are none."""
         if not (self.concurrency or self.concurrency_per_key or self.rate or self.rate_per_key or self.fair):
             return {}
         return {
@@ -178,14 +178,6 @@ class TaskOptions:
             "key_rate": list(self.rate_per_key or (0, 0)),
             "fair": self.fair,
         }
-
-
-def seconds_of(value: Any, name: str) -> float:
-    """A duration in seconds, from a number or a timedelta; raises ValueError."""
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < _LONGEST_SECONDS:
-        raise ValueError(f"{name} is a number of seconds or a timedelta, not {value!r}")
-    return float(seconds)
 
 
 def _unknown(name: str, allowed: frozenset[str]) -> str:
@@ -225,7 +217,7 @@ def _optional(check: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
 
 
 def _positive_seconds(value: Any, name: str) -> float:
-    seconds = seconds_of(value, name)
+    seconds = duration_seconds(value, name)
     if not seconds:
         raise ValueError(f"{name} is more than 0 seconds, or None")
     return seconds
@@ -265,7 +257,7 @@ def _key(value: Any, name: str) -> Any:
 
 
 def _moment(value: Any, name: str) -> float:
-    """Seconds since the epoch.  A datetime without a zone is local time, as everywhere in Python."""
+    """Seconds since the epoch of a number or a datetime; one without a zone is local time."""
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
@@ -274,7 +266,8 @@ def _moment(value: Any, name: str) -> float:
 
 
 def _predecessors(value: Any, name: str) -> tuple[Any, ...]:
-    """One or several of: a job, a group, a handle; each perhaps paired with a policy.  Looked into on submission."""
+    """The value of `after` as a tuple: jobs, groups or handles, each perhaps paired with a policy; checked on
+    submission."""
     if value is None:
         return ()
     is_pair = isinstance(value, tuple) and len(value) == 2 and value[1] in EDGE_POLICIES
@@ -293,7 +286,7 @@ _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "crash_limit": _whole(0, _MOST_ATTEMPTS),
     "timeout": _optional(_positive_seconds),
     "expires": _optional(_positive_seconds),
-    "retention": _optional(seconds_of),
+    "retention": _optional(duration_seconds),
     "priority": _choice,
     "unique": _unique,
     "unique_scope": _choice,
@@ -307,7 +300,7 @@ _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "fair": _flag,
     "run_in": _choice,
     "durable": _optional(_flag),
-    "delay": _optional(seconds_of),
+    "delay": _optional(duration_seconds),
     "at": _optional(_moment),
     "after": _predecessors,
     "on_failure": _choice,

@@ -1,17 +1,17 @@
-"""A line that is carried by a thread of its own.
+"""`ThreadTransport`: the usual transport of an app.  A background thread owns the connections.
 
-One daemon thread per app and process has an event loop and the connections; callers from any thread, with or without
-event loops of their own, leave their questions in a box and wait for futures.  What several leave there before the
-thread looks is written to the socket at once.
+One daemon thread per app and process has an event loop and the connections.  Callers from any thread, with or without
+event loops of their own, put their requests into a queue and wait for futures.  Requests that are queued before the
+thread looks are written to the socket at once.
 
-There is a channel for each place.  Questions go to the first channel that is connected; if none is, the places are
-tried in their order, again and again with growing pauses, until one is reached or the question has waited for
-`connect_seconds`.  A cut does not end what the server keeps: whoever follows a durable job follows it again on a new
-connection to the same place.  What was asked and not answered fails, unless asking again can do no harm.
+There is a connection for each server.  Requests go to the first that is connected; if none is, the servers are tried in
+their order, again and again with growing pauses, until one is reached or the request has waited for `connect_seconds`.
+A lost connection does not end what the server keeps: subscribers of durable jobs are subscribed again on a new
+connection to the same server.  Requests without an answer fail, unless sending them again can do no harm.
 
-With several places, each server tells on connecting what its handles begin with.  Two that are alike are refused,
-because the job of one would be taken for that of the other.  Before a job is asked for, or waited for by another, of
-which only the handle is known, all places are tried: so this is noticed, and the server is asked whose handle it is.
+With several servers, each tells on connecting the prefix of its handles.  Two equal prefixes are refused, because the
+job of one server would be taken for that of the other.  Before a request about a job of which only the handle is known,
+all servers are tried: so equal prefixes are noticed, and the request goes to the server with the prefix of the handle.
 
 A fork leaves the thread behind in the parent.  The child notices by its process id and starts its own.
 """
@@ -28,102 +28,110 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from switchgear.app.client_protocol import AppRequest, ControlRequest, PendingSubmission, SubscribeRequest
-from switchgear.app.job_updates import UNKNOWN, JobSubscriber
 from switchgear.app.server_connection import ServerConnection
 from switchgear.app.server_locations import ServerLocation
-from switchgear.app.submit_request import SubmitRequest
 from switchgear.app.transport import AppTransport
+from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
+from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
+from switchgear.client.gearman.job_subscriber import JobSubscriber
+from switchgear.client.gearman.requests import (
+    UNKNOWN,
+    ControlRequest,
+    PendingSubmission,
+    RoutedRequest,
+    SubscribeRequest,
+)
+from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ConfigError, JobUnknown, ServerUnreachable
 
 __all__ = ["ThreadTransport"]
 
 _CLOSE_SECONDS: Final = 5.0
-_FIRST_PAUSE_SECONDS: Final = 0.02
-_MOST_PAUSE_SECONDS: Final = 1.0
+_BACKOFF: Final = ReconnectBackoff(first_seconds=0.02, most_seconds=1.0, rng=without_jitter)
 
 
 class ThreadTransport(AppTransport):
-    """The usual line."""
+    """Carries the requests of an app to its servers, in a thread."""
 
-    def __init__(self, places: Sequence[ServerLocation], connect_seconds: float) -> None:
-        self._places = places
+    def __init__(self, locations: Sequence[ServerLocation], connect_seconds: float) -> None:
+        self._locations = locations
         self._connect_seconds = connect_seconds
         self._lock = threading.Lock()
-        self._carrier: IoThread | None = None
+        self._io_thread: IoThread | None = None
         self._is_closed = False
-        _lines.add(self)
+        _transports.add(self)
 
     def submit_batch(
-        self, requests: list[SubmitRequest], followers: list[JobSubscriber | None]
+        self, requests: list[SubmitRequest], subscribers: list[JobSubscriber | None]
     ) -> Future[list[str | Exception]]:
-        question = PendingSubmission(requests, followers)
-        self._leave(question, None)
-        return question.future
+        future: Future[list[str | Exception]] = Future()
+        self._enqueue(PendingSubmission(requests, subscribers, future), None)
+        return future
 
-    def watch(self, handle: str, follower: JobSubscriber, place: int | None = None) -> Future[str]:
-        question = SubscribeRequest(handle, follower)
-        self._leave(question, place)
-        return question.future
+    def watch(self, handle: str, subscriber: JobSubscriber, server_number: int | None = None) -> Future[str]:
+        future: Future[str] = Future()
+        self._enqueue(SubscribeRequest(handle, subscriber, future), server_number)
+        return future
 
-    def control(self, verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
-        question = ControlRequest(verb, arguments)
-        self._leave(question, place)
-        return question.future
+    def control(self, verb: str, arguments: dict[str, Any], server_number: int | None = None) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._enqueue(ControlRequest(verb, arguments, future), server_number)
+        return future
 
     def __del__(self) -> None:
-        """An app that nobody closed takes its thread with it."""
-        carrier = self._carrier
-        if carrier is not None and carrier.process_id == os.getpid():
-            carrier.stop(0.0)
+        """Stop the thread of an app that was dropped without being closed."""
+        io_thread = self._io_thread
+        if io_thread is not None and io_thread.process_id == os.getpid():
+            io_thread.stop(0.0)
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            carrier, self._carrier = self._carrier, None
-        if carrier is not None and carrier.process_id == os.getpid():
-            carrier.stop()
+            io_thread, self._io_thread = self._io_thread, None
+        if io_thread is not None and io_thread.process_id == os.getpid():
+            io_thread.stop()
 
-    def _leave(self, question: AppRequest, place: int | None) -> None:
-        carrier = self._carrier
-        if carrier is None or carrier.process_id != os.getpid():
-            carrier = self._start()
-        carrier.leave(question, place)
+    def _enqueue(self, request: RoutedRequest, server_number: int | None) -> None:
+        io_thread = self._io_thread
+        if io_thread is None or io_thread.process_id != os.getpid():
+            io_thread = self._start()
+        io_thread.enqueue(request, server_number)
 
     def _start(self) -> IoThread:
         with self._lock:
             if self._is_closed:
                 raise ServerUnreachable("the app was closed")
-            if self._carrier is None or self._carrier.process_id != os.getpid():
-                self._carrier = IoThread(self._places, self._connect_seconds)
-            return self._carrier
+            if self._io_thread is None or self._io_thread.process_id != os.getpid():
+                self._io_thread = IoThread(self._locations, self._connect_seconds)
+            return self._io_thread
 
-    def begin_anew_in_child(self) -> None:
-        """After a fork: another thread of the parent may have held the lock."""
+    def reset_after_fork(self) -> None:
+        """Forget the thread after a fork; another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
-        if self._carrier is not None:
-            _left_behind.append(self._carrier)
-        self._carrier = None
+        if self._io_thread is not None:
+            _threads_of_parent.append(self._io_thread)
+        self._io_thread = None
 
 
 class IoThread:
-    """The thread and its channels."""
+    """The thread, its event loop and its connections."""
 
-    def __init__(self, places: Sequence[ServerLocation], connect_seconds: float) -> None:
+    def __init__(self, locations: Sequence[ServerLocation], connect_seconds: float) -> None:
         self.process_id = os.getpid()
         self._connect_seconds = connect_seconds
-        self._box: deque[tuple[AppRequest, int | None]] = deque()
-        self._is_called = False  # the thread will look into the box
+        self._queue: deque[tuple[RoutedRequest, int | None]] = deque()
+        self._is_called = False  # the thread will look into the queue
         self._is_stopping = False
         # Not uvloop: it looks up names in threads of its own, and a process that was forked dies of them at its end.
         self._loop = asyncio.SelectorEventLoop()
-        check_prefix = self._check_prefix if len(places) > 1 else None
-        self._channels = [
-            ServerConnection(number, place, self._serve_waiting, check_prefix) for number, place in enumerate(places)
+        check_prefix = self._check_prefix if len(locations) > 1 else None
+        self._connections = [
+            ServerConnection(number, location, self._send_waiting, check_prefix)
+            for number, location in enumerate(locations)
         ]
-        self._unplaced: deque[PendingCall] = deque()  # it is not known whom to ask
+        self._unrouted: deque[PendingCall] = deque()  # the server to ask is not known yet
         self._surveying: asyncio.Task[None] | None = None
-        self._was_surveyed = False  # all places have been tried, and were not refused
+        self._was_surveyed = False  # all servers have been tried, and their prefixes differ
         self._waiting: deque[PendingCall] = deque()
         self._connecting: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="switchgear-line", daemon=True)
@@ -131,28 +139,28 @@ class IoThread:
 
     # --- in any thread ---
 
-    def leave(self, question: AppRequest, place: int | None) -> None:
-        """Have it asked."""
-        self._box.append((question, place))
+    def enqueue(self, request: RoutedRequest, server_number: int | None) -> None:
+        """Have this request sent."""
+        self._queue.append((request, server_number))
         if not self._is_called:
             self._is_called = True
             try:
-                self._loop.call_soon_threadsafe(self._look)
+                self._loop.call_soon_threadsafe(self._drain_queue)
             except RuntimeError:  # the loop is closed
-                self._fail_box()
+                self._fail_queue()
 
-    def stop(self, patience_seconds: float = _CLOSE_SECONDS) -> None:
-        """Hang up, and end the thread, which is waited for."""
+    def stop(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
+        """Disconnect, and end the thread, which is waited for."""
         try:
             self._loop.call_soon_threadsafe(self._begin_to_stop)
         except RuntimeError:
             return
         if threading.current_thread() is not self._thread:
-            self._thread.join(patience_seconds)
+            self._thread.join(timeout_seconds)
 
-    def _fail_box(self) -> None:
-        while self._box:
-            self._box.popleft()[0].fail(ServerUnreachable("the app was closed"))
+    def _fail_queue(self) -> None:
+        while self._queue:
+            self._queue.popleft()[0].fail(ServerUnreachable("the app was closed"))
 
     # --- in the thread ---
 
@@ -163,75 +171,75 @@ class IoThread:
             self._loop.run_until_complete(self._finish())
         finally:
             self._loop.close()
-            self._is_called = False  # first, so that whoever comes now sees that the loop is closed
-            self._fail_box()
+            self._is_called = False  # first, so that later callers see that the loop is closed
+            self._fail_queue()
 
     def _begin_to_stop(self) -> None:
         self._is_stopping = True
         self._loop.stop()
 
     async def _finish(self) -> None:
-        self._look()
+        self._drain_queue()
         if self._connecting is not None:
             self._connecting.cancel()
         error = ServerUnreachable("the app was closed")
-        for waiting in (*self._waiting, *self._unplaced):
-            waiting.question.fail(error)
+        for waiting in (*self._waiting, *self._unrouted):
+            waiting.request.fail(error)
         self._waiting.clear()
-        self._unplaced.clear()
-        for channel in self._channels:
-            channel.close(error)
+        self._unrouted.clear()
+        for connection in self._connections:
+            connection.close(error)
         await asyncio.sleep(0)  # transports close in the next turn
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _look(self) -> None:
+    def _drain_queue(self) -> None:
         self._is_called = False  # first, so that nothing is left behind unseen
         touched: set[ServerConnection] = set()
-        while self._box:
-            question, place = self._box.popleft()
+        while self._queue:
+            request, server_number = self._queue.popleft()
             if self._is_stopping:
-                question.fail(ServerUnreachable("the app was closed"))
+                request.fail(ServerUnreachable("the app was closed"))
                 continue
-            self._ask(PendingCall(question, place, self._loop.time() + self._connect_seconds), touched)
-        for channel in touched:
-            channel.flush()
+            self._route(PendingCall(request, server_number, self._loop.time() + self._connect_seconds), touched)
+        for connection in touched:
+            connection.flush()
 
-    def _ask(self, waiting: PendingCall, touched: set[ServerConnection]) -> None:
-        if not self._find_place(waiting):
-            self._unplaced.append(waiting)
+    def _route(self, waiting: PendingCall, touched: set[ServerConnection]) -> None:
+        if not self._find_server(waiting):
+            self._unrouted.append(waiting)
             if self._surveying is None or self._surveying.done():
                 self._surveying = self._loop.create_task(self._survey())
             return
-        channel = self._channel_for(waiting.place)
-        if channel is None:
+        connection = self._connection_for(waiting.server_number)
+        if connection is None:
             self._wait(waiting)
         else:
-            self._put(channel, waiting)
-            touched.add(channel)
+            self._send(connection, waiting)
+            touched.add(connection)
 
-    def _channel_for(self, place: int | None) -> ServerConnection | None:
-        """Where to ask now, or None if nobody is there."""
-        if place is not None and place < len(self._channels):
-            return self._channels[place] if self._channels[place].is_ready else None
-        for channel in self._channels:
-            if channel.is_ready:
-                return channel
+    def _connection_for(self, server_number: int | None) -> ServerConnection | None:
+        """The connection to use now, or None if there is none."""
+        if server_number is not None and server_number < len(self._connections):
+            return self._connections[server_number] if self._connections[server_number].is_ready else None
+        for connection in self._connections:
+            if connection.is_ready:
+                return connection
         return None
 
-    def _put(self, channel: ServerConnection, waiting: PendingCall) -> None:
-        question = waiting.question
-        if question.may_repeat:
-            question.on_lost = lambda: self._ask_again(waiting)
+    def _send(self, connection: ServerConnection, waiting: PendingCall) -> None:
+        request = waiting.request
+        if request.may_repeat:
+            request.on_lost = lambda: self._ask_again(waiting)
         try:
-            channel.put(question)
-        except Exception as error:  # whatever it is, somebody waits for the answer
-            question.fail(error)
+            connection.send(request)
+        except Exception as error:  # whatever it is, the answer is waited for
+            request.fail(error)
 
     def _ask_again(self, waiting: PendingCall) -> bool:
-        """The connection was cut before the answer; whether the question is asked again."""
+        """The connection was lost before the answer; returns whether the request is sent again."""
         if waiting.was_repeated or self._is_stopping:
             return False
         waiting.was_repeated = True
@@ -239,188 +247,187 @@ class IoThread:
         self._wait(waiting)
         return True
 
-    # --- whose job it is ---
+    # --- which server has the job ---
 
-    def _check_prefix(self, channel: ServerConnection, prefix: str) -> None:
-        for other in self._channels:
-            if prefix and other is not channel and other.prefix == prefix:
+    def _check_prefix(self, connection: ServerConnection, prefix: str) -> None:
+        for other in self._connections:
+            if prefix and other is not connection and other.prefix == prefix:
                 raise ConfigError(
-                    f"the handles of both {other.place.url} and {channel.place.url} begin with {prefix}, so that a job"
-                    " of one would be taken for one of the other; give each server a gearman.handle_prefix of its own"
+                    f"the handles of both {other.location.url} and {connection.location.url} begin with {prefix}, so"
+                    " that a job of one would be taken for one of the other; give each server a gearman.handle_prefix"
+                    " of its own"
                 )
 
-    def _find_place(self, waiting: PendingCall) -> bool:
-        """Whether it is known whom to ask."""
-        if len(self._channels) == 1:
+    def _find_server(self, waiting: PendingCall) -> bool:
+        """Whether it is known which server to ask."""
+        if len(self._connections) == 1:
             return True
-        question, has_place = waiting.question, waiting.place is not None
-        if isinstance(question, ControlRequest) and question.verb == "states":  # each server is asked for all handles
+        request, has_place = waiting.request, waiting.server_number is not None
+        if isinstance(request, ControlRequest) and request.verb == "states":  # each server is asked for all handles
             return self._was_surveyed
-        handle = question.names_job()
+        handle = request.job_handle()
         if has_place or not handle:
             return True
         if not self._was_surveyed:
             return False
         prefix = handle[: handle.rfind(":") + 1]
-        prefixes = [channel.prefix for channel in self._channels]
+        prefixes = [connection.prefix for connection in self._connections]
         if prefix and prefix in prefixes:
-            waiting.place = prefixes.index(prefix)
+            waiting.server_number = prefixes.index(prefix)
         elif not any(prefixes) and None not in prefixes:
-            waiting.place = 0  # they are all plain servers, and one of them will say what it cannot do
-        return waiting.place is not None
+            waiting.server_number = 0  # they are all plain servers: any of them raises ExtensionRequired
+        return waiting.server_number is not None
 
     async def _survey(self) -> None:
-        """Try all places that are not known yet, until it is known of each question whom to ask."""
-        pause = _FIRST_PAUSE_SECONDS
-        while self._unplaced:
-            unknown = [channel for channel in self._channels if channel.prefix is None]
-            found = await asyncio.gather(*map(self._learn, unknown), return_exceptions=True)
+        """Connect to all servers that are not known yet, until the server of each request is known."""
+        pauses = RetryPauses(_BACKOFF)
+        while self._unrouted:
+            unknown = [connection for connection in self._connections if connection.prefix is None]
+            found = await asyncio.gather(*map(self._identify, unknown), return_exceptions=True)
             problems = [problem for problem in found if isinstance(problem, Exception)]
             clash = next((problem for problem in problems if not isinstance(problem, ServerUnreachable)), None)
             self._was_surveyed = clash is None
-            unplaced, self._unplaced = self._unplaced, deque()
+            unplaced, self._unrouted = self._unrouted, deque()
             touched: set[ServerConnection] = set()
             for waiting in unplaced:
                 if clash is not None:
-                    waiting.question.fail(clash)
-                elif self._find_place(waiting):
-                    self._ask(waiting, touched)
+                    waiting.request.fail(clash)
+                elif self._find_server(waiting):
+                    self._route(waiting, touched)
                 elif not problems or waiting.deadline <= self._loop.time():
-                    _tell_unknown(waiting.question, problems)
+                    _answer_unknown(waiting.request, problems)
                 else:
-                    self._unplaced.append(waiting)
-            for channel in touched:
-                channel.flush()
-            if self._unplaced:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+                    self._unrouted.append(waiting)
+            for connection in touched:
+                connection.flush()
+            if self._unrouted:
+                await asyncio.sleep(pauses.next_seconds())
 
-    async def _learn(self, channel: ServerConnection) -> None:
+    async def _identify(self, connection: ServerConnection) -> None:
         try:
-            async with asyncio.timeout(max(self._connect_seconds, channel.place.start_seconds)):
-                await channel.connect()
+            async with asyncio.timeout(max(self._connect_seconds, connection.location.start_seconds)):
+                await connection.connect()
         except TimeoutError:
-            raise ServerUnreachable(f"{channel.place.url} did not answer in time") from None
+            raise ServerUnreachable(f"{connection.location.url} did not answer in time") from None
 
-    def _refuse_unplaced(self, clash: ConfigError) -> None:
-        """A server was refused; whoever would have asked any, or this one, is told."""
+    def _fail_unrouted(self, clash: ConfigError) -> None:
+        """A server was refused because of its prefix: fail the requests that wait for it, or for any server."""
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
-            if entry.place is None or self._channels[entry.place].prefix is None:
-                entry.question.fail(clash)
+            if entry.server_number is None or self._connections[entry.server_number].prefix is None:
+                entry.request.fail(clash)
             else:
                 self._waiting.append(entry)
 
-    # --- while nobody is there ---
+    # --- while no server is connected ---
 
     def _wait(self, waiting: PendingCall) -> None:
         self._waiting.append(waiting)
         if self._connecting is None or self._connecting.done():
             self._connecting = self._loop.create_task(self._connect())
 
-    def _serve_waiting(self) -> None:
-        """A channel is connected: put what has waited for it."""
+    def _send_waiting(self) -> None:
+        """A server is connected: send what has waited for it."""
         waiting, self._waiting = self._waiting, deque()
         touched: set[ServerConnection] = set()
         for entry in waiting:
-            channel = self._channel_for(entry.place)
-            if channel is None:
+            connection = self._connection_for(entry.server_number)
+            if connection is None:
                 self._waiting.append(entry)
             else:
-                self._put(channel, entry)
-                touched.add(channel)
-        for channel in touched:
-            channel.flush()
+                self._send(connection, entry)
+                touched.add(connection)
+        for connection in touched:
+            connection.flush()
 
     async def _connect(self) -> None:
-        """Try the places until nobody waits any more."""
-        pause = _FIRST_PAUSE_SECONDS
+        """Try the servers until no request waits any more."""
+        pauses = RetryPauses(_BACKOFF)
         while self._waiting:
             try:
-                error = await self._try_places()
+                error = await self._try_servers()
             except ConfigError as clash:
-                self._refuse_unplaced(clash)
+                self._fail_unrouted(clash)
                 continue
             if error is None:
-                self._serve_waiting()
+                self._send_waiting()
                 continue
-            self._give_up_on_some(error)
+            self._fail_overdue(error)
             if self._waiting:
                 soonest = min(entry.deadline for entry in self._waiting) - self._loop.time()
-                await asyncio.sleep(max(0.0, min(pause, soonest)))
-                pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+                await asyncio.sleep(max(0.0, min(pauses.next_seconds(), soonest)))
 
-    async def _try_places(self) -> ServerUnreachable | None:
+    async def _try_servers(self) -> ServerUnreachable | None:
         error = ServerUnreachable("no server")
-        wanted = {entry.place for entry in self._waiting}
-        channels = [channel for channel in self._channels if None in wanted or channel.number in wanted]
-        for done, channel in enumerate(channels):
+        wanted = {entry.server_number for entry in self._waiting}
+        connections = [connection for connection in self._connections if None in wanted or connection.number in wanted]
+        for done, connection in enumerate(connections):
             try:
                 # One that does not answer must not use up the time of the others; but a server that is being started
                 # in this process, or loads its queue in another, is on its way and worth waiting for.
-                share_seconds = self._seconds_left() / (len(channels) - done)
-                async with asyncio.timeout(max(share_seconds, channel.place.start_seconds)):
-                    await channel.connect()
+                share_seconds = self._seconds_left() / (len(connections) - done)
+                async with asyncio.timeout(max(share_seconds, connection.location.start_seconds)):
+                    await connection.connect()
                 return None
             except ServerUnreachable as problem:
                 error = problem
             except TimeoutError:
-                error = ServerUnreachable(f"{channel.place.url} did not answer in time")
+                error = ServerUnreachable(f"{connection.location.url} did not answer in time")
         return error
 
     def _seconds_left(self) -> float:
         latest = max((entry.deadline for entry in self._waiting), default=0.0)
         return max(0.1, latest - self._loop.time())
 
-    def _give_up_on_some(self, error: ServerUnreachable) -> None:
+    def _fail_overdue(self, error: ServerUnreachable) -> None:
         now = self._loop.time()
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
             if entry.deadline > now:
                 self._waiting.append(entry)
             else:
-                entry.question.fail(error)
+                entry.request.fail(error)
 
 
 class PendingCall:
-    """A question that has not been answered, and how long it may wait for a server to be there."""
+    """A request without an answer, and how long it may wait for a server to be connected."""
 
-    __slots__ = ("deadline", "place", "question", "was_repeated")
+    __slots__ = ("deadline", "request", "server_number", "was_repeated")
 
-    def __init__(self, question: AppRequest, place: int | None, deadline: float) -> None:
-        self.question = question
-        self.place = place
+    def __init__(self, request: RoutedRequest, server_number: int | None, deadline: float) -> None:
+        self.request = request
+        self.server_number = server_number
         self.deadline = deadline
         self.was_repeated = False
 
 
-def _tell_unknown(question: AppRequest, problems: list[Exception]) -> None:
-    """None of the servers has such a job, or none that can be reached."""
-    handle = question.names_job()
-    if isinstance(question, SubscribeRequest):
-        question.succeed(UNKNOWN)
+def _answer_unknown(request: RoutedRequest, problems: list[Exception]) -> None:
+    """Answer a request about a job that no server has, or none that can be reached."""
+    handle = request.job_handle()
+    if isinstance(request, SubscribeRequest):
+        request.succeed(UNKNOWN)
     elif problems:
-        question.fail(JobUnknown("JOB_NOT_FOUND", f"no server that can be reached has {handle} ({problems[0]})"))
+        request.fail(JobUnknown(JOB_NOT_FOUND, f"no server that can be reached has {handle} ({problems[0]})"))
     else:
-        question.fail(JobUnknown("JOB_NOT_FOUND", f"no server of this app gives handles such as {handle}"))
+        request.fail(JobUnknown(JOB_NOT_FOUND, f"no server of this app gives handles such as {handle}"))
 
 
 # Event loops of a parent process, which must not be touched in its children: not even to be thrown away.
-_left_behind: list[IoThread] = []
-_lines: weakref.WeakSet[ThreadTransport] = weakref.WeakSet()
+_threads_of_parent: list[IoThread] = []
+_transports: weakref.WeakSet[ThreadTransport] = weakref.WeakSet()
 
 
-def _begin_anew_in_child() -> None:
-    for line in list(_lines):
-        line.begin_anew_in_child()
+def _reset_after_fork() -> None:
+    for transport in list(_transports):
+        transport.reset_after_fork()
 
 
 def _close_all() -> None:
-    """A program that ends hangs up, so that jobs only it waited for are not run for nobody."""
-    for line in list(_lines):
-        line.close()
+    """Disconnect when the program ends, so that the server drops jobs that only it waited for."""
+    for transport in list(_transports):
+        transport.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew_in_child)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 atexit.register(_close_all)

@@ -1,7 +1,7 @@
-"""The way from an app to its server: what can be asked, whoever carries it.
+"""`AppTransport`: the interface between an app and its servers: submit, subscribe, control, wait.
 
 Answers are futures of `concurrent.futures`, so that threads and event loops can wait for them alike.  Waiting goes
-through the line (`wait`), because a line without threads, such as that of the tests, has to do the work meanwhile.
+through the transport (`wait`), because a transport without threads, such as that of the tests, does the work meanwhile.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from switchgear.app.job_updates import JobSubscriber, Progress
-from switchgear.app.submit_request import SubmitRequest
+from switchgear.client.gearman.job_subscriber import JobSubscriber, Progress
+from switchgear.client.gearman.submit_request import SubmitRequest
 
 __all__ = ["JOB_LOOPS", "AppTransport", "only", "refuse_to_block"]
 
@@ -36,7 +36,7 @@ JOB_LOOPS: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
 
 
 def refuse_to_block() -> None:
-    """Raise RuntimeError in a job that shares its event loop with others, which would all stand still.
+    """Raise RuntimeError in a job that shares its event loop with other jobs, which would all be blocked.
 
     In a loop of the user's own, such as that of a notebook, blocking is the user's own affair.
     """
@@ -49,41 +49,44 @@ def refuse_to_block() -> None:
 
 
 class AppTransport(ABC):
-    """To one server, or to the first of several that can be reached.  For use by any number of threads and loops."""
+    """Sends requests to a server, or to the first of several that can be reached; for any number of threads and
+    loops."""
 
     @abstractmethod
     def submit_batch(
-        self, requests: list[SubmitRequest], followers: list[JobSubscriber | None]
+        self, requests: list[SubmitRequest], subscribers: list[JobSubscriber | None]
     ) -> Future[list[str | Exception]]:
-        """Submit jobs; for each its handle, or why it was refused.  A follower hears of its job from the beginning."""
+        """Submit jobs; the result has a handle or an exception for each.  Subscribers receive all events of their
+        jobs."""
 
     @abstractmethod
-    def watch(self, handle: str, follower: JobSubscriber, place: int | None = None) -> Future[str]:
-        """Follow a job; its state, or "unknown".  `place` is where it is, if that is known."""
+    def watch(self, handle: str, subscriber: JobSubscriber, server_number: int | None = None) -> Future[str]:
+        """Subscribe to a job; the result is its state, or "unknown".  `server_number` is the server that has it, if
+        known."""
 
     @abstractmethod
-    def control(self, verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
-        """Ask what only our own server can be asked."""
+    def control(self, verb: str, arguments: dict[str, Any], server_number: int | None = None) -> Future[Any]:
+        """Send a CONTROL request, which needs a Switchgear server; the result is the answer."""
 
     @abstractmethod
     def close(self) -> None:
-        """Hang up.  What has no answer yet fails with ServerUnreachable."""
+        """Disconnect.  Requests without an answer fail with ServerUnreachable."""
 
     # --- waiting ---
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
-        """The answer; raises TimeoutError, or what went wrong."""
+        """The result of a request; raises TimeoutError, or the exception of the request."""
         if not future.done():
             refuse_to_block()
         try:
             return future.result(timeout)
         except FutureTimeoutError:
             if future.done():
-                raise  # it was the answer that said so
+                raise  # the answer itself is a TimeoutError
             raise TimeoutError(f"no answer within {timeout:g} s") from None
 
     async def wait_async(self, future: Future[T], timeout: float | None = None) -> T:  # noqa: ASYNC109 - like `wait`
-        """The same with asyncio.  Giving up the wait does not touch the question."""
+        """The same with asyncio.  Cancelling the wait does not cancel the request."""
         if not future.done():
             loop = asyncio.get_running_loop()
             arrived = asyncio.Event()
@@ -102,17 +105,17 @@ class AppTransport(ABC):
                 _forget_callback(future, tell)
         return future.result()
 
-    def wait_news(self, news: queue.SimpleQueue[Progress | None]) -> Progress | None:
-        """The next that a follower tells a listener; None: the job has ended."""
-        if news.empty():
+    def wait_progress(self, updates: queue.SimpleQueue[Progress | None]) -> Progress | None:
+        """The next progress that a subscriber has put into this queue; None when the job has ended."""
+        if updates.empty():
             refuse_to_block()
-        return news.get()
+        return updates.get()
 
     # --- submitting ---
 
-    def submit(self, request: SubmitRequest, follower: JobSubscriber | None) -> Future[list[str | Exception]]:
-        """A batch of one; see `only`."""
-        return self.submit_batch([request], [follower])
+    def submit(self, request: SubmitRequest, subscriber: JobSubscriber | None) -> Future[list[str | Exception]]:
+        """Submit one job, as a batch of one; see `only`."""
+        return self.submit_batch([request], [subscriber])
 
     def submit_many(self, requests: Iterable[SubmitRequest]) -> Iterator[list[str | Exception]]:
         """Submit any number of jobs, many of them on their way at a time; outcomes in order, batch by batch.
@@ -152,14 +155,14 @@ class AppTransport(ABC):
 
 
 def _forget_callback(future: Future[Any], callback: Callable[[Future[Any]], None]) -> None:
-    """Whoever waits for a job again and again, a little at a time, must not leave something behind each time."""
+    """Remove a callback, so that repeated short waits for one future do not accumulate callbacks."""
     # Futures have no public way to take a callback back.
     with future._condition, suppress(ValueError):
         future._done_callbacks.remove(callback)  # type: ignore[attr-defined]
 
 
 def only(outcomes: list[str | Exception]) -> str:
-    """The handle of a batch of one; raises why there is none."""
+    """The handle of a batch of one; raises its exception if it was refused."""
     (outcome,) = outcomes
     if isinstance(outcome, Exception):
         raise outcome
@@ -167,7 +170,7 @@ def only(outcomes: list[str | Exception]) -> str:
 
 
 def batches(requests: Iterable[SubmitRequest]) -> Iterator[list[SubmitRequest]]:
-    """Requests in lists of a size that is worth a write."""
+    """Requests in batches, bounded by number and bytes."""
     batch: list[SubmitRequest] = []
     size = 0
     for request in requests:

@@ -1,1 +1,1 @@
-"""Measuring: `switchgear bench`, and what the comparison with other servers in the repository's `bench` builds on."""
+"""Benchmarks: `switchgear bench`, and the parts that the comparison in the repository's `bench` uses."""

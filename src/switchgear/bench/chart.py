@@ -43,7 +43,7 @@ STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One server's figure; None where there is none to show, with the reason as text."""
+    """The value of one server; None if there is none, with the reason as text."""
 
     series: str
     value: float | None
@@ -59,7 +59,7 @@ class Block:
 
 
 class Scale:
-    """From figures to lengths.  Logarithmic when on a common scale the smallest would be a hair."""
+    """Maps values to lengths; logarithmic if the smallest would be too short on a linear scale."""
 
     def __init__(self, values: Sequence[float]) -> None:
         positive = [value for value in values if value > 0]
@@ -77,7 +77,7 @@ class Scale:
         return room * math.log10(value / self._floor) / math.log10(self.largest / self._floor)
 
     def marks(self) -> list[float]:
-        """Figures to draw a line at: the powers of ten, by which a logarithmic scale can be read."""
+        """The values of grid lines: the powers of ten of a logarithmic scale."""
         if not self.is_logarithmic:
             return []
         first, last = round(math.log10(self._floor)), math.floor(math.log10(self.largest))
@@ -117,7 +117,7 @@ def bar_chart(title: str, subtitle: str, blocks: Sequence[Block]) -> str:
 
 
 def _legend(series: Sequence[str], colours: dict[str, str]) -> tuple[list[str], int]:
-    """The names of the colours, in as many lines as they need; and where the bars begin."""
+    """The legend, in as many lines as it needs, and the y position below it."""
     parts: list[str] = []
     x, y = 10.0, HEAD
     for name in series:

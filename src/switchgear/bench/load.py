@@ -1,4 +1,4 @@
-"""Clients and workers that speak Gearman in bulk from one thread, and check all that they are told.
+"""The load of the benchmarks: Gearman clients and workers in one thread, which check every answer.
 
 The server is what is measured, so the load is to be cheap: packets are put together before the clock starts, and what
 one connection has to say goes out in one write.  Every payload carries the number of its job.  A job must be created
@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from switchgear.bench.server import HOST
-from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
+from switchgear.client.gearman.packets import response_decoder
+from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
 
 __all__ = ["Fault", "Load", "LoadResult", "drain", "round_trips", "submit"]
 
 FUNCTION = b"bench"
 NUMBER_BYTES = 12
-PACKET_BYTES = 1 << 30
 RECEIVE_BYTES = 1 << 18
 PATIENCE_SECONDS = 30
 GRAB = request(Packet.GRAB_JOB)
@@ -34,12 +34,12 @@ CLOSING = b"the last"
 
 
 class Fault(Exception):
-    """The server did what it must not, or nothing for a long time: there is no figure to be had."""
+    """The server violated the protocol or did not answer, so that there is no result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many ask for how much at once."""
+    """The parameters of a load."""
 
     jobs: int
     clients: int = 64
@@ -51,15 +51,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What the load saw."""
+    """The measurements of a load."""
 
     seconds: float
     cpu_seconds: float | None
     latencies_seconds: list[float]
 
 
-class Book:
-    """What is known of every job: no handle twice, no job handed out twice, every result to its owner."""
+class JobLedger:
+    """The state of every job, with checks: no handle twice, no job assigned twice, every result to its submitter."""
 
     def __init__(self, load: Load, kind: Packet, first: int = 0) -> None:
         if load.payload_bytes < NUMBER_BYTES:
@@ -85,7 +85,7 @@ class Book:
         self.handles.add(handle)
 
     def take(self, handle: bytes, payload: bytes) -> bytes:
-        """A job has come to a worker; the result that it sends."""
+        """Check a job that was assigned to a worker; returns the result to send."""
         text = payload[:NUMBER_BYTES]
         if not text.isdigit() or int(text) >= self.jobs or payload[NUMBER_BYTES:] != self.tail:
             raise Fault(f"{handle!r} has a payload that nobody sent")
@@ -104,7 +104,7 @@ class LoadConnection(ABC):
         self.socket = socket.create_connection((HOST, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE_SECONDS, 0))
-        self._decoder = Decoder(RESPONSE, PACKET_BYTES)
+        self._decoder = response_decoder()
         self.is_closed_out = False  # the closing echo is back
 
     def send(self, data: bytes) -> None:
@@ -118,30 +118,32 @@ class LoadConnection(ABC):
         return packets
 
     @abstractmethod
-    def begin(self) -> None:
-        """What to say first, when the clock runs."""
+    def start(self) -> None:
+        """Send the first requests, when the clock runs."""
 
     @abstractmethod
-    def hear(self) -> None:
-        """Something has come."""
+    def receive(self) -> None:
+        """Read and handle what has come."""
 
-    def odd(self, kind: int, body: bytes) -> None:
+    def on_unexpected(self, kind: int, body: bytes) -> None:
         if kind == Packet.ECHO_RES and body == CLOSING:
             self.is_closed_out = True
             return
         raise Fault(f"the server sent packet {kind}: {body[:80]!r}")
 
     def close_out(self) -> None:
-        """The server answers in order: behind this, all that was said before is done."""
+        """Send an echo, whose answer shows that everything sent before is handled."""
         self.send(request(Packet.ECHO_REQ, CLOSING))
 
 
 class Submitter(LoadConnection):
-    """A client."""
+    """A client of the load."""
 
-    def __init__(self, port: int, book: Book, numbers: Sequence[int], outstanding: int, is_waiting: bool) -> None:
+    def __init__(
+        self, port: int, ledger: JobLedger, numbers: Sequence[int], outstanding: int, is_waiting: bool
+    ) -> None:
         super().__init__(port)
-        self._book = book
+        self._ledger = ledger
         self._numbers = numbers
         self._next = 0
         self._outstanding = outstanding
@@ -149,7 +151,7 @@ class Submitter(LoadConnection):
         self._unanswered: deque[tuple[int, float]] = deque()
         self._expected: dict[bytes, tuple[int, float]] = {}
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._submit(self._outstanding)
 
     def _submit(self, count: int) -> None:
@@ -159,26 +161,26 @@ class Submitter(LoadConnection):
         self._next += len(numbers)
         now = time.perf_counter()
         self._unanswered.extend([(number, now) for number in numbers])
-        self.send(self._book.packets(numbers))
+        self.send(self._ledger.packets(numbers))
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         answered = 0
-        book = self._book
+        ledger = self._ledger
         for kind, body in self.packets():
             if kind == Packet.JOB_CREATED and self._unanswered:
                 number, sent = self._unanswered.popleft()
-                book.created(body)
+                ledger.created(body)
                 if self._is_waiting:
                     self._expected[body] = (number, sent)
                 else:
                     answered += 1
-                    book.latencies_seconds.append(time.perf_counter() - sent)
+                    ledger.latencies_seconds.append(time.perf_counter() - sent)
             elif kind == Packet.WORK_COMPLETE:
                 self._ended(body)
                 answered += 1
             else:
-                self.odd(kind, body)
-        book.answered += answered
+                self.on_unexpected(kind, body)
+        ledger.answered += answered
         if answered:
             self._submit(answered)
 
@@ -187,29 +189,29 @@ class Submitter(LoadConnection):
         number, sent = self._expected.pop(handle, (-1, 0.0))
         if not result.isdigit() or int(result) != number:
             raise Fault(f"the result of {handle!r} came to one who does not wait for it")
-        self._book.latencies_seconds.append(time.perf_counter() - sent)
+        self._ledger.latencies_seconds.append(time.perf_counter() - sent)
 
 
 class Grabber(LoadConnection):
     """A worker of the plain protocol; in the foreground it sleeps, is woken, and grabs."""
 
-    def __init__(self, port: int, book: Book, outstanding: int, is_sleeping: bool) -> None:
+    def __init__(self, port: int, ledger: JobLedger, outstanding: int, is_sleeping: bool) -> None:
         super().__init__(port)
-        self._book = book
+        self._ledger = ledger
         self._outstanding = outstanding
         self._is_sleeping = is_sleeping
         self.send(request(Packet.CAN_DO, FUNCTION) + (PRE_SLEEP if is_sleeping else b""))
 
-    def begin(self) -> None:
+    def start(self) -> None:
         if not self._is_sleeping:
             self.send(GRAB * self._outstanding)
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         answers: list[bytes] = []
         for kind, body in self.packets():
             if kind == Packet.JOB_ASSIGN:
                 handle, _, payload = body.split(b"\0", 2)
-                result = self._book.take(handle, payload)
+                result = self._ledger.take(handle, payload)
                 answers += (request(Packet.WORK_COMPLETE, handle, result), GRAB)
             elif kind == Packet.NOOP:
                 answers.append(GRAB)
@@ -217,119 +219,124 @@ class Grabber(LoadConnection):
                 if self._is_sleeping:
                     answers.append(PRE_SLEEP)
             else:
-                self.odd(kind, body)
+                self.on_unexpected(kind, body)
         if answers:
             self.send(b"".join(answers))
 
 
 class PushedWorker(LoadConnection):
-    """A worker that lets itself be sent jobs, by the server's own extension."""
+    """A worker that grants credit, so that the server pushes jobs."""
 
-    def __init__(self, port: int, book: Book, credit: int) -> None:
+    def __init__(self, port: int, ledger: JobLedger, credit: int) -> None:
         super().__init__(port)
-        self._book = book
+        self._ledger = ledger
         self._credit = credit
         self.send(request(Packet.OPTION_REQ, b"switchgear") + request(Packet.CAN_DO, FUNCTION))
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self.send(request(Packet.CREDIT, b"%d" % self._credit, b"0"))
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         answers: list[bytes] = []
         for kind, body in self.packets():
             if kind == Packet.JOB_PUSH:
                 handle, *_, payload = body.split(b"\0", 7)
-                result = self._book.take(handle, payload)
+                result = self._ledger.take(handle, payload)
                 answers.append(request(Packet.WORK_COMPLETE, handle, result))
             elif kind != Packet.OPTION_RES:
-                self.odd(kind, body)
+                self.on_unexpected(kind, body)
         if answers:
             self.send(b"".join(answers) + request(Packet.CREDIT, b"%d" % len(answers), b"0"))
 
 
 def submit(port: int, load: Load, cpu_seconds: Callable[[], float | None], already: int = 0) -> LoadResult:
-    """Background jobs, until each is acknowledged; nobody takes them.  `already` is how many wait there before."""
-    book = Book(load, Packet.SUBMIT_JOB_BG, first=already)
-    lines = _submitters(port, book, load, is_waiting=False)
-    outcome = _run(lines, book, lambda: book.answered == load.jobs, cpu_seconds)
+    """Submit background jobs, until each is acknowledged; none is run.  `already` is how many are queued before."""
+    ledger = JobLedger(load, Packet.SUBMIT_JOB_BG, first=already)
+    connections = _submitters(port, ledger, load, is_waiting=False)
+    outcome = _run(connections, ledger, lambda: ledger.answered == load.jobs, cpu_seconds)
     _check_queue(port, already + load.jobs)
     return outcome
 
 
 def drain(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> LoadResult:
-    """Jobs that wait, until the last result is with the server."""
-    book = Book(load, Packet.SUBMIT_JOB_BG)
-    lines: list[LoadConnection] = []
+    """Run queued jobs, until the server has the last result."""
+    ledger = JobLedger(load, Packet.SUBMIT_JOB_BG)
+    connections: list[LoadConnection] = []
     for _ in range(load.workers):
-        lines.append(
-            PushedWorker(port, book, load.credit) if load.credit else Grabber(port, book, load.outstanding, False)
+        connections.append(
+            PushedWorker(port, ledger, load.credit) if load.credit else Grabber(port, ledger, load.outstanding, False)
         )
-    outcome = _run(lines, book, lambda: book.taken == load.jobs, cpu_seconds)
+    outcome = _run(connections, ledger, lambda: ledger.taken == load.jobs, cpu_seconds)
     _check_queue(port, 0)
     return outcome
 
 
 def round_trips(port: int, load: Load, cpu_seconds: Callable[[], float | None]) -> LoadResult:
-    """Foreground jobs, from the submission to the result."""
-    book = Book(load, Packet.SUBMIT_JOB)
-    lines = _submitters(port, book, load, is_waiting=True)
+    """Run foreground jobs, from the submission to the result."""
+    ledger = JobLedger(load, Packet.SUBMIT_JOB)
+    connections = _submitters(port, ledger, load, is_waiting=True)
     for _ in range(load.workers):
-        lines.insert(0, PushedWorker(port, book, load.credit) if load.credit else Grabber(port, book, 1, True))
-    outcome = _run(lines, book, lambda: book.answered == load.jobs, cpu_seconds)
+        connections.insert(
+            0, PushedWorker(port, ledger, load.credit) if load.credit else Grabber(port, ledger, 1, True)
+        )
+    outcome = _run(connections, ledger, lambda: ledger.answered == load.jobs, cpu_seconds)
     _check_queue(port, 0)
     return outcome
 
 
-def _submitters(port: int, book: Book, load: Load, is_waiting: bool) -> list[LoadConnection]:
+def _submitters(port: int, ledger: JobLedger, load: Load, is_waiting: bool) -> list[LoadConnection]:
     return [
-        Submitter(port, book, range(number, load.jobs, load.clients), load.outstanding, is_waiting)
+        Submitter(port, ledger, range(number, load.jobs, load.clients), load.outstanding, is_waiting)
         for number in range(load.clients)
     ]
 
 
 def _run(
-    lines: list[LoadConnection], book: Book, is_done: Callable[[], bool], cpu_seconds: Callable[[], float | None]
+    connections: list[LoadConnection],
+    ledger: JobLedger,
+    is_done: Callable[[], bool],
+    cpu_seconds: Callable[[], float | None],
 ) -> LoadResult:
     with selectors.DefaultSelector() as selector:
         try:
-            for line in lines:
-                selector.register(line.socket, selectors.EVENT_READ, line)
-            _close_out(selector, lines, book)  # all are connected, and what they announced is known
+            for connection in connections:
+                selector.register(connection.socket, selectors.EVENT_READ, connection)
+            _close_out(selector, connections, ledger)  # all are connected, and what they announced is known
             before, start = cpu_seconds(), time.perf_counter()
-            for line in lines:
-                line.begin()
+            for connection in connections:
+                connection.start()
             while not is_done():
-                _hear(selector, book)
-            _close_out(selector, lines, book)
+                _receive(selector, ledger)
+            _close_out(selector, connections, ledger)
             seconds, after = time.perf_counter() - start, cpu_seconds()
         except OSError as error:
             raise Fault(f"the connection broke: {error}") from error
         finally:
-            for line in lines:
-                line.socket.close()
+            for connection in connections:
+                connection.socket.close()
     used = None if before is None or after is None else after - before
-    return LoadResult(seconds, used, book.latencies_seconds)
+    return LoadResult(seconds, used, ledger.latencies_seconds)
 
 
-def _hear(selector: selectors.BaseSelector, book: Book) -> None:
+def _receive(selector: selectors.BaseSelector, ledger: JobLedger) -> None:
     ready = selector.select(PATIENCE_SECONDS)
     if not ready:
-        done = max(book.answered, book.taken)
-        raise Fault(f"nothing came for {PATIENCE_SECONDS} s; {done:,} of {book.jobs:,} jobs were done")
+        done = max(ledger.answered, ledger.taken)
+        raise Fault(f"nothing came for {PATIENCE_SECONDS} s; {done:,} of {ledger.jobs:,} jobs were done")
     for key, _ in ready:
-        key.data.hear()
+        key.data.receive()
 
 
-def _close_out(selector: selectors.BaseSelector, lines: Sequence[LoadConnection], book: Book) -> None:
-    for line in lines:
-        line.is_closed_out = False
-        line.close_out()
-    while not all(line.is_closed_out for line in lines):
-        _hear(selector, book)
+def _close_out(selector: selectors.BaseSelector, connections: Sequence[LoadConnection], ledger: JobLedger) -> None:
+    for connection in connections:
+        connection.is_closed_out = False
+        connection.close_out()
+    while not all(connection.is_closed_out for connection in connections):
+        _receive(selector, ledger)
 
 
 def _check_queue(port: int, expected: int) -> None:
-    """Whether the server holds exactly the jobs that it should."""
+    """Check that the server has exactly the jobs that it should; raises Fault."""
     with socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS) as door:
         door.sendall(b"status\n")
         answer = b""
@@ -338,7 +345,7 @@ def _check_queue(port: int, expected: int) -> None:
             if not piece:
                 raise Fault("the server hung up on `status`")
             answer += piece
-    rows = [line.split(b"\t") for line in answer.splitlines()]
+    rows = [connection.split(b"\t") for connection in answer.splitlines()]
     held = sum(int(row[1]) for row in rows if row[0] == FUNCTION)
     if held != expected:
         raise Fault(f"the server holds {held:,} jobs, and should hold {expected:,}")

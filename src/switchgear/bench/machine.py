@@ -1,4 +1,4 @@
-"""On what, and with what, something was measured."""
+"""Describes the machine and the software of a measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build() -> str:
 
 
 def describe(directory: Path) -> dict[str, str]:
-    """Everything that a reader of figures should know of the machine; `directory` is where databases are kept."""
+    """The processor, memory, system and versions; `directory` is where databases are kept."""
     libraries = ", ".join(f"{name} {metadata.version(name)}" for name in _installed(("uvloop", "pyzmq", "msgspec")))
     load = f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"
     return {
@@ -50,7 +50,7 @@ def _processor() -> str:
 
 
 def file_system_of(directory: Path) -> str:
-    """The kind of file system, since in one that lies in memory a sync costs nothing."""
+    """The type of the file system of a path, because a sync costs nothing in memory."""
     try:
         mounts = Path("/proc/mounts").read_text().splitlines()
     except OSError:

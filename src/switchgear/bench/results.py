@@ -1,4 +1,4 @@
-"""What a benchmark measures, and how its rounds are run.
+"""Readings of benchmarks, and how their rounds are run.
 
 A round visits all cells, and then comes the next, so that a slow minute of the machine hits everybody.
 """
@@ -51,18 +51,18 @@ class Cell:
 
     @property
     def fault(self) -> str:
-        """Why this cell failed: one bad run is enough, a server that loses a job now and then is not a fast one."""
+        """Why the cell failed; one failed run is enough."""
         return next((reading.fault for reading in self.readings if reading.fault), "")
 
     @property
     def best(self) -> Reading | None:
-        """The best by what it is judged by, since disturbance only ever adds; without that figure, the fastest."""
+        """The best reading by the figure of the cell, because disturbances only make it worse; else the fastest."""
         good = [reading for reading in self.readings if not reading.fault]
         return min(good, key=self._cost, default=None)
 
     @property
     def spread(self) -> float | None:
-        """How far the worst run lay above the best: 0.1 is a tenth.  None when there is nothing to compare."""
+        """How far the worst reading is above the best: 0.1 is a tenth.  None if there is only one."""
         costs = sorted(self._cost(reading) for reading in self.readings if not reading.fault)
         return costs[-1] / costs[0] - 1 if len(costs) > 1 and costs[0] > 0 else None
 
@@ -97,7 +97,7 @@ def run_cells(
 
 
 def _order(cells: Sequence[Cell], rounds: int, is_first_apart: bool) -> Iterator[tuple[int, Cell]]:
-    """Round after round; against the clock, the further rounds of those that go first before those of the others."""
+    """The order of measurements: round by round; with a time limit, further rounds of preferred cells first."""
     yield from ((0, cell) for cell in cells)
     sets: list[Sequence[Cell]] = [cells]
     if is_first_apart:
@@ -122,7 +122,7 @@ def in_words(reading: Reading) -> str:
 
 
 def one_line(fault: str) -> str:
-    """The first and the last line: of a program's last words, what happened, and why.  The results have it whole."""
+    """The first and the last line of a program's output, for a table; the results have all of it."""
     lines = [line.strip() for line in fault.splitlines() if line.strip()] or [""]
     return lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
 

@@ -1,4 +1,4 @@
-"""A server of our own to be measured: a process on a free loopback port, and what it has used."""
+"""A server process for benchmarks, on a free loopback port, with its processor time and memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from switchgear.errors import SwitchgearError
 __all__ = [
     "STORES",
     "BenchServer",
-    "addresses_told",
     "cpu_seconds_of",
     "how_started",
+    "listen_addresses",
     "resident_bytes_of",
     "running_server",
 ]
@@ -31,7 +31,7 @@ STORES = {"memory": "serve --store memory:", "sqlite": "serve --store sqlite:FIL
 
 
 def how_started(options: str) -> str:
-    """A server of ours in a list of what was measured: its version and build, and its command."""
+    """The version, build and command of the server, for reports."""
     return f"{version.VERSION} ({version.BUILD}): switchgear {options}"
 
 
@@ -74,12 +74,12 @@ class BenchServer:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without settings for other servers: what is measured is what the report says."""
+    """The environment without SWITCHGEAR_* variables, so that the server has the settings of the report."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SWITCHGEAR_")}
 
 
-def addresses_told(process: subprocess.Popen[str], count: int) -> list[str]:
-    """The addresses that a server says it listens on, which is when it does; it may say other things before."""
+def listen_addresses(process: subprocess.Popen[str], count: int) -> list[str]:
+    """The addresses in the output of a starting server, which come when it listens."""
     assert process.stdout is not None
     said: list[str] = []
     found: list[str] = []
@@ -110,8 +110,8 @@ def running_server(store: str, directory: Path | None = None) -> Iterator[BenchS
             text=True,
         )
         try:
-            (url,) = addresses_told(process, 1)
+            (url,) = listen_addresses(process, 1)
             yield BenchServer(process.pid, int(url.rpartition(":")[2]))
         finally:
-            process.kill()  # there is nothing to keep, and to say goodbye to a long queue takes its time
+            process.kill()  # there is nothing to keep, and draining a long queue takes time
             process.communicate()

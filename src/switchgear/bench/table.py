@@ -26,12 +26,12 @@ HEADS = (
     Head("p99 µs", True),
     Head("ALSO"),
 )
-# Notes that say how far a reading can be trusted; they are in the JSON for who wonders.
+# Notes on the reliability of a reading, which are only in the JSON.
 UNSAID = ("generator cpu %", "other cpu %", "longest us")
 
 
 def figure(value: float | None, unit: str = "") -> str:
-    """Three digits that count, or all of a whole number: 1.23, 12.3, 123, 12,345; a dash for what was not measured."""
+    """A number with three significant digits, or all of a whole number: 1.23, 12.3, 123, 12,345; a dash for None."""
     if value is None:
         return "–"
     size = abs(value)

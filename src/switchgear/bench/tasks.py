@@ -1,4 +1,4 @@
-"""Python tasks that do nothing, from `submit_many` to the last end, through a real worker process."""
+"""The workloads with Python tasks: from `submit_many` to the last end, through a real worker process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.002  # how often to ask whether all are done
 SLOTS = 8
 
-app = App()  # for the worker; --server says where it works
+app = App()  # for the worker; its server is given by --server
 
 
 @app.task(name="nothing")
@@ -31,7 +31,7 @@ def nothing(number: int) -> int:
 
 @contextmanager
 def _working(server: BenchServer) -> Iterator[tuple[Task[[int], int], int]]:
-    """The task as a client has it, and the process id of a worker that is there."""
+    """The task for submissions, and the process id of a connected worker."""
     command = [sys.executable, "-m", "switchgear", "worker", "switchgear.bench.tasks:app", "--server", server.url]
     command += ["--slots", str(SLOTS), "--quiet"]
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -48,7 +48,7 @@ def _working(server: BenchServer) -> Iterator[tuple[Task[[int], int], int]]:
 
 
 def bulk(server: BenchServer, jobs: int) -> Reading:
-    """All tasks at once, one worker with eight threads."""
+    """Submit all tasks at once, to one worker with eight threads."""
     with _working(server) as (task, worker):
         done_before = _ended(task)
         cpu, worker_cpu, start = server.cpu_seconds(), cpu_seconds_of(worker), time.perf_counter()
@@ -70,7 +70,7 @@ def bulk(server: BenchServer, jobs: int) -> Reading:
 
 
 def round_trips(server: BenchServer, jobs: int) -> Reading:
-    """One task after the other, each waited for."""
+    """Submit one task after the other, and wait for each."""
     with _working(server) as (task, _):
         times: list[float] = []
         cpu, start = server.cpu_seconds(), time.perf_counter()
@@ -90,7 +90,7 @@ def _per_job(before: float | None, after: float | None, jobs: int) -> float | No
 
 
 def _ended(task: Task[[int], int]) -> int:
-    """How many the server counts as done; one that failed is a fault."""
+    """How many jobs the server counts as done; raises Fault if one failed."""
     row = next((row for row in task.app.functions() if row.name == task.name), None)
     if row is None:
         return 0

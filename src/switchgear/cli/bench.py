@@ -1,4 +1,4 @@
-"""How fast the server is here: started, put under load, measured, and stopped again."""
+"""`switchgear bench`: starts servers, puts them under load, and reports how fast they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from switchgear.bench import machine, own
+from switchgear.bench import machine, workloads
 from switchgear.bench.results import one_line, run_cells, to_document, write_json
 from switchgear.bench.table import HEADS, rows_of
 from switchgear.cli.main import ExitCode
@@ -24,14 +24,14 @@ STYLES = {"FAILED": "bold red"}
 
 def _groups(text: str) -> tuple[str, ...]:
     wanted = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    unknown = [word for word in wanted if word not in own.GROUPS]
+    unknown = [word for word in wanted if word not in workloads.GROUPS]
     if unknown or not wanted:
-        raise ValueError(f"there is no {', '.join(unknown) or 'empty part'}; there are {', '.join(own.GROUPS)}")
+        raise ValueError(f"there is no {', '.join(unknown) or 'empty part'}; there are {', '.join(workloads.GROUPS)}")
     return wanted
 
 
 def _file(text: str) -> Path:
-    """A place that can be written to: to find out after a minute would be late."""
+    """Check early that a file can be written, and not after a minute of measuring."""
     path = Path(text)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ValueError(f"{path} cannot be written")
@@ -51,7 +51,7 @@ Examples:
     "--only",
     metavar="PART,...",
     callback=reading(_groups),
-    help=f"Measure these alone: {', '.join(own.GROUPS)}.",
+    help=f"Measure these alone: {', '.join(workloads.GROUPS)}.",
 )
 @click.option(
     "--rounds",
@@ -101,7 +101,7 @@ def bench(
         click.echo(f"{name + ':':20}{value}")
     if about["file system"] in IN_MEMORY:
         click.echo(f"{place} lies in memory, where a sync costs nothing: durable figures say little; see --dir")
-    cells = own.cells(only or own.GROUPS, quick, directory)
+    cells = workloads.cells(only or workloads.GROUPS, quick, directory)
     for peer, settings in dict.fromkeys((cell.peer, cell.settings) for cell in cells):
         click.echo(f"{peer + ':':20}switchgear {settings}")
     count = rounds or (1 if quick else 3)
@@ -126,7 +126,7 @@ def bench(
 
 
 def _tell(text: str) -> None:
-    """What is being done, for a person who waits; it does not belong to the results."""
+    """Show on standard error what is being measured."""
     if sys.stderr.isatty():
         click.echo(f"\r\033[K{text[:79]}", err=True, nl=False)
     else:

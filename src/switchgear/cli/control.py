@@ -1,4 +1,4 @@
-"""Changing what a server does with its jobs and functions."""
+"""`switchgear cancel`, `retry`, `pause` and `resume`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import click
 
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of, when_option
-from switchgear.client.client import UNKNOWN_EXTENSION, Client
+from switchgear.client.gearman.blocking import Client
+from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ServerRefused
 from switchgear.model import DONE, FINAL_STATES, JobState
 
@@ -23,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def selecting(states: Iterable[JobState], what: str) -> Callable[[F], F]:
-    """Options that say which jobs, in place of handles."""
+    """Options that select jobs by filters, in place of handles."""
     words = [state.name.lower() for state in states]
 
     def decorate(command: F) -> F:
@@ -89,11 +90,11 @@ def cancel(
     cancelled = {handle for answer in answers for handle in answer["cancelled"]}
     cancelled |= {handle.rpartition(":")[2] for handle in cancelled}  # by its number
     problems = [problem for problem in problems if problem["name"] not in cancelled]
-    _tell_handles(ctx, "cancelled", answers, problems, as_json)
+    _print_handles(ctx, "cancelled", answers, problems, as_json)
 
 
 def _cancel_matching(client: Client, selection: dict[str, Any], cascade: bool, limit: int | None) -> Iterator[Any]:
-    """Some at a time, so that the server goes on with its work in between."""
+    """Act on the matching jobs in batches, so that the server does other work in between."""
     left = limit
     while left is None or left > 0:
         batch = _MOST_AT_A_TIME if left is None else min(left, _MOST_AT_A_TIME)
@@ -145,11 +146,11 @@ def retry(
         answers, problems = _each(handles, lambda handle: client.control("retry", handle=handle))
         if selection:
             answers += _retry_matching(client, selection, limit)
-    _tell_handles(ctx, "retried", answers, problems, as_json)
+    _print_handles(ctx, "retried", answers, problems, as_json)
 
 
 def _retry_matching(client: Client, selection: dict[str, Any], limit: int | None) -> Iterator[Any]:
-    """Some at a time, so that the server goes on with its work in between."""
+    """Act on the matching jobs in batches, so that the server does other work in between."""
     left = limit
     before_id: int | None = 0
     while before_id is not None and (left is None or left > 0):
@@ -162,7 +163,7 @@ def _retry_matching(client: Client, selection: dict[str, Any], limit: int | None
 
 
 def _selection(**options: Any) -> dict[str, Any]:
-    """What was said about which jobs."""
+    """The filters that were given."""
     return {name: value for name, value in options.items() if value}
 
 
@@ -225,7 +226,7 @@ def _set_paused(ctx: click.Context, verb: str, functions: tuple[str, ...], serve
 
 
 def _known_functions(client: Client) -> set[str]:
-    """Those that have a worker or a job, or had a job since the server was started."""
+    """The functions that have a worker or a job, or had a job since the server was started."""
     signs = ("workers", "total", "done", "failed")
     return {
         text_of(function["name"]) for function in client.control("functions") if any(function[sign] for sign in signs)
@@ -233,7 +234,7 @@ def _known_functions(client: Client) -> set[str]:
 
 
 def _each(names: Iterable[str], act: Callable[[str], Any]) -> tuple[list[Any], list[dict[str, str]]]:
-    """Act on each; one that is refused does not keep the others from it."""
+    """Act on each item; one that is refused does not stop the others."""
     answers: list[Any] = []
     problems: list[dict[str, str]] = []
     for name in dict.fromkeys(names):
@@ -246,7 +247,7 @@ def _each(names: Iterable[str], act: Callable[[str], Any]) -> tuple[list[Any], l
     return answers, problems
 
 
-def _tell_handles(
+def _print_handles(
     ctx: click.Context, word: str, answers: list[Any], problems: list[dict[str, str]], as_json: bool
 ) -> None:
     # One handle may come twice: named, and as a successor of another.

@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from switchgear.cli.demo_places import Places
+from switchgear.cli.demo_addresses import DemoAddresses
 from switchgear.cli.demo_submitters import SUBMITTERS, submitters_at
 from switchgear.cli.demo_workers import WORKERS, workers_at
 from switchgear.cli.output import Column, print_table, printable
@@ -25,37 +25,37 @@ from switchgear.config import Config
 __all__ = ["Demo"]
 
 JOB_SECONDS: Final = 3.0  # so long a job may take, on a machine that is busy
-HAS_NO_RESULTS: Final = "dwork"  # it says that a job is done, and no more
+HAS_NO_RESULTS: Final = "dwork"  # it reports that a task is done, without a result
 TICKS: Final = ("✓", "✗")
 PLAIN_TICKS: Final = ("ok", "FAILED")
 STYLES: Final = {TICKS[0]: "green", TICKS[1]: "bold red"}
 
 
 class Demo:
-    """What is shown of a server with this configuration."""
+    """Sends the jobs of the demo to a server with this configuration."""
 
     def __init__(self, config: Config) -> None:
         self._zeromq = config.zeromq
 
     def __call__(self, addresses: Iterable[str]) -> None:
-        """Send the jobs, and print what came of them."""
+        """Send the jobs, and print their results."""
         try:
-            self._show(self._places(addresses))
+            self._show(self._usable_addresses(addresses))
         except Exception as error:  # it is only a demo: the server goes on
-            click.echo(f"demo: {_words_of(error)}", err=True)
+            click.echo(f"demo: {_describe(error)}", err=True)
 
-    def _places(self, addresses: Iterable[str]) -> Places:
+    def _usable_addresses(self, addresses: Iterable[str]) -> DemoAddresses:
         if not self._zeromq.curve_key_file:
-            return Places.of(addresses)
+            return DemoAddresses.of(addresses)
         if self._zeromq.curve_clients_dir:
             click.echo("demo: without PING/PONG, WMP and dwork, whose listeners take only those whose keys they know")
-            return Places.of(addresses).without_zeromq()
+            return DemoAddresses.of(addresses).without_zeromq()
         from switchgear.client.zeromq_sockets import CurveKeys
 
-        return Places.of(addresses, CurveKeys.load(self._zeromq.curve_key_file))
+        return DemoAddresses.of(addresses, CurveKeys.load(self._zeromq.curve_key_file))
 
-    def _show(self, places: Places) -> None:
-        submitters, workers = submitters_at(places), workers_at(places)
+    def _show(self, addresses: DemoAddresses) -> None:
+        submitters, workers = submitters_at(addresses), workers_at(addresses)
         if not submitters:
             click.echo("demo: nothing to show: there is no listener for those who submit jobs")
             return
@@ -63,7 +63,7 @@ class Demo:
         trials = {
             (trial.submitter, trial.worker): trial
             for worker in workers
-            for trial in _try_worker(places, submitters, worker)
+            for trial in _try_worker(addresses, submitters, worker)
         }
         _print(submitters, workers, trials, time.monotonic() - began)
 
@@ -77,12 +77,12 @@ class Trial:
         self.payload = f"hello, {worker} {secrets.token_hex(8)}".encode()
         self.problem = ""
 
-    def run(self, places: Places, done: set[bytes]) -> None:
-        """Submit, and see what comes back; `done` is what the worker has done."""
+    def run(self, addresses: DemoAddresses, done: set[bytes]) -> None:
+        """Submit a job, and check its result; `done` has the payloads that the worker has seen."""
         try:
-            result = SUBMITTERS[self.submitter](places, self.payload, JOB_SECONDS)
+            result = SUBMITTERS[self.submitter](addresses, self.payload, JOB_SECONDS)
         except Exception as error:
-            self.problem = _words_of(error)
+            self.problem = _describe(error)
             return
         wanted = b"" if self.worker == HAS_NO_RESULTS else self.payload[::-1]
         if self.payload not in done:
@@ -91,8 +91,8 @@ class Trial:
             self.problem = f"came back as {result!r}"
 
 
-def _try_worker(places: Places, submitters: list[str], worker: str) -> list[Trial]:
-    """A job of every submitter, all at once, to one kind of worker."""
+def _try_worker(addresses: DemoAddresses, submitters: list[str], worker: str) -> list[Trial]:
+    """Send a job of every submitter, all at once, to one kind of worker."""
     trials = [Trial(submitter, worker) for submitter in submitters]
     done: set[bytes] = set()
 
@@ -101,16 +101,16 @@ def _try_worker(places: Places, submitters: list[str], worker: str) -> list[Tria
         return payload[::-1]
 
     try:
-        with WORKERS[worker](places, do):
+        with WORKERS[worker](addresses, do):
             # Daemons: a server that is stopped in the middle of its demo does not wait for it.
-            threads = [threading.Thread(target=trial.run, args=(places, done), daemon=True) for trial in trials]
+            threads = [threading.Thread(target=trial.run, args=(addresses, done), daemon=True) for trial in trials]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
     except Exception as error:  # the worker could not begin, or not end
         for trial in trials:
-            trial.problem = trial.problem or _words_of(error)
+            trial.problem = trial.problem or _describe(error)
     return trials
 
 
@@ -141,5 +141,5 @@ def _can_print(texts: Iterable[str]) -> bool:
     return True
 
 
-def _words_of(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from switchgear.cli.demo_places import FUNCTION
+from switchgear.cli.demo_addresses import FUNCTION
 from switchgear.errors import ClientError, JobFailed
 from switchgear.model import HIGH, LOW, NORMAL
 from switchgear.protocols.gearmonkey.keys import JOB_SECONDS, LOCK_SECONDS, FunctionKeys
 
-__all__ = ["RespLine", "call", "work"]
+__all__ = ["RespConnection", "call", "work"]
 
 _KEYS: Final = FunctionKeys(FUNCTION.encode())
 _QUEUES: Final = tuple(_KEYS.queues[priority] for priority in (HIGH, NORMAL, LOW))
@@ -21,8 +21,8 @@ _READ_BYTES: Final = 65_536
 Word = bytes | str | int | float
 
 
-class RespLine:
-    """A connection that says commands and hears replies, in RESP2."""
+class RespConnection:
+    """A blocking RESP2 connection: commands out, replies in."""
 
     def __init__(self, address: tuple[str, int], timeout_seconds: float) -> None:
         self._socket = socket.create_connection(address, timeout_seconds)
@@ -34,13 +34,13 @@ class RespLine:
     def __exit__(self, *exc: object) -> None:
         self._socket.close()
 
-    def hang_up(self) -> None:
-        """From another thread: whoever waits for a reply hears that there is none."""
+    def close(self) -> None:
+        """Close the connection from another thread; a wait for a reply ends with an error."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def ask(self, *words: Word) -> Any:
-        """The reply to a command; raises ClientError or OSError."""
+        """Send a command and return its reply; raises ClientError or OSError."""
         encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         parts = (b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded)
         self._socket.sendall(b"*%d\r\n%b" % (len(encoded), b"".join(parts)))
@@ -81,8 +81,8 @@ class RespLine:
         self._received += data
 
 
-def call(line: RespLine, payload: bytes, timeout_seconds: float) -> bytes:
-    """Have a job done, as a GearMonkey client does; raises JobFailed or TimeoutError."""
+def call(line: RespConnection, payload: bytes, timeout_seconds: float) -> bytes:
+    """Submit a job as a GearMonkey client, and return its result; raises JobFailed or TimeoutError."""
     job_id = b"%d" % line.ask("INCR", _KEYS.uid)
     line.ask("HMSET", _KEYS.job(job_id), "status", "idle", "input", payload)
     line.ask("PUBLISH", _KEYS.channel, b"create:" + job_id)
@@ -96,8 +96,8 @@ def call(line: RespLine, payload: bytes, timeout_seconds: float) -> bytes:
     return output
 
 
-def work(line: RespLine, do: Callable[[bytes], bytes]) -> None:
-    """Do jobs, as a GearMonkey worker does, until the line is hung up."""
+def work(line: RespConnection, do: Callable[[bytes], bytes]) -> None:
+    """Run jobs as a GearMonkey worker, until the connection is closed."""
     line.ask("INCR", _KEYS.count)
     while True:
         popped = line.ask("BRPOP", *_QUEUES, 1)

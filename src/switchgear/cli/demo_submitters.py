@@ -1,4 +1,4 @@
-"""Those who submit in the demo: one job each, and what came back."""
+"""The submitters of the demo: a function for each protocol that submits one job and returns its result."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Callable
 from typing import Final
 
 from switchgear.cli import demo_resp
-from switchgear.cli.demo_places import FUNCTION, Places
+from switchgear.cli.demo_addresses import FUNCTION, DemoAddresses
 from switchgear.errors import JobFailed
 
 __all__ = ["SUBMITTERS", "Submit", "submitters_at"]
 
 LOOK_SECONDS: Final = 0.005
 
-Submit = Callable[[Places, bytes, float], bytes | None]
+Submit = Callable[[DemoAddresses, bytes, float], bytes | None]
 """Has a job with this payload done within so many seconds, and returns its result; None: done, and the protocol has no
 results.  Raises a SwitchgearError, OSError or TimeoutError."""
 
 
-def by_gearman(places: Places, payload: bytes, timeout_seconds: float) -> bytes:
+def by_gearman(addresses: DemoAddresses, payload: bytes, timeout_seconds: float) -> bytes:
     from switchgear.client import Client
 
-    with Client(places.gearman) as client:
+    with Client(addresses.gearman) as client:
         return client.submit(FUNCTION, payload).wait(timeout_seconds)
 
 
-def by_draft(places: Places, payload: bytes, timeout_seconds: float) -> bytes:
+def by_draft(addresses: DemoAddresses, payload: bytes, timeout_seconds: float) -> bytes:
     from switchgear.client.draft import DraftClient, JobType
 
-    with DraftClient(places.gearman) as client:
+    with DraftClient(addresses.gearman) as client:
         record = client.submit(FUNCTION, payload, job_type=JobType.SYNC_WAIT)
         outcome = client.wait(record, timeout_seconds)
     if outcome.code:
@@ -37,19 +37,19 @@ def by_draft(places: Places, payload: bytes, timeout_seconds: float) -> bytes:
     return outcome.data
 
 
-def by_pingpong(places: Places, payload: bytes, timeout_seconds: float) -> bytes:
+def by_pingpong(addresses: DemoAddresses, payload: bytes, timeout_seconds: float) -> bytes:
     from switchgear.client import PingPongClient
 
-    with PingPongClient(places.pingpong_clients, keys=places.keys) as client:
+    with PingPongClient(addresses.pingpong_clients, keys=addresses.keys) as client:
         return client.call(payload, timeout_seconds)
 
 
-def by_dwork(places: Places, payload: bytes, timeout_seconds: float) -> None:
-    """Nobody is told of the end of a task: it is asked for."""
+def by_dwork(addresses: DemoAddresses, payload: bytes, timeout_seconds: float) -> None:
+    """Submit by dwork, which does not report the end of a task, so that it is polled."""
     from switchgear.client import DworkClient
 
     deadline = time.monotonic() + timeout_seconds
-    with DworkClient(places.dwork, keys=places.keys, timeout_seconds=timeout_seconds) as client:
+    with DworkClient(addresses.dwork, keys=addresses.keys, timeout_seconds=timeout_seconds) as client:
         client.create(payload)
         while True:
             record = client.lookup(payload)
@@ -62,16 +62,16 @@ def by_dwork(places: Places, payload: bytes, timeout_seconds: float) -> None:
             time.sleep(LOOK_SECONDS)
 
 
-def by_gearmonkey(places: Places, payload: bytes, timeout_seconds: float) -> bytes:
-    assert places.gearmonkey is not None
-    with demo_resp.RespLine(places.gearmonkey, timeout_seconds) as line:
+def by_gearmonkey(addresses: DemoAddresses, payload: bytes, timeout_seconds: float) -> bytes:
+    assert addresses.gearmonkey is not None
+    with demo_resp.RespConnection(addresses.gearmonkey, timeout_seconds) as line:
         return demo_resp.call(line, payload, timeout_seconds)
 
 
-def by_python(places: Places, payload: bytes, timeout_seconds: float) -> bytes:
+def by_python(addresses: DemoAddresses, payload: bytes, timeout_seconds: float) -> bytes:
     from switchgear.app.app import App
 
-    with App(places.gearman, connect_seconds=timeout_seconds) as app:
+    with App(addresses.gearman, connect_seconds=timeout_seconds) as app:
         return app.task(name=FUNCTION)(_work).submit(payload).result(timeout_seconds)
 
 
@@ -89,14 +89,14 @@ SUBMITTERS: Final[dict[str, Submit]] = {
 }
 
 
-def submitters_at(places: Places) -> list[str]:
-    """Those who have somebody to talk to."""
+def submitters_at(addresses: DemoAddresses) -> list[str]:
+    """The submitters whose protocols the server speaks."""
     spoken = {
-        "Gearman": places.gearman,
-        "2005 draft": places.gearman,
-        "PING/PONG": places.pingpong_clients,
-        "dwork": places.dwork,
-        "GearMonkey": places.gearmonkey,
-        "Python API": places.gearman,
+        "Gearman": addresses.gearman,
+        "2005 draft": addresses.gearman,
+        "PING/PONG": addresses.pingpong_clients,
+        "dwork": addresses.dwork,
+        "GearMonkey": addresses.gearmonkey,
+        "Python API": addresses.gearman,
     }
     return [name for name in SUBMITTERS if spoken[name]]

@@ -1,4 +1,4 @@
-"""Those who work in the demo: one of each protocol, in a thread, for as long as its context lasts."""
+"""The workers of the demo: a context manager for each protocol, with a worker in a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from switchgear.cli import demo_resp
-from switchgear.cli.demo_places import FUNCTION, Places
+from switchgear.cli.demo_addresses import FUNCTION, DemoAddresses
 
 if TYPE_CHECKING:
     from switchgear.client import WorkerJob
@@ -27,7 +27,7 @@ Do = Callable[[bytes], bytes]
 
 @contextmanager
 def _beside(run: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
-    """`run` in a thread of its own, until it is told to stop."""
+    """Run a function in a thread, and stop it at the end of the context."""
     # A daemon: a server that is stopped in the middle of its demo does not wait for it.
     thread = threading.Thread(target=run, name="demo-worker", daemon=True)
     thread.start()
@@ -39,7 +39,7 @@ def _beside(run: Callable[[], object], stop: Callable[[], object]) -> Iterator[N
 
 
 @contextmanager
-def by_gearman(places: Places, do: Do) -> Iterator[None]:
+def by_gearman(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     from switchgear.client import Worker
 
     loop = asyncio.new_event_loop()
@@ -47,7 +47,7 @@ def by_gearman(places: Places, do: Do) -> Iterator[None]:
     async def handle(job: WorkerJob) -> bytes:
         return do(job.payload)
 
-    worker = Worker(places.gearman, {FUNCTION: handle}, slots=10)
+    worker = Worker(addresses.gearman, {FUNCTION: handle}, slots=10)
 
     def live() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -58,46 +58,46 @@ def by_gearman(places: Places, do: Do) -> Iterator[None]:
 
 
 @contextmanager
-def by_draft(places: Places, do: Do) -> Iterator[None]:
+def by_draft(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     from switchgear.client.draft import DraftTiming, DraftWorker
 
     def handle(task: DraftTask) -> bytes:
         return do(task.args)
 
-    worker = DraftWorker(places.gearman, {FUNCTION: handle}, timing=DraftTiming(sleep_threshold_seconds=0))
+    worker = DraftWorker(addresses.gearman, {FUNCTION: handle}, timing=DraftTiming(sleep_threshold_seconds=0))
     with _beside(worker.run, worker.stop):
         yield
 
 
 @contextmanager
-def by_pingpong(places: Places, do: Do) -> Iterator[None]:
+def by_pingpong(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     from switchgear.client import PingPongWorker
 
-    worker = PingPongWorker(do, places.pingpong_workers, keys=places.keys)
+    worker = PingPongWorker(do, addresses.pingpong_workers, keys=addresses.keys)
     with _beside(lambda: worker.run(handle_signals=False), worker.stop):
         yield
 
 
 @contextmanager
-def by_wmp(places: Places, do: Do) -> Iterator[None]:
+def by_wmp(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     from switchgear.client import WmpWorker
 
     def handle(job: WmpJob) -> bytes:
         return do(job.payload)
 
-    worker = WmpWorker(places.wmp, {FUNCTION: handle}, keys=places.keys)
+    worker = WmpWorker(addresses.wmp, {FUNCTION: handle}, keys=addresses.keys)
     with _beside(lambda: worker.run(handle_signals=False), worker.stop):
         yield
 
 
 @contextmanager
-def by_dwork(places: Places, do: Do) -> Iterator[None]:
+def by_dwork(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     from switchgear.client import DworkClient
 
     stopping = threading.Event()
 
     def live() -> None:
-        with DworkClient(places.dwork, location=FUNCTION, keys=places.keys) as client:
+        with DworkClient(addresses.dwork, location=FUNCTION, keys=addresses.keys) as client:
             while not stopping.is_set():
                 for task in client.steal(1, STEAL_SECONDS):
                     do(task.name.encode(errors="surrogateescape"))
@@ -109,21 +109,21 @@ def by_dwork(places: Places, do: Do) -> Iterator[None]:
 
 
 @contextmanager
-def by_gearmonkey(places: Places, do: Do) -> Iterator[None]:
-    assert places.gearmonkey is not None
+def by_gearmonkey(addresses: DemoAddresses, do: Do) -> Iterator[None]:
+    assert addresses.gearmonkey is not None
 
     def live() -> None:
         try:
             demo_resp.work(line, do)
         except OSError:
-            pass  # hung up: that is how it ends
+            pass  # the connection was closed, which ends the worker
 
-    with demo_resp.RespLine(places.gearmonkey, 2 * STOP_SECONDS) as line, _beside(live, line.hang_up):
+    with demo_resp.RespConnection(addresses.gearmonkey, 2 * STOP_SECONDS) as line, _beside(live, line.close):
         yield
 
 
 @contextmanager
-def by_python(places: Places, do: Do) -> Iterator[None]:
+def by_python(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     from switchgear.app.app import App
     from switchgear.app.worker.background_worker import start_background
     from switchgear.app.worker.observer import AppWorkerObserver
@@ -131,7 +131,7 @@ def by_python(places: Places, do: Do) -> Iterator[None]:
     def work(payload: bytes) -> bytes:
         return do(payload)
 
-    app = App(places.gearman)
+    app = App(addresses.gearman)
     app.task(name=FUNCTION)(work)
     worker = start_background(app, observer=AppWorkerObserver())
     try:
@@ -141,7 +141,7 @@ def by_python(places: Places, do: Do) -> Iterator[None]:
         app.close()
 
 
-WORKERS: Final[dict[str, Callable[[Places, Do], AbstractContextManager[None]]]] = {
+WORKERS: Final[dict[str, Callable[[DemoAddresses, Do], AbstractContextManager[None]]]] = {
     "Gearman": by_gearman,
     "2005 draft": by_draft,
     "PING/PONG": by_pingpong,
@@ -152,15 +152,15 @@ WORKERS: Final[dict[str, Callable[[Places, Do], AbstractContextManager[None]]]] 
 }
 
 
-def workers_at(places: Places) -> list[str]:
-    """Those who have somebody to work for."""
+def workers_at(addresses: DemoAddresses) -> list[str]:
+    """The workers whose protocols the server speaks."""
     spoken = {
-        "Gearman": places.gearman,
-        "2005 draft": places.gearman,
-        "PING/PONG": places.pingpong_workers,
-        "WMP": places.wmp,
-        "dwork": places.dwork,
-        "GearMonkey": places.gearmonkey,
-        "Python API": places.gearman,
+        "Gearman": addresses.gearman,
+        "2005 draft": addresses.gearman,
+        "PING/PONG": addresses.pingpong_workers,
+        "WMP": addresses.wmp,
+        "dwork": addresses.dwork,
+        "GearMonkey": addresses.gearmonkey,
+        "Python API": addresses.gearman,
     }
     return [name for name in WORKERS if spoken[name]]

@@ -13,7 +13,7 @@ from switchgear.cli.output import reading
 from switchgear.cli.process import raise_file_descriptors
 from switchgear.client.wmp.address import ManagerAddress
 from switchgear.config import SETTINGS, Config, LimitsConfig, ListenUrl, LogConfig, ZeromqConfig
-from switchgear.config.values import Choice
+from switchgear.config.setting_types import Choice
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -148,27 +148,27 @@ def device(
     )
     keys = _keys(server_keys, key)
     raise_file_descriptors(config.limits.connections)
-    # After the checks, so that a mistake is told without delay.
+    # After the checks, so that mistakes are reported at once.
     from switchgear.client.wmp.device_process import WmpDevice
     from switchgear.net.service import configure_log
 
     running = WmpDevice(listen, managers, identity=identity, keys=keys, zeromq=config.zeromq, limits=config.limits)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: running.stop())
-    signal.signal(signal.SIGUSR1, lambda *_: running.tell_counts())
+    signal.signal(signal.SIGUSR1, lambda *_: running.log_counts())
     configure_log(config)
     click.echo(f"listening on {running.url}")
     running.run()
 
 
 def _keys(server_keys: tuple[str, ...], key: str) -> CurveKeys | None:
-    """The keys for managers; workers may be encrypted to without any."""
+    """The keys for managers; None if managers do not encrypt."""
     from switchgear.client.zeromq_sockets import CurveKeys, load_key_pair
 
     if server_keys:
         return CurveKeys.load(server_keys, key)
     if key:
-        load_key_pair(key)  # so that a mistake is told in the words of our options
+        load_key_pair(key)  # so that the error names the option
     return None
 
 

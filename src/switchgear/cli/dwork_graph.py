@@ -9,12 +9,14 @@ from typing import Final
 import click
 
 from switchgear.cli.dwork_options import DworkServer, link_options
-from switchgear.cli.dwork_show import path_in_words, shown
+from switchgear.cli.dwork_show import path_text, shown
 from switchgear.cli.dwork_tasks import ordered, read_file
-from switchgear.cli.output import complain, json_option, lasting, plain, print_json, printable
+from switchgear.cli.output import complain, json_option, print_json, printable
 from switchgear.client.dwork.drawing import MOST_DRAWN, dot_of, svg_of
 from switchgear.client.dwork.graph_analysis import GraphTask, TaskGraph
 from switchgear.client.dwork.records import bytes_of
+from switchgear.json_bytes import plain
+from switchgear.units import short_duration
 
 __all__ = ["graph"]
 
@@ -95,7 +97,7 @@ def _print(tasks: TaskGraph) -> None:
     path = tasks.critical_path()
     if path:
         seconds = sum(task.seconds for task in path)
-        click.echo(f"critical path: {lasting(seconds)}, {path_in_words([task.name for task in path])}")
+        click.echo(f"critical path: {short_duration(seconds)}, {path_text([task.name for task in path])}")
     unsuccessful = tasks.unsuccessful()
     for task in unsuccessful[:MOST_NAMED]:
         click.echo(f"{task.state}: {_about(tasks, task)}")

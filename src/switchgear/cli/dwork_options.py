@@ -1,4 +1,4 @@
-"""What the commands that talk to a dwork server share."""
+"""Options of the commands that talk to a dwork server."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ DEFAULT_TIMEOUT: Final = "10"
 
 @dataclass(frozen=True, slots=True)
 class DworkServer:
-    """The server to talk to, and how."""
+    """The server, its keys and the timeout that were given."""
 
     url: str
     timeout_seconds: float
     keys: CurveKeys | None
 
     def client(self, location: str = "") -> DworkClient:
-        """A client for it."""
+        """A blocking client of the server."""
         from switchgear.client.dwork.blocking import DworkClient
 
         return DworkClient(self.url, **self._arguments(location))
 
     def async_client(self, location: str = "") -> AsyncDworkClient:
-        """A client for asyncio."""
+        """An asyncio client of the server."""
         from switchgear.client.dwork.aio import AsyncDworkClient
 
         return AsyncDworkClient(self.url, **self._arguments(location))
@@ -121,5 +121,5 @@ def _keys(server_key: str | None, key: str | None) -> CurveKeys | None:
 
 
 def host_name() -> str:
-    """What this machine calls itself."""
+    """The host name of this machine."""
     return socket.gethostname()

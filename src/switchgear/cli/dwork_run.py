@@ -15,13 +15,14 @@ import click
 from switchgear.cli.dwork_show import RunDisplay, print_summary, summary_object
 from switchgear.cli.dwork_tasks import COMMA_HINT, ordered, read_file, source_of
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, fit_for, json_option, plain, print_json
+from switchgear.cli.output import complain, fit_for, json_option, print_json
 from switchgear.cli.signals import on_signals
 from switchgear.client.dwork.local_run import LocalRun, RunReport, run_tasks
 from switchgear.client.dwork.records import bytes_of
 from switchgear.client.dwork.shell_commands import ShellCommands
 from switchgear.client.dwork.taskfile import TaskFile, line_of
 from switchgear.errors import ConfigError
+from switchgear.json_bytes import plain
 
 __all__ = ["run"]
 
@@ -112,12 +113,12 @@ def run(
 
 
 def _now_us() -> int:
-    """A clock that cannot be set, since spans are all that is wanted of it."""
+    """Microseconds of a monotonic clock."""
     return time.monotonic_ns() // 1000
 
 
 def _refuse_unknown(tasks: TaskFile, source: str) -> None:
-    """A slip of the pen must not make a task run too early."""
+    """Refuse predecessors that are not in the file: a typing error must not make a task run too early."""
     unknown = list(tasks.unknown_predecessors())
     for problem in unknown[:MOST_COMPLAINTS]:
         complain(f"{source}: {problem}")
@@ -141,7 +142,7 @@ def _print_order(local_run: LocalRun, as_json: bool) -> None:
 
 
 def _write_left(path: Path, tasks: TaskFile, report: RunReport) -> None:
-    """A file with which the rest can be run: what is done is not waited for any more."""
+    """Write a file with the tasks that are not done, without the predecessors that are."""
     left = set(report.left)
     lines = [
         line_of(name, [other for other in predecessors if other in left])
@@ -152,7 +153,7 @@ def _write_left(path: Path, tasks: TaskFile, report: RunReport) -> None:
 
 
 async def _run(local_run: LocalRun, jobs: int, display: RunDisplay) -> list[signal.Signals]:
-    """Run everything; returns the signals that cut it short."""
+    """Run all tasks; returns the signals that have ended the run early."""
     commands = ShellCommands(one_stream=display.one_stream)
     running = asyncio.ensure_future(run_tasks(local_run, commands.run, jobs, _now_us, display))
     received: list[signal.Signals] = []

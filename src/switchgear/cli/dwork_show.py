@@ -1,4 +1,4 @@
-"""What people and programs are shown while tasks are run, and in the end."""
+"""Progress display and summary of `switchgear dwork run` and `work`, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
-from switchgear.cli.output import lasting, plain, printable
+from switchgear.cli.output import printable
 from switchgear.client.dwork.local_run import RunObserver, RunReport
 from switchgear.client.dwork.records import bytes_of
 from switchgear.client.dwork.shell_commands import CommandResult
+from switchgear.json_bytes import plain
+from switchgear.units import short_duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -40,14 +42,14 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         stdout, stderr = sys.stdout.buffer, sys.stderr.buffer
         self._streams = (stderr, stderr) if as_json else (stdout, stderr)
-        self.one_stream = as_json or _same_place(sys.stdout, sys.stderr)
+        self.one_stream = as_json or _is_same_file(sys.stdout, sys.stderr)
 
     def pass_on(self, ended: CommandResult) -> None:
         ended.pass_on(*self._streams)
 
 
-def _same_place(one: Any, other: Any) -> bool:
-    """Whether both lead to the same terminal, file or pipe: then the order of what is written to them matters."""
+def _is_same_file(one: Any, other: Any) -> bool:
+    """Whether two streams lead to the same terminal, file or pipe, so that the order of output matters."""
     try:
         return os.path.samestat(os.fstat(one.fileno()), os.fstat(other.fileno()))
     except (OSError, ValueError, AttributeError):
@@ -115,9 +117,9 @@ class RunDisplay(RunObserver[CommandResult]):
         if self._as_json:
             self._tell("done" if failure is None else "failed", name, seconds=round(seconds, 6), error=failure)
         elif failure is not None:
-            self._say(f"failed in {lasting(seconds)}: {shown(name)}: {printable(failure)}")
+            self._say(f"failed in {short_duration(seconds)}: {shown(name)}: {printable(failure)}")
         elif self._progress is None and not self._quiet:
-            self._say(f"done in {lasting(seconds)}: {shown(name)}")
+            self._say(f"done in {short_duration(seconds)}: {shown(name)}")
         if self._progress is not None and has_lines:
             self._progress.start()
 
@@ -140,7 +142,7 @@ class RunDisplay(RunObserver[CommandResult]):
 
 
 def summary_object(report: RunReport) -> dict[str, object]:
-    """For programs."""
+    """The summary as an object for JSON."""
 
     def names(of: Iterable[str]) -> list[object]:
         return [plain(bytes_of(name)) for name in of]
@@ -160,7 +162,7 @@ def summary_object(report: RunReport) -> dict[str, object]:
 
 
 def print_summary(report: RunReport) -> None:
-    """For people."""
+    """Print the summary for people."""
     for title, names in (
         ("failed", [f"{shown(name)}: {printable(why)}" for name, why in report.failed.items()]),
         ("interrupted", [shown(name) for name in report.interrupted]),
@@ -180,14 +182,14 @@ def print_summary(report: RunReport) -> None:
     click.echo(", ".join(counts), err=True)
     if report.wall_seconds and report.task_seconds:
         at_once = report.task_seconds / report.wall_seconds
-        took = f"the tasks took {lasting(report.task_seconds)}, {at_once:.2g} at once"
-        click.echo(f"{lasting(report.wall_seconds)}; {took}", err=True)
-        path = path_in_words(report.critical_path)
-        click.echo(f"critical path: {lasting(report.critical_seconds)}, {path}", err=True)
+        took = f"the tasks took {short_duration(report.task_seconds)}, {at_once:.2g} at once"
+        click.echo(f"{short_duration(report.wall_seconds)}; {took}", err=True)
+        path = path_text(report.critical_path)
+        click.echo(f"critical path: {short_duration(report.critical_seconds)}, {path}", err=True)
 
 
-def path_in_words(names: list[str]) -> str:
-    """A chain of tasks; of a long one the ends."""
+def path_text(names: list[str]) -> str:
+    """A chain of tasks as text; of a long one only both ends."""
     parts = [shown(name, 40) for name in names]
     if len(parts) > PATH_NAMED:
         half = PATH_NAMED // 2

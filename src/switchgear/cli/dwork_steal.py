@@ -1,4 +1,4 @@
-"""What a worker does, step by step: for loops in a shell."""
+"""`switchgear dwork steal`, `complete`, `transfer` and `exit`: the steps of a worker, for shell scripts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from switchgear.cli.output import (
     fit_for,
     json_option,
     moment,
-    plain,
     print_json,
     print_table,
     printable,
 )
 from switchgear.client.dwork.records import Stolen, bytes_of
+from switchgear.json_bytes import plain
 
 __all__ = ["complete", "exit_", "steal", "transfer"]
 
@@ -130,7 +130,7 @@ def complete(
     reason = None if error is None else os.fsencode(error)
     with link.client(host or host_name()) as client:
         unknown = client.complete([os.fsencode(task) for task in tasks], error=reason)
-    _tell_unknown(ctx, unknown, "the server has no such task to complete", as_json)
+    _report_unknown(ctx, unknown, "the server has no such task to complete", as_json)
 
 
 @click.command(
@@ -158,10 +158,10 @@ def transfer(
     """Give back a TASK that was stolen, to be done by anybody, after others, the DEPs."""
     with link.client(host or host_name()) as client:
         unknown = client.transfer(os.fsencode(task), after=[os.fsencode(name) for name in predecessors])
-    _tell_unknown(ctx, unknown, "the worker does not have this task", as_json)
+    _report_unknown(ctx, unknown, "the worker does not have this task", as_json)
 
 
-def _tell_unknown(ctx: click.Context, names: Sequence[str], text: str, as_json: bool) -> None:
+def _report_unknown(ctx: click.Context, names: Sequence[str], text: str, as_json: bool) -> None:
     if as_json:
         print_json({"not_found": [plain(bytes_of(name)) for name in names]})
     else:

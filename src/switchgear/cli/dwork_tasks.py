@@ -1,4 +1,4 @@
-"""Creating tasks, and looking at them."""
+"""`switchgear dwork create`, `addfile`, `status` and `lookup`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import click
 
 from switchgear.cli.dwork_options import DworkServer, link_options
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, json_option, moment, plain, print_json, printable
+from switchgear.cli.output import complain, json_option, moment, print_json, printable
 from switchgear.client.dwork.records import TaskRecord
 from switchgear.client.dwork.taskfile import TaskFile, UnknownPredecessor, in_order, parse_task_lines, read_task_file
 from switchgear.errors import ConfigError, CycleRefused
+from switchgear.json_bytes import plain
 
 if TYPE_CHECKING:
     from switchgear.client.dwork.blocking import DworkClient
@@ -39,7 +40,7 @@ def read_file(name: str) -> TaskFile:
 
 
 def source_of(name: str) -> str:
-    """What people call the file of this name."""
+    """The name of a file in messages: `standard input` for a dash."""
     return STANDARD_INPUT if name == "-" else name
 
 
@@ -123,7 +124,7 @@ def _plural(word: str, number: int) -> str:
 
 
 def _warn_of_unknown(unknown: list[UnknownPredecessor], source: str) -> None:
-    """They may be on the server.  If not, a slip of the pen makes a task run too early."""
+    """Warn of predecessors that are not in the file: if the server lacks them too, a task would run too early."""
     if unknown:
         others = f", and {len(unknown) - 1} more like this" if len(unknown) > 1 else ""
         complain(f"{source}: {unknown[0]}{others}: unless the server has it, it counts as done")
@@ -190,7 +191,7 @@ def lookup(ctx: click.Context, task: str, as_json: bool, link: DworkServer) -> N
 
 
 def _awaited(record: TaskRecord, client: DworkClient) -> list[str]:
-    """What a task still waits for: by name if it is found without looking for long, or else by number."""
+    """The predecessors that a task still waits for: names if they are found quickly, else their number."""
     wanted = dict.fromkeys(record.after, "")
     done = set()
     missing = set(wanted)
@@ -220,12 +221,12 @@ def _object(record: TaskRecord, awaited: list[str]) -> dict[str, object]:
 
 
 def _is_held(record: TaskRecord) -> bool:
-    """Whether a worker has it.  If none has, the server names itself as the place where it is."""
+    """Whether a worker has the task.  If none has, the server gives itself as its location."""
     return record.state == "running"
 
 
 def _has_begun(record: TaskRecord) -> bool:
-    """Whether it runs or has run; a task that was given back was started too, but that counts no more."""
+    """Whether the task runs or has run; an earlier start of a task that was given back does not count."""
     return _is_held(record) or bool(record.ended_us)
 
 

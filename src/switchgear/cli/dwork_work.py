@@ -1,4 +1,4 @@
-"""`switchgear dwork work`: a worker whose tasks are commands of the shell."""
+"""`switchgear dwork work`: a worker whose tasks are shell commands."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ import click
 from switchgear.cli.dwork_options import DworkServer, host_name, link_options
 from switchgear.cli.dwork_show import Output, shown
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import duration_option, json_option, lasting, plain, printable
+from switchgear.cli.output import duration_option, json_option, printable
 from switchgear.cli.signals import on_signals
 from switchgear.client.dwork.records import bytes_of
 from switchgear.client.dwork.shell_commands import CommandResult, ShellCommands
 from switchgear.client.dwork.worker import DworkWorker, DworkWorkerObserver
+from switchgear.json_bytes import plain
+from switchgear.units import short_duration
 
 __all__ = ["work"]
 
@@ -116,7 +118,7 @@ async def _run(worker: DworkWorker[CommandResult], commands: ShellCommands, repo
 
 
 class _TaskReporter(DworkWorkerObserver[CommandResult]):
-    """Tells people on standard error, or programs on standard output, what the worker does."""
+    """Reports what the worker does: as text to standard error, or as JSON to standard output."""
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
         self._quiet = quiet
@@ -135,9 +137,9 @@ class _TaskReporter(DworkWorkerObserver[CommandResult]):
         finally:
             outcome.close()
         if failure is None:
-            self._say("done", f"in {lasting(seconds)}", name, seconds=round(seconds, 6))
+            self._say("done", f"in {short_duration(seconds)}", name, seconds=round(seconds, 6))
         else:
-            text = f"in {lasting(seconds)}: {failure}"
+            text = f"in {short_duration(seconds)}: {failure}"
             self._say("failed", text, name, is_problem=True, seconds=round(seconds, 6), error=failure)
 
     def unreachable(self, problem: str) -> None:

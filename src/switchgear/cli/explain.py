@@ -1,4 +1,4 @@
-"""Why a job is where it is."""
+"""`switchgear explain`: why a job waits, where it runs, or how it ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import click
 
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of
-from switchgear.client.client import JOB_NOT_FOUND, Client
+from switchgear.client.gearman.blocking import Client
+from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
 from switchgear.errors import ServerRefused
 
 __all__ = ["explain"]

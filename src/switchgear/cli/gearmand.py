@@ -23,7 +23,7 @@ from switchgear.config import SETTINGS, Config, ListenUrl, load_config
 from switchgear.errors import ConfigError
 from switchgear.version import VERSION
 
-__all__ = ["Order", "gearmand", "translate"]
+__all__ = ["GearmandSettings", "gearmand", "translate"]
 
 # As Debian's gearmand has them.
 DEFAULT_CONFIG_FILE = Path("/etc/gearmand.conf")
@@ -44,8 +44,8 @@ _LEVELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What gearmand's options come to."""
+class GearmandSettings:
+    """The settings, process options and warnings that gearmand's options are translated to."""
 
     flags: Mapping[str, object]  # by setting
     defaults: Mapping[str, object]  # by setting; environment and TOML file go before them
@@ -53,12 +53,12 @@ class Order:
     warnings: list[str] = field(default_factory=list)
 
     def load(self, environ: Mapping[str, str]) -> Config:
-        """The configuration.  What gearmand has no option for may come from the environment as usual."""
+        """The configuration, with settings from the environment that gearmand has no option for."""
         return load_config(None, environ, self.flags, defaults=self.defaults)
 
 
 class _RawCommand(click.Command):
-    """Leaves the words of the command line alone: gearmand's options are parsed in gearmand's way."""
+    """A click command that does not parse its arguments, because gearmand's options are parsed as gearmand does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.params["words"] = tuple(args)
@@ -83,15 +83,15 @@ def gearmand(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def _run(given: Mapping[str, str]) -> int:
-    order = _order(given)
-    config = order.load(os.environ)
-    if not order.flags.get("allow_remote") and all(url.is_loopback for url in config.listen):
-        order.warnings.append("only this machine can connect; --listen=0.0.0.0 would be gearmand's default")
-    for warning in order.warnings:
+    settings = _read_settings(given)
+    config = settings.load(os.environ)
+    if not settings.flags.get("allow_remote") and all(url.is_loopback for url in config.listen):
+        settings.warnings.append("only this machine can connect; --listen=0.0.0.0 would be gearmand's default")
+    for warning in settings.warnings:
         _warn(warning)
     if "check-args" in given:
         return ExitCode.SUCCESS
-    if not order.process.file_descriptors:
+    if not settings.process.file_descriptors:
         raise_file_descriptors(config.limits.connections)
     # Now, and not as another user, who may not be permitted to read where this program is installed.
     from switchgear.net.service import run_server
@@ -99,15 +99,15 @@ def _run(given: Mapping[str, str]) -> int:
     def serve(on_listening: OnListening) -> int:
         return run_server(
             _with_usable_log(config),
-            reload=lambda: _with_usable_log(_order(given).load(os.environ)),
+            reload=lambda: _with_usable_log(_read_settings(given).load(os.environ)),
             on_listening=on_listening,
         )
 
-    return run_process(order.process, serve)
+    return run_process(settings.process, serve)
 
 
-def _order(given: Mapping[str, str]) -> Order:
-    """Add what the configuration file says, and translate."""
+def _read_settings(given: Mapping[str, str]) -> GearmandSettings:
+    """Add the options of the configuration file, and translate."""
     warnings: list[str] = []
     file = Path(given.get("config-file", DEFAULT_CONFIG_FILE))
     try:
@@ -117,12 +117,12 @@ def _order(given: Mapping[str, str]) -> Order:
             raise ConfigError(f"cannot read the configuration file {file}: {error.strerror}") from None
         text = ""
     in_file = parse_file(text, lambda word: warnings.append(f"{file}: '{word}' is not an option and is left out"))
-    order = translate({**in_file, **given}, os.environ)
-    return replace(order, warnings=warnings + order.warnings)
+    settings = translate({**in_file, **given}, os.environ)
+    return replace(settings, warnings=warnings + settings.warnings)
 
 
-def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> Order:
-    """From options by name to settings, to what the process should be like, and to warnings."""
+def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> GearmandSettings:
+    """Translate options by name to settings, process options and warnings."""
     for name in given:
         if FLAGS[name].fate == "refused":
             raise ConfigError(f"--{name}: {FLAGS[name].help}")
@@ -153,7 +153,7 @@ def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> Order:
         "log.level": "error",
         "log.file": DEFAULT_LOG_FILE,
     }
-    return Order(flags, defaults, _process(given), warnings)
+    return GearmandSettings(flags, defaults, _process(given), warnings)
 
 
 def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object]) -> None:
@@ -162,7 +162,7 @@ def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[st
     if host is None and port is None:
         return
     if host is not None:
-        flags["allow_remote"] = True  # whoever names an address has decided
+        flags["allow_remote"] = True  # an address was named explicitly
     bare = (host or "127.0.0.1").removeprefix("[").removesuffix("]")
     written = f"[{bare}]" if ":" in bare else bare
     try:
@@ -189,7 +189,7 @@ def _store(given: Mapping[str, str], flags: dict[str, object], warnings: list[st
         flags["store"] = f"sqlite:{database}"
         return
     if queue not in ("", "builtin"):
-        # Going on without it would lose, in a crash, jobs that somebody relies on being kept.
+        # Going on without it would lose jobs in a crash that are relied on to be kept.
         raise ConfigError(
             f"--queue-type={given['queue-type']} does not exist here; to keep jobs in a file, use"
             " --queue-type=libsqlite3 --libsqlite3-db=FILE"
@@ -237,7 +237,7 @@ def _read(name: str, argument: str, setting: str) -> object:
 
 
 def _with_usable_log(config: Config) -> Config:
-    """As gearmand: a log file that cannot be opened is no reason not to serve."""
+    """Replace a log file that cannot be opened, as gearmand does, because it is no reason not to serve."""
     if not config.log.file:
         return config
     try:

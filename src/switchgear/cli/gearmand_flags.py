@@ -1,4 +1,4 @@
-"""gearmand's options: the table of them, and a parser with gearmand's manners.
+"""The table of gearmand's options, and a parser that follows gearmand's rules.
 
 The table is that of gearmand 1.1.20 with all its queue plug-ins.  Each option has one of three fates here: it has its
 effect; it is ignored, with a warning, because nothing here depends on it; or it is refused, because a server that went
@@ -37,7 +37,7 @@ class Flag:
 
     @property
     def usage(self) -> str:
-        """As in a help text."""
+        """The option as it is written in a help text."""
         short = f"-{self.short}, " if self.short else ""
         return f"{short}--{self.name}" + (f" {self.argument}" if self.argument else "")
 
@@ -170,8 +170,8 @@ _SHORTS: Mapping[str, Flag] = {flag.short: flag for flag in _TABLE if flag.short
 
 
 def rows() -> Iterator[tuple[list[Flag], str, Fate, str]]:
-    """The table for readers, row by row: options, their group, fate, and help.  Neighbours that share their fate for
-    one reason share a row."""
+    """The rows of the table for readers: options, their group, treatment and help.  Neighbours with the same treatment
+    for the same reason share a row."""
     for (group, fate, help), flags in groupby(_TABLE, lambda flag: (flag.group, flag.fate, flag.help)):
         yield list(flags), group, fate, help
 
@@ -187,11 +187,12 @@ def flags_table() -> str:
 
 def parse_words(words: Iterable[str]) -> dict[str, str]:
     """The options of a command line by name; the argument of a switch is empty."""
-    return _Parser(words, list(FLAGS.values()), _refuse_word, guessing=False).parse()
+    return _FlagParser(words, list(FLAGS.values()), _refuse_word, guessing=False).parse()
 
 
 def parse_file(text: str, stray: Callable[[str], None]) -> dict[str, str]:
-    """The options of a configuration file.  `stray` hears of words that belong to no option: gearmand drops them.
+    """The options of a configuration file.  `stray` is called with words that belong to no option, which gearmand
+    drops.
 
     A `#` begins a comment.  gearmand has none; it drops the words, but obeys an option among them.
     """
@@ -202,14 +203,14 @@ def parse_file(text: str, stray: Callable[[str], None]) -> dict[str, str]:
                 break
             words.append(word)
     hidden = {"check-args"}
-    return _Parser(words, [flag for flag in _TABLE if flag.name not in hidden], stray, guessing=True).parse()
+    return _FlagParser(words, [flag for flag in _TABLE if flag.name not in hidden], stray, guessing=True).parse()
 
 
 def _refuse_word(word: str) -> NoReturn:
     raise ConfigError(f"unrecognised option '{word}'")
 
 
-class _Parser:
+class _FlagParser:
     def __init__(
         self, words: Iterable[str], flags: list[Flag], stray: Callable[[str], None], *, guessing: bool
     ) -> None:

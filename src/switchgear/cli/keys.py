@@ -1,4 +1,4 @@
-"""Keys for encrypted ZeroMQ connections."""
+"""`switchgear keys`: makes CURVE key pairs for encrypted ZeroMQ connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many jobs of a function may run at once, how often one may start, and whether keys are served in turn."""
+"""`switchgear limit`: concurrency and rate limits of a function, and fair hand-out by key."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Final
 import click
 
 from switchgear.cli.output import json_option, print_json, printable, reading, server_option
-from switchgear.client.client import Client
+from switchgear.client.gearman.blocking import Client
 
-__all__ = ["limit", "limits_in_words"]
+__all__ = ["limit", "limits_text"]
 
 _NONE: Final = ("0", "none")
 _UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"), (0.001, "ms"))
 
 
 def _rate(text: str) -> list[float]:
-    """A rate as the server is told it."""
+    """A rate as the CONTROL verb takes it."""
     from switchgear.app.task_options import Rate  # those who only list functions do without it
 
     if text.strip().lower() in _NONE:
@@ -76,11 +76,11 @@ def limit(
     if as_json:
         print_json(answer)
     else:
-        click.echo(f"{printable(answer['function'])}: {limits_in_words(answer['policy']) or 'no limits'}")
+        click.echo(f"{printable(answer['function'])}: {limits_text(answer['policy']) or 'no limits'}")
 
 
-def limits_in_words(policy: Mapping[str, Any] | None) -> str:
-    """Short enough for a table; empty if there are none."""
+def limits_text(policy: Mapping[str, Any] | None) -> str:
+    """The limits as text for a table; empty if there are none."""
     if policy is None:
         return ""
     words = []
@@ -88,13 +88,13 @@ def limits_in_words(policy: Mapping[str, Any] | None) -> str:
         if policy[f"{prefix}concurrency"]:
             words.append(f"{policy[f'{prefix}concurrency']} at once{suffix}")
         if policy[f"{prefix}rate"]:
-            words.append(f"{_rate_in_words(*policy[f'{prefix}rate'])}{suffix}")
+            words.append(f"{_rate_text(*policy[f'{prefix}rate'])}{suffix}")
     if policy["fair"]:
         words.append("keys in turn")
     return ", ".join(words)
 
 
-def _rate_in_words(count: int, seconds: float) -> str:
+def _rate_text(count: int, seconds: float) -> str:
     for unit_seconds, unit in _UNITS:
         units = round(seconds / unit_seconds, 6)
         if units >= 1 and units == int(units):

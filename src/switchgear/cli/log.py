@@ -14,17 +14,16 @@ import click
 from switchgear.cli.output import (
     Column,
     json_option,
-    lasting,
     moment,
     print_json,
     print_table,
     reading,
 )
-from switchgear.client.durations import parse_duration, parse_when
 from switchgear.config import load_config
 from switchgear.errors import ConfigError, StorageError
 from switchgear.joblog.job_log import JobLog
 from switchgear.joblog.runs import FunctionSummary, LoggedRun, Outcome, RunQuery
+from switchgear.units import parse_duration, parse_when, short_duration
 
 __all__ = ["log"]
 
@@ -38,7 +37,7 @@ _WHEN_HELP = "A duration such as 90m or 2d means that long ago."
 
 
 def _past(text: str) -> float:
-    """A moment, as `--at` elsewhere takes it, or a duration that goes back from now."""
+    """A time in the past: a moment, as `--at` elsewhere takes it, or a duration before now."""
     words = text.strip().lower()
     if words in ("today", "yesterday"):
         midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
@@ -180,7 +179,7 @@ def _run_row(run: LoggedRun) -> list[str]:
         run.function,
         run.key,
         run.state,
-        lasting(run.seconds),
+        short_duration(run.seconds),
         str(run.attempts),
         run.handle,
         run.host,
@@ -208,7 +207,7 @@ def _summary_row(summary: FunctionSummary) -> list[str]:
     return [
         summary.function,
         *map(str, counts),
-        *map(lasting, durations),
+        *map(short_duration, durations),
         moment(summary.first_at),
         moment(summary.last_at),
     ]

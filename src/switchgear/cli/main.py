@@ -27,7 +27,7 @@ __all__ = ["COMMANDS", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "main", "
 
 
 class ExitCode(IntEnum):
-    """What the command's exit status says."""
+    """The exit codes of the command."""
 
     SUCCESS = 0
     FAILED = 1
@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """In words."""
+        """The meaning as text."""
         return _MEANINGS[self]
 
 
@@ -51,7 +51,7 @@ _MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 
-# Where, in the meta of a context, stands what else to say if the server cannot be reached.
+# The key in the meta of a context for a hint to print if the server cannot be reached.
 UNREACHABLE_HINT = "switchgear.unreachable_hint"
 
 # Which error ends in which code; the first that fits decides.
@@ -79,10 +79,10 @@ COMMANDS = {
     "worker": _Lazy("switchgear.cli.worker", "worker", "Run the tasks of an app, or a command for each job."),
     "device": _Lazy("switchgear.cli.device", "device", "Pass WMP messages on between workers and managers."),
     "server": _Lazy("switchgear.cli.server", "server", "Show how the server is, and what it holds in memory."),
-    "functions": _Lazy("switchgear.cli.functions", "functions", "List functions with their queues and workers."),
-    "workers": _Lazy("switchgear.cli.functions", "workers", "List connected workers."),
-    "jobs": _Lazy("switchgear.cli.functions", "jobs", "List jobs."),
-    "job": _Lazy("switchgear.cli.functions", "job", "Show one job."),
+    "functions": _Lazy("switchgear.cli.inspect_server", "functions", "List functions with their queues and workers."),
+    "workers": _Lazy("switchgear.cli.inspect_server", "workers", "List connected workers."),
+    "jobs": _Lazy("switchgear.cli.inspect_server", "jobs", "List jobs."),
+    "job": _Lazy("switchgear.cli.inspect_server", "job", "Show one job."),
     "explain": _Lazy("switchgear.cli.explain", "explain", "Say why a job waits, where it runs, or how it ended."),
     "log": _Lazy("switchgear.cli.log", "log", "Show what ran, how long it took, and how it ended."),
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
@@ -112,7 +112,8 @@ _EPILOG += "\nWith SWITCHGEAR_DEBUG=1 in the environment, an error comes with it
 
 
 class _Main(click.Group):
-    """Imports sub-commands when they are needed, and turns our errors into a line and an exit code."""
+    """The command group: imports sub-commands when they are needed, and turns errors into a message and an exit
+    code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *super().list_commands(ctx)]
@@ -151,7 +152,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 
 def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
-    """Say on standard error what went wrong, with a traceback for those who look for the cause in the program."""
+    """Print an error to standard error, with a traceback if it is a defect."""
     if os.environ.get("SWITCHGEAR_DEBUG", "") not in ("", "0"):
         import traceback
 
@@ -160,12 +161,12 @@ def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
     if code is ExitCode.INTERRUPTED:
         click.echo(err=True)  # the terminal shows ^C at the start of the line
         return code
-    for line in _words_of(error).splitlines() or [code.meaning]:
+    for line in _describe(error).splitlines() or [code.meaning]:
         click.echo(f"{prefix}: {printable(without_secrets(line))}", err=True)
     return code
 
 
-def _words_of(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:  # without the number
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

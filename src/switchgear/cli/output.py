@@ -1,4 +1,4 @@
-"""What the commands that talk to a server share: their options, tables for people, JSON for programs."""
+"""Options, tables and JSON output of the commands that talk to a server."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from switchgear.app.server_locations import ServerLocation, place_at
+from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.cli.main import UNREACHABLE_HINT
 from switchgear.client.address import DEFAULT_URL, Locator
-from switchgear.client.durations import parse_duration, parse_when
 from switchgear.errors import ConfigError
 from switchgear.text import printable, without_secrets
+from switchgear.units import parse_duration, parse_when
 
 __all__ = [
     "STATE_STYLES",
@@ -29,17 +29,15 @@ __all__ = [
     "duration_option",
     "fit_for",
     "json_option",
-    "lasting",
     "locators",
     "moment",
-    "plain",
     "print_json",
     "print_table",
     "printable",
     "reading",
     "report_line",
+    "server_location",
     "server_option",
-    "server_place",
     "servers_option",
     "text_of",
     "when_option",
@@ -51,7 +49,7 @@ T = TypeVar("T")
 SERVER_VARIABLE: Final = "SWITCHGEAR_SERVER"
 # What `App()` goes by.  A program and the commands beside it should mean the same server.
 APP_VARIABLE: Final = "SWITCHGEAR_URL"
-DEFAULT_DIRECTORY: Final = ".switchgear"  # where an app is that was not told otherwise
+DEFAULT_DIRECTORY: Final = ".switchgear"  # the default directory of an app
 STATE_STYLES: Final = {
     "running": "cyan",
     "done": "green",
@@ -66,7 +64,7 @@ _UNLIMITED_COLUMNS: Final = 100_000
 
 
 def reading(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A callback for options that have a form of their own; `parse` raises ValueError or ConfigError."""
+    """A click callback that parses an option; `parse` raises ValueError or ConfigError."""
 
     def read(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
@@ -80,61 +78,61 @@ def reading(parse: Callable[[str], T]) -> Callable[[click.Context, click.Paramet
 
 
 def when_option(name: str, help_text: str) -> Callable[[F], F]:
-    """An option that takes a moment, as seconds since the epoch or None."""
+    """An option with a moment; its value is seconds since the epoch, or None."""
     callback = reading(lambda text: parse_when(text, time.time()))
     return click.option(name, metavar="WHEN", callback=callback, help=help_text)
 
 
 def duration_option(name: str, help_text: str, default: str | None = None) -> Callable[[F], F]:
-    """An option that takes a duration, in seconds or None."""
+    """An option with a duration; its value is seconds, or None."""
     return click.option(name, metavar="SECONDS", default=default, callback=reading(parse_duration), help=help_text)
 
 
-def server_place(url: str) -> ServerLocation:
-    """Where the server of a URL is; raises ConfigError.
+def server_location(url: str) -> ServerLocation:
+    """The location of the server of a URL; raises ConfigError.
 
     With `embedded:PATH`, this process runs the server itself while it needs one, if no other does.  The directory must
     be there already: a mistyped path should not become one more queue.
     """
-    place = place_at(url)
+    place = location_of(url)
     if place.directory is not None and not place.directory.is_dir():
         raise ConfigError(f'"{url}": there is no {place.directory}; it is made by the first program that uses it')
     return place
 
 
 def _urls_in(text: str) -> list[str]:
-    """The servers in a variable, written as `App()` reads them too."""
+    """The URLs in an environment variable, as `App()` reads them too."""
     return text.replace(",", " ").split() or [DEFAULT_URL]
 
 
 def _server_address(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """For a command that asks a question and is done: where the server is now."""
+    """The current address of the server, for commands that send one request."""
     source = ctx.get_parameter_source("server")
     if source is ParameterSource.ENVIRONMENT:
         value = _urls_in(value)[0]
     elif source is ParameterSource.DEFAULT and Path(DEFAULT_DIRECTORY, "jobs.db").exists():
         hint = f"there is a queue in ./{DEFAULT_DIRECTORY}; to ask that: --server embedded:{DEFAULT_DIRECTORY}"
         ctx.meta[UNREACHABLE_HINT] = hint
-    address: str = reading(lambda url: str(server_place(url).address()))(ctx, param, value)
+    address: str = reading(lambda url: str(server_location(url).address()))(ctx, param, value)
     return address
 
 
 def _server_urls(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """For a command that stays: how it can find the servers again and again."""
+    """The URLs of the servers, for commands that keep running and find them again."""
     if ctx.get_parameter_source("servers") is ParameterSource.ENVIRONMENT:
         value = tuple(_urls_in(" ".join(value)))
-    urls: tuple[str, ...] = reading(lambda url: place_at(url).url)(ctx, param, value)
+    urls: tuple[str, ...] = reading(lambda url: location_of(url).url)(ctx, param, value)
     return urls
 
 
 def locators(urls: Iterable[str]) -> list[str | Locator]:
-    """Servers as a worker takes them: those that may move are asked for before every attempt to connect."""
-    places = [server_place(url) for url in urls]
+    """Servers as a `Worker` takes them: URLs, and a `Locator` for those that may move."""
+    places = [server_location(url) for url in urls]
     return [place.url if place.directory is None else place for place in places]
 
 
 def server_option(command: F) -> F:
-    """`--server URL`, given as the address that it has now."""
+    """The option `--server URL`; its value is the current address."""
     return click.option(
         "--server",
         callback=_server_address,
@@ -147,7 +145,7 @@ def server_option(command: F) -> F:
 
 
 def servers_option(command: F) -> F:
-    """`--server URL`, any number of times; see `locators`."""
+    """The option `--server URL`, any number of times; see `locators`."""
     return click.option(
         "--server",
         "servers",
@@ -162,17 +160,17 @@ def servers_option(command: F) -> F:
 
 
 def json_option(help_text: str = "Write JSON, for programs.") -> Callable[[F], F]:
-    """`--json`."""
+    """The option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
 
 
 def print_json(value: object) -> None:
-    """One JSON value on standard output, on one line unless a person is looking."""
+    """Print a JSON value to standard output, indented on a terminal."""
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def complain(text: str) -> None:
-    """A line on standard error, as the program says what went wrong."""
+    """Print an error message to standard error."""
     for line in text.splitlines():
         click.echo(f"switchgear: {printable(without_secrets(line))}", err=True)
 
@@ -181,29 +179,21 @@ def complain(text: str) -> None:
 
 
 def text_of(value: object) -> str:
-    """Text that a server sent: as it is, or in base64 where it was not UTF-8."""
+    """Text in a server's answer, which is in base64 if it is not UTF-8."""
     if isinstance(value, Mapping):
         return bytes_of(value).decode("utf-8", "backslashreplace")
     return "" if value is None else str(value)
 
 
 def bytes_of(value: object) -> bytes:
-    """The bytes that such text stands for."""
+    """The bytes of text in a server's answer."""
     if isinstance(value, Mapping):
         return base64.b64decode(str(value.get("base64", "")))
     return text_of(value).encode()
 
 
-def plain(data: bytes) -> str | dict[str, str]:
-    """Bytes as JSON can carry them, in the way the server writes them too."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
 def fit_for(stream: IO[Any], data: bytes) -> bytes:
-    """A result or a name as it is written there: every byte of it, unless the stream is a terminal.
+    """A result or a name as it is written to a stream: every byte of it, unless the stream is a terminal.
 
     A terminal gets lines and tabs; the rest of what is not printable is written as in a Python string.
     """
@@ -214,30 +204,20 @@ def fit_for(stream: IO[Any], data: bytes) -> bytes:
 
 
 def report_line(program: str, text: str) -> str:
-    """What a program says while it works: the time, and below it, indented, what follows the first line."""
+    """A log line of a running command: the time and the first line, with further lines indented below."""
     first, *others = [printable(line) for line in text.splitlines() if line.strip()] or [""]
     now = datetime.now().isoformat(" ", "milliseconds")
     return "\n".join([f"{now} {program}: {first}", *(f"    {line}" for line in others)])
 
 
 def moment(epoch_seconds: float | None, precision: str = "seconds") -> str:
-    """A time of day, local, or nothing."""
+    """A local time as text; empty for None."""
     if not epoch_seconds:
         return ""
     try:
         return datetime.fromtimestamp(epoch_seconds).isoformat(" ", precision)
-    except (ValueError, OverflowError, OSError):  # whoever submitted the job may have chosen any year
+    except (ValueError, OverflowError, OSError):  # a submitter may have chosen any year
         return f"{epoch_seconds:.0f} s since 1970"
-
-
-def lasting(seconds: float | None) -> str:
-    """A duration, short: 12 ms, 3.4 s, 5 min, 3.2 h, 4.5 d."""
-    if seconds is None:
-        return ""
-    for below, unit, name in ((0.9995, 0.001, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < below:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds / 86_400:.1f} d"
 
 
 # --- tables ---
@@ -254,7 +234,7 @@ class Column(NamedTuple):
 def print_table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], styles: Mapping[str, str] = STATE_STYLES
 ) -> None:
-    """A table: in colour and fitted to the screen on a terminal, else plain lines that are never cut."""
+    """Print a table: in colour and fitted to the screen on a terminal, else plain lines that are never cut."""
     from rich.console import Console  # here, because those who ask for JSON need not wait for it
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""The server as a process of its system: descriptors, user, background, pid file, system log.
+"""Prepares the server process: file descriptors, user, daemon, pid file, syslog.
 
 The order matters and is gearmand's.  Descriptors come first, since raising their limit may need root.  The user is
 switched next, before any file is opened, so that store, log and pid file belong to the user that will go on writing
@@ -32,7 +32,7 @@ SPARE_DESCRIPTORS = 64
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """What the server's process should be like; by default, whatever it was started as."""
+    """Options of the server process; the default changes nothing."""
 
     pid_file: str = ""
     user: str = ""
@@ -73,7 +73,7 @@ def run_process(options: ProcessOptions, serve: Callable[[OnListening], int]) ->
 
 
 def raise_file_descriptors(connections: int) -> None:
-    """Make room for so many connections, as far as the system permits without asking anybody.
+    """Raise the limit of file descriptors for so many connections, as far as an ordinary user may.
 
     Systems start programs with room for 1024, for the sake of old ones, and permit far more to those that ask.
     """
@@ -114,7 +114,7 @@ def _switch_user(name: str) -> None:
 
 
 def _check_pid_file(path: Path) -> None:
-    """Refuse early what would fail when everything else is up.  The file itself must not exist too soon."""
+    """Check early that the pid file can be written; the file itself must not exist before the server is ready."""
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK) or path.is_dir():
         raise ConfigError(f"cannot write the pid file {path}")
 
@@ -127,7 +127,7 @@ def _write_pid_file(path: Path) -> None:
 
 
 def _remove_pid_file(path: Path) -> None:
-    """Remove it if it is ours: a successor may have written its own by now."""
+    """Remove the pid file, unless another process has written its own by now."""
     try:
         if path.read_text(encoding="utf-8").strip() == str(os.getpid()):
             path.unlink()
@@ -136,7 +136,7 @@ def _remove_pid_file(path: Path) -> None:
 
 
 def _go_into_background() -> int:
-    """Go on in a process without parent and terminal; returns where to write that the server is ready."""
+    """Daemonize; returns the descriptor to write to when the server is ready."""
     ready_fd, tell_fd = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -144,7 +144,7 @@ def _go_into_background() -> int:
     if child:
         os.close(tell_fd)
         os.waitpid(child, 0)
-        # Nothing to read means that all who could have written are gone; they have said why on standard error.
+        # End of file means that the server has ended; the reason is on standard error.
         sys.exit(0 if os.read(ready_fd, 1) == _READY else 1)
     os.close(ready_fd)
     os.setsid()
@@ -164,7 +164,7 @@ def _let_go_of_terminal() -> None:
 
 
 class _SyslogHandler(logging.Handler):
-    """Passes records to the C library, which finds the system's log by itself and survives its restarts."""
+    """Logs through the C library's syslog, which finds the system log by itself and survives its restarts."""
 
     def emit(self, record: logging.LogRecord) -> None:
         syslog.syslog(_syslog_priority(record.levelno), self.format(record))

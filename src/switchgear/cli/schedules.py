@@ -1,4 +1,4 @@
-"""Jobs that the server makes by itself: listing schedules, and saying which there are."""
+"""`switchgear schedules` and `schedule add`, `remove`, `pause`, `resume`, `run`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from switchgear.cli.output import (
     complain,
     duration_option,
     json_option,
-    lasting,
     moment,
-    plain,
     print_json,
     print_table,
     printable,
     server_option,
     text_of,
 )
-from switchgear.client.client import UNKNOWN_EXTENSION, Client
+from switchgear.client.gearman.blocking import Client
+from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ConfigError, ServerRefused
+from switchgear.json_bytes import plain
 from switchgear.model import PRIORITY_NAMES, CatchUp
 from switchgear.timetable import timetable_of
+from switchgear.units import short_duration
 
 __all__ = ["schedule", "schedules"]
 
@@ -75,7 +76,7 @@ def _row(each: dict[str, Any], now: float) -> list[str]:
         text_of(each["name"]),
         text_of(each["function"]),
         _when(each),
-        "" if next_at is None else f"in {lasting(max(0.0, next_at - now))}",
+        "" if next_at is None else f"in {short_duration(max(0.0, next_at - now))}",
         moment(each["last_at"]),
         " ".join(filter(None, (each["last_job"], each["last_state"]))),
         *(str(each[count]) for count in ("fired", "skipped", "missed")),
@@ -181,12 +182,16 @@ def add(
         print_json(answer)
         return
     next_at = answer["next_at"]
-    when = "paused" if answer["paused"] else f"next at {moment(next_at)}, in {lasting(max(0.0, next_at - time.time()))}"
+    when = (
+        "paused"
+        if answer["paused"]
+        else f"next at {moment(next_at)}, in {short_duration(max(0.0, next_at - time.time()))}"
+    )
     click.echo(f"{printable(text_of(answer['name']))} {printable(_when(answer))}: {when}")
 
 
 def _names(command: F) -> F:
-    """What the commands share that take the names of schedules."""
+    """The arguments and options of commands that take names of schedules."""
     return click.argument("names", metavar="NAME...", nargs=-1, required=True)(
         server_option(json_option("Write one JSON object: schedules, an array, and problems.")(command))
     )
@@ -248,7 +253,7 @@ def run(ctx: click.Context, names: tuple[str, ...], server: str, as_json: bool) 
 
 
 def _act(ctx: click.Context, verb: str, done: str, names: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Do something to each; one that is refused does not keep the others from it."""
+    """Act on each schedule; one that is refused does not stop the others."""
     answers: list[Any] = []
     problems: list[dict[str, str]] = []
     with Client(server) as client:

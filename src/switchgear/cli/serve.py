@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from switchgear.cli.demo_places import with_demo_listeners
+from switchgear.cli.demo_addresses import with_demo_listeners
 from switchgear.cli.process import raise_file_descriptors
 from switchgear.config import SETTINGS, Config, load_config
-from switchgear.config.values import Choice
+from switchgear.config.setting_types import Choice
 
 __all__ = ["serve"]
 
@@ -136,7 +136,7 @@ def serve(
 
     config = load()
     raise_file_descriptors(config.limits.connections)
-    # After the checks, so that a mistake is told without delay.
+    # After the checks, so that mistakes are reported at once.
     from switchgear.cli.demo import Demo
     from switchgear.net.service import run_server
 

@@ -1,4 +1,4 @@
-"""The command `server`: how a server is, and what it holds in memory."""
+"""`switchgear server`: the state of a server, and what it holds in memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import click
 from switchgear.cli.output import (
     Column,
     json_option,
-    lasting,
     print_json,
     print_table,
     printable,
     server_option,
     text_of,
 )
-from switchgear.client.client import Client
-from switchgear.text import bytes_in_words
+from switchgear.client.gearman.blocking import Client
+from switchgear.units import short_bytes, short_duration
 
 __all__ = ["server"]
 
@@ -75,9 +74,9 @@ def _print_server(answer: Mapping[str, Any]) -> None:
     memory = answer["memory"]
     click.echo()
     columns = [Column("MEMORY", right=True), Column("HELD FOR", wrap=True)]
-    print_table(columns, ([bytes_in_words(memory[name]), words] for name, words in _HELD_FOR.items()))
-    limit = bytes_in_words(memory["limit"]) if memory["limit"] else "no limit"
-    click.echo(f"{bytes_in_words(memory['held'])} of {limit}")
+    print_table(columns, ([short_bytes(memory[name]), words] for name, words in _HELD_FOR.items()))
+    limit = short_bytes(memory["limit"]) if memory["limit"] else "no limit"
+    click.echo(f"{short_bytes(memory['held'])} of {limit}")
     if answer["listeners"]:
         click.echo()
         _print_listeners(answer["listeners"])
@@ -104,10 +103,10 @@ def _connection_row(connection: Mapping[str, Any]) -> list[str]:
     return [
         connection["address"],
         connection["protocol"],
-        bytes_in_words(connection["input"]),
-        bytes_in_words(connection["output"]),
-        f"{jobs}, {bytes_in_words(connection['waits_for_bytes'])}" if jobs else "0",
-        bytes_in_words(connection["received"]),
+        short_bytes(connection["input"]),
+        short_bytes(connection["output"]),
+        f"{jobs}, {short_bytes(connection['waits_for_bytes'])}" if jobs else "0",
+        short_bytes(connection["received"]),
         text_of(connection["client_id"]),
     ]
 
@@ -118,7 +117,7 @@ def _facts(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
         state = f"refusing jobs: {answer['storage_error']}"
     return [
         ("version", answer["version"]),
-        ("process", f"{answer['pid']}, up for {lasting(answer['uptime_seconds'])}"),
+        ("process", f"{answer['pid']}, up for {short_duration(answer['uptime_seconds'])}"),
         ("state", state),
         ("store", answer["store"]),
         ("jobs", f"{answer['jobs']} of {answer['functions']} functions"),
@@ -142,7 +141,7 @@ def _listener_row(listener: Mapping[str, Any]) -> list[str]:
     return [
         listener["url"],
         str(listener["connections"]),
-        bytes_in_words(listener["input"]),
-        bytes_in_words(listener["output"]),
-        f"{largest['address']} {bytes_in_words(largest['input'] + largest['output'])}" if largest else "",
+        short_bytes(listener["input"]),
+        short_bytes(listener["output"]),
+        f"{largest['address']} {short_bytes(largest['input'] + largest['output'])}" if largest else "",
     ]

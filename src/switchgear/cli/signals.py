@@ -1,4 +1,4 @@
-"""Signals while an event loop runs."""
+"""Signal handlers while an event loop runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["on_signals"]
 
 @contextmanager
 def on_signals(numbers: tuple[signal.Signals, ...], handle: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Meanwhile `handle` is called with each of these signals that comes."""
+    """Within this context `handle` is called with each of these signals."""
     loop = asyncio.get_running_loop()
     for number in numbers:
         loop.add_signal_handler(number, handle, number)

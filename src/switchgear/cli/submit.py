@@ -1,4 +1,4 @@
-"""`switchgear submit`: one job, and what comes of it."""
+"""`switchgear submit`: submits a job, and waits for its result."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from switchgear.cli.output import (
     duration_option,
     fit_for,
     json_option,
-    plain,
     print_json,
     printable,
     server_option,
     when_option,
 )
-from switchgear.client.client import Client
-from switchgear.client.request_builders import ExtendedOptions
-from switchgear.client.submitted_job import Submission, Update, UpdateKind
+from switchgear.client.gearman.blocking import Client
+from switchgear.client.gearman.submit_request import ExtendedOptions
+from switchgear.client.gearman.submitted_job import Submission, Update, UpdateKind
 from switchgear.errors import JobFailed, SwitchgearError
+from switchgear.json_bytes import plain
 from switchgear.model import PRIORITY_NAMES, EdgePolicy, UniquePolicy, UniqueScope
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def submit(
     """
     if background and timeout is not None:
         raise click.UsageError("--timeout is about waiting, and --background does not wait; see --run-timeout.")
-    given = _wishes(wishes, unique=unique, after=after)
+    given = _extended_options(wishes, unique=unique, after=after)
     with Client(server) as client:
         submission = client.submit(
             os.fsencode(function),
@@ -170,8 +170,8 @@ def submit(
             ctx.exit(_wait(client, submission, timeout))
 
 
-def _wishes(options: dict[str, Any], *, unique: str, after: tuple[str, ...]) -> ExtendedOptions:
-    """The options without a parameter of their own, as far as they were given."""
+def _extended_options(options: dict[str, Any], *, unique: str, after: tuple[str, ...]) -> ExtendedOptions:
+    """The extended options that were given."""
     given = {name: value for name, value in options.items() if value is not None}
     if not unique and given.keys() & {"unique_scope", "unique_policy", "unique_for"}:
         raise click.UsageError("--unique-scope, --unique-policy and --unique-for are about the key given by --unique.")
@@ -226,7 +226,7 @@ def _write(stream: BinaryIO, data: bytes) -> None:
 
 
 def _known_reason(client: Client, submission: Submission) -> bytes:
-    """Why a job failed of which no worker said it: it expired, was cancelled, or its attempts are spent.
+    """The reason of a failure that no worker has reported: the job expired, was cancelled, or its attempts are spent.
 
     The protocol's word for the end has no room for this, so it takes a question that only a switchgear server answers.
     """
@@ -240,7 +240,7 @@ def _known_reason(client: Client, submission: Submission) -> bytes:
 
 
 class _ProgressBar:
-    """A bar on standard error, if that is a terminal, and only while there is progress to show."""
+    """A progress bar on standard error, if that is a terminal and the job reports progress."""
 
     def __init__(self) -> None:
         self._wanted = sys.stderr.isatty()
@@ -259,7 +259,7 @@ class _ProgressBar:
         if not self._wanted or not denominator:
             return
         if self._progress is None:
-            from rich.console import Console  # here, because most jobs do not tell their progress
+            from rich.console import Console  # here, because most jobs do not report progress
             from rich.progress import Progress
 
             self._progress = Progress(console=Console(stderr=True), transient=True)
@@ -269,7 +269,7 @@ class _ProgressBar:
         self._progress.update(self._task, completed=numerator, total=denominator)
 
     def hide(self) -> None:
-        """Make room for output; it may go to the same terminal."""
+        """Remove the bar before output that may go to the same terminal."""
         if self._progress is not None:
             self._progress.stop()
 

@@ -1,4 +1,4 @@
-"""`switchgear version`: what this is, and what it runs on."""
+"""`switchgear version`: the versions of this program and of what it uses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def version(verbose: bool, as_json: bool) -> None:
 
 
 def _details() -> dict[str, str]:
-    """The versions of what the server uses, and the directory that it was loaded from."""
+    """The versions of the libraries, and the directory that the package was loaded from."""
     import sqlite3
 
     import zmq

@@ -1,4 +1,4 @@
-"""`switchgear worker`: the tasks of an app, or a command of the shell, as a worker."""
+"""`switchgear worker`: runs the tasks of an app, or a shell command for each job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from switchgear.app.worker.logging_setup import LEVELS
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import duration_option, json_option, servers_option
-from switchgear.client.aio_worker import DEFAULT_DRAIN_SECONDS
+from switchgear.client.gearman.worker import DEFAULT_DRAIN_SECONDS
 
 __all__ = ["worker"]
 
@@ -87,7 +87,7 @@ _APP_OPTIONS: Final = {
 
 
 def _prefetch(ctx: click.Context, parameter: click.Parameter, text: str) -> int | None:
-    """A number of jobs; None for `auto`."""
+    """The value of --prefetch: a number of jobs, or None for `auto`."""
     if text == "auto":
         return None
     from switchgear.app.worker.prefetch import MOST_PREFETCH

@@ -1,4 +1,4 @@
-"""`switchgear worker MODULE:APP`: the tasks of an app as a worker."""
+"""`switchgear worker MODULE:APP`: runs the tasks of an app."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from typing import Any, Final, NoReturn, TextIO
 import click
 
 from switchgear.app.app import App
-from switchgear.app.job_execution import AssignedJob, Complete, Outcome, RetryLater, Stopped
 from switchgear.app.worker.app_loader import AppNotFound, load_app
-from switchgear.app.worker.executor_choice import ExecutorChoice, place_tasks
+from switchgear.app.worker.executor_choice import ExecutorChoice, choose_executors
 from switchgear.app.worker.logging_setup import set_up_logging
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.source_watch import SourceWatch
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, lasting, report_line, server_place
+from switchgear.cli.output import complain, report_line, server_location
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, RetryLater, Stopped
 from switchgear.text import counted
+from switchgear.units import short_duration
 
 __all__ = ["work_for_app"]
 
@@ -40,13 +41,13 @@ def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | 
         reporter = _AppReporter(output, quiet=options["quiet"], as_json=options["as_json"])
         code = _work_for_app(target, options, servers, reporter)
     if code is None:
-        _start_afresh()
+        _restart_process()
     return code
 
 
 @contextmanager
 def _output_apart(is_apart: bool) -> Iterator[TextIO | None]:
-    """Standard output for reports alone: what tasks print, and whatever they start, goes to standard error."""
+    """Keep standard output for JSON: what tasks and their processes print goes to standard error."""
     if not is_apart or sys.stdout is None:
         yield None
         return
@@ -67,9 +68,9 @@ def _output_apart(is_apart: bool) -> Iterator[TextIO | None]:
 def _work_for_app(
     target: str, options: dict[str, Any], servers: Sequence[str] | None, reporter: _AppReporter
 ) -> ExitCode | None:
-    """None: it is to be started afresh."""
+    """Work until stopped; returns the exit code, or None if the process is to be started again."""
     if options["reload"]:
-        _leave_no_bytecode()
+        _disable_bytecode()
     try:
         app = load_app(target)
     except AppNotFound as error:
@@ -80,7 +81,7 @@ def _work_for_app(
     set_up_logging(options["log_level"])
     watch = SourceWatch(os.getcwd()) if options["reload"] else None  # before anything else takes time
     only = options["only"]
-    placement = place_tasks(
+    executor_choice = choose_executors(
         app.tasks,
         slots=options["slots"],
         async_slots=options["async_slots"],
@@ -98,11 +99,11 @@ def _work_for_app(
         burst=options["burst"],
         log_level=options["log_level"],
     )
-    places = [server_place(url) for url in servers] if servers is not None else None
-    if places is not None:
-        app.use_places(places)  # tasks submit where the worker works
-    worker = AppWorker(app, placement, settings, reporter, places=places, target=target)
-    reporter.serving(target, placement)
+    locations = [server_location(url) for url in servers] if servers is not None else None
+    if locations is not None:
+        app.use_locations(locations)  # tasks submit where the worker works
+    worker = AppWorker(app, executor_choice, settings, reporter, locations=locations, target=target)
+    reporter.serving(target, executor_choice)
     return _work(app, worker, reporter, settings.drain_seconds, watch)
 
 
@@ -132,8 +133,8 @@ def _work(
         for number, handler in before.items():
             signal.signal(number, handler)
     app.close()
-    for place in worker.places:  # an embedded server that lives in this process is left in good order
-        place.close()
+    for location in worker.locations:  # an embedded server that lives in this process is left in good order
+        location.close()
     if not received and worker.end_reason in ("restart", "reload"):
         if worker.end_reason == "restart":
             reporter.note(f"starting afresh after {counted(worker.finished_jobs, 'job')}")
@@ -145,20 +146,20 @@ def _work(
     return code
 
 
-def _leave_no_bytecode() -> None:
-    """Compiled files are told from stale ones by whole seconds, and who edits and saves can be quicker than that."""
+def _disable_bytecode() -> None:
+    """Write no bytecode: its check for changes counts whole seconds, and a source file may be saved twice in one."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # for child processes
 
 
-def _start_afresh() -> NoReturn:
-    """The same command, in the same process, with nothing of what it has imported."""
+def _restart_process() -> NoReturn:
+    """Replace this process by a new one with the same command."""
     _flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _wait_for_repair(error: AppNotFound) -> None:
-    """In development a mistake in the source is no reason to give up: it is about to be repaired."""
+    """Wait until a source file is changed, after the app could not be loaded; for development."""
     watch = SourceWatch(os.getcwd(), error.files)
     complain(f"{error}\nwaiting for a change of the source")
     while not watch.changes():
@@ -172,29 +173,29 @@ def _flush() -> None:
 
 
 class _AppReporter(AppWorkerObserver):
-    """Tells people on standard error, or programs on standard output, what the worker does."""
+    """Reports what the worker does: as text to standard error, or as JSON to standard output."""
 
     def __init__(self, output: TextIO | None, *, quiet: bool, as_json: bool) -> None:
-        """`output` is where JSON goes, if not to what is standard output for all."""
+        """`output` is the stream for JSON, if not standard output."""
         self._output = output
         self._quiet = quiet
         self._as_json = as_json
 
-    def serving(self, target: str, placement: ExecutorChoice) -> None:
-        """Before the work begins: what is served, and where it runs."""
+    def serving(self, target: str, executor_choice: ExecutorChoice) -> None:
+        """Report the tasks and their executors, before the work begins."""
         kinds = {
-            "threads": (placement.slots, sorted(placement.in_threads)),
-            "asyncio": (placement.async_slots, sorted(placement.in_loop)),
-            "processes": (placement.processes, sorted(placement.in_processes)),
+            "threads": (executor_choice.slots, sorted(executor_choice.in_threads)),
+            "asyncio": (executor_choice.async_slots, sorted(executor_choice.in_loop)),
+            "processes": (executor_choice.processes, sorted(executor_choice.in_processes)),
         }
         used: dict[str, Any] = {
             kind: {"slots": slots, "tasks": tasks} for kind, (slots, tasks) in kinds.items() if tasks
         }
         words = [f"{kind} ({slots}): {', '.join(tasks)}" for kind, (slots, tasks) in kinds.items() if tasks]
         self._say(f"{target} serves {'; '.join(words)}", event="serving", app=target, **used)
-        if placement.not_served:
-            text = f"not served, because there are no slots for them: {', '.join(placement.not_served)}"
-            self._say(text, is_problem=True, event="not_served", tasks=list(placement.not_served))
+        if executor_choice.not_served:
+            text = f"not served, because there are no slots for them: {', '.join(executor_choice.not_served)}"
+            self._say(text, is_problem=True, event="not_served", tasks=list(executor_choice.not_served))
 
     def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
         how = "connected again" if again else "connected"
@@ -202,7 +203,7 @@ class _AppReporter(AppWorkerObserver):
         self._say(f"{how} to {server} ({post}), ready for jobs", is_problem=again, event="connected", **fields)
 
     def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
-        text = f"{server} ({post}): {problem}; next attempt in {lasting(retry_seconds)}"
+        text = f"{server} ({post}): {problem}; next attempt in {short_duration(retry_seconds)}"
         fields: dict[str, Any] = {"server": server, "post": post, "problem": problem, "retry_seconds": retry_seconds}
         self._say(text, is_problem=True, event="disconnected", **fields)
 
@@ -220,11 +221,11 @@ class _AppReporter(AppWorkerObserver):
         if self._quiet and isinstance(outcome, Complete):
             return
         fields: dict[str, Any] = {"seconds": round(seconds, 6), **_fields(assignment)}
-        about = f"{_about(assignment)} {{}} in {lasting(seconds)}"
+        about = f"{_about(assignment)} {{}} in {short_duration(seconds)}"
         if isinstance(outcome, Complete):
             self._say(about.format("done"), event="done", **fields)
         elif isinstance(outcome, RetryLater):
-            text = f"{about.format('failed')}, next attempt in {lasting(outcome.delay_seconds)}: {outcome.error}"
+            text = f"{about.format('failed')}, next attempt in {short_duration(outcome.delay_seconds)}: {outcome.error}"
             fields |= {"error": outcome.error, "delay_seconds": outcome.delay_seconds}
             self._say(text, is_problem=True, event="retry", **fields)
         elif isinstance(outcome, Stopped):
@@ -234,7 +235,7 @@ class _AppReporter(AppWorkerObserver):
             self._say(text, is_problem=True, event="failed", error=outcome.error, **fields)
 
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
-        text = f"{_about(assignment)} stopped before its end after {lasting(seconds)}: {reason}"
+        text = f"{_about(assignment)} stopped before its end after {short_duration(seconds)}: {reason}"
         fields: dict[str, Any] = {"reason": reason, "seconds": round(seconds, 6), **_fields(assignment)}
         self._say(text, is_problem=True, event="dropped", **fields)
 
@@ -243,8 +244,10 @@ class _AppReporter(AppWorkerObserver):
             self._say(f"{_about(assignment)} handed back, not started", event="returned", **_fields(assignment))
 
     def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
-        """A signal came."""
-        text = f"{number.name}: running jobs may finish within {lasting(drain_seconds)}; the next signal stops them"
+        """Report a stop signal."""
+        text = (
+            f"{number.name}: running jobs may finish within {short_duration(drain_seconds)}; the next signal stops them"
+        )
         self._say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)
 
     def note(self, text: str, *, is_problem: bool = False) -> None:

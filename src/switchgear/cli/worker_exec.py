@@ -1,4 +1,4 @@
-"""`switchgear worker FUNCTION... --exec COMMAND`: a command of the shell as a worker."""
+"""`switchgear worker FUNCTION... --exec COMMAND`: runs a shell command for each job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, Final
 import click
 
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import lasting, locators, report_line
+from switchgear.cli.output import locators, report_line
 from switchgear.cli.signals import on_signals
 from switchgear.client.address import ServerAddress
-from switchgear.client.aio_worker import Worker
-from switchgear.client.shell_handler import ShellCommand
-from switchgear.client.worker_connection import WorkerJob, WorkerObserver
+from switchgear.client.gearman.shell_handler import ShellCommand
+from switchgear.client.gearman.worker import Worker, WorkerJob, WorkerObserver
 from switchgear.errors import ServerRefused
+from switchgear.units import short_duration
 
 __all__ = ["work_by_command"]
 
@@ -72,7 +72,7 @@ async def _work(worker: Worker, shell: ShellCommand, reporter: _CommandReporter,
 
 
 class _CommandReporter(WorkerObserver):
-    """Tells people on standard error, or programs on standard output, what the worker does."""
+    """Reports what the worker does: as text to standard error, or as JSON to standard output."""
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
         self._quiet = quiet
@@ -84,7 +84,7 @@ class _CommandReporter(WorkerObserver):
         self._say(f"connected to {server}", event="connected", server=str(server))
 
     def disconnected(self, server: ServerAddress, problem: str, retry_seconds: float) -> None:
-        text = f"{server}: {problem}; next attempt in {lasting(retry_seconds)}"
+        text = f"{server}: {problem}; next attempt in {short_duration(retry_seconds)}"
         fields: dict[str, Any] = {"server": str(server), "problem": problem, "retry_seconds": retry_seconds}
         self._say(text, is_problem=True, event="disconnected", **fields)
 
@@ -99,9 +99,9 @@ class _CommandReporter(WorkerObserver):
         fields: dict[str, Any] = {"handle": job.handle, "function": job.function, "seconds": round(seconds, 6)}
         about = f"{job.handle} ({job.function})"
         if failure is None:
-            self._say(f"{about} done in {lasting(seconds)}", event="done", **fields)
+            self._say(f"{about} done in {short_duration(seconds)}", event="done", **fields)
         else:
-            text = f"{about} failed in {lasting(seconds)}: {failure}"
+            text = f"{about} failed in {short_duration(seconds)}: {failure}"
             self._say(text, is_problem=True, event="failed", error=failure, **fields)
 
     def job_dropped(self, job: WorkerJob) -> None:
@@ -111,7 +111,9 @@ class _CommandReporter(WorkerObserver):
 
     def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
         self._is_stopping = True
-        text = f"{number.name}: running jobs may finish within {lasting(drain_seconds)}; the next signal kills them"
+        text = (
+            f"{number.name}: running jobs may finish within {short_duration(drain_seconds)}; the next signal kills them"
+        )
         self._say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)
 
     def _say(self, text: str, *, is_problem: bool = False, event: str, **fields: object) -> None:

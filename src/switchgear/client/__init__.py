@@ -9,39 +9,41 @@ from typing import TYPE_CHECKING
 from switchgear.lazily import lazy_names
 
 if TYPE_CHECKING:
+    from switchgear.backoff import ReconnectBackoff
     from switchgear.client.address import DEFAULT_URL, ServerAddress
-    from switchgear.client.aio import AsyncClient, AsyncSubmission
-    from switchgear.client.aio_worker import Worker
-    from switchgear.client.client import Client, JobStatus
-    from switchgear.client.connection import GearmanConnection
     from switchgear.client.draft import AsyncDraftClient, AsyncDraftWorker, DraftClient, DraftWorker
     from switchgear.client.dwork import AsyncDworkClient, DworkClient
+    from switchgear.client.gearman.aio import AsyncClient, AsyncSubmission
+    from switchgear.client.gearman.blocking import Client
+    from switchgear.client.gearman.client_requests import JobStatus
+    from switchgear.client.gearman.connection import GearmanConnection
+    from switchgear.client.gearman.shell_handler import ShellCommand
+    from switchgear.client.gearman.submitted_job import Submission, Update, UpdateKind
+    from switchgear.client.gearman.worker import Handler, Worker, WorkerJob, WorkerObserver
     from switchgear.client.gearmonkey import AsyncGearMonkeyClient as AsyncGearMonkeyClient
     from switchgear.client.gearmonkey import GearMonkeyClient as GearMonkeyClient
     from switchgear.client.gearmonkey import GearMonkeyWorker as GearMonkeyWorker
     from switchgear.client.pingpong import PingPongClient, PingPongWorker
-    from switchgear.client.shell_handler import ShellCommand
-    from switchgear.client.submitted_job import Submission, Update, UpdateKind
     from switchgear.client.wmp import WmpWorker
-    from switchgear.client.worker_connection import Handler, ReconnectBackoff, WorkerJob, WorkerObserver
     from switchgear.client.zeromq_sockets import CurveKeys
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "switchgear.backoff": ("ReconnectBackoff",),
             "switchgear.client.address": ("DEFAULT_URL", "ServerAddress"),
-            "switchgear.client.aio": ("AsyncClient", "AsyncSubmission"),
-            "switchgear.client.client": ("Client", "JobStatus"),
-            "switchgear.client.connection": ("GearmanConnection",),
             "switchgear.client.draft": ("AsyncDraftClient", "AsyncDraftWorker", "DraftClient", "DraftWorker"),
             "switchgear.client.dwork": ("AsyncDworkClient", "DworkClient"),
+            "switchgear.client.gearman.aio": ("AsyncClient", "AsyncSubmission"),
+            "switchgear.client.gearman.blocking": ("Client",),
+            "switchgear.client.gearman.client_requests": ("JobStatus",),
+            "switchgear.client.gearman.connection": ("GearmanConnection",),
+            "switchgear.client.gearman.shell_handler": ("ShellCommand",),
+            "switchgear.client.gearman.submitted_job": ("Submission", "Update", "UpdateKind"),
+            "switchgear.client.gearman.worker": ("Handler", "Worker", "WorkerJob", "WorkerObserver"),
             "switchgear.client.gearmonkey": ("AsyncGearMonkeyClient", "GearMonkeyClient", "GearMonkeyWorker"),
-            "switchgear.client.worker_connection": ("ReconnectBackoff", "Handler", "WorkerJob", "WorkerObserver"),
             "switchgear.client.pingpong": ("PingPongClient", "PingPongWorker"),
-            "switchgear.client.shell_handler": ("ShellCommand",),
-            "switchgear.client.submitted_job": ("Submission", "Update", "UpdateKind"),
             "switchgear.client.wmp": ("WmpWorker",),
-            "switchgear.client.aio_worker": ("Worker",),
             "switchgear.client.zeromq_sockets": ("CurveKeys",),
         },
     )

@@ -1,4 +1,4 @@
-"""Where a server is: `gearman://HOST:PORT`, and the same for other protocols."""
+"""Addresses of servers: `gearman://HOST:PORT`, and the base class for those of other protocols."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _URL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port; written as a URL, or as HOST or HOST:PORT by those who are in a hurry."""
+    """A host and a port, written as a URL, or as HOST or HOST:PORT."""
 
     scheme: ClassVar[str]
-    other_schemes: ClassVar[tuple[str, ...]] = ()  # that mean the same
+    other_schemes: ClassVar[tuple[str, ...]] = ()  # synonyms
     default_port: ClassVar[int]
-    rule: ClassVar[str]  # for those who write yet another scheme
+    rule: ClassVar[str]  # the beginning of the error for any other scheme
 
     host: str  # a name or an address, IPv6 without its brackets
     port: int
@@ -50,12 +50,12 @@ class Address:
 
     @property
     def is_six(self) -> bool:
-        """Whether the host is an address of IPv6."""
+        """Whether the host is an IPv6 address."""
         return ":" in self.host
 
     @property
     def endpoint(self) -> str:
-        """As ZeroMQ writes it."""
+        """The address as a ZeroMQ endpoint."""
         return f"tcp://{self._place}"
 
     @property
@@ -78,7 +78,7 @@ class ServerAddress(Address):
 
 
 class Locator(Protocol):
-    """Knows where a server is that may move."""
+    """Finds the address of a server that may move."""
 
     def address(self) -> ServerAddress:
-        """Where it is now; may block for a moment.  Raises ServerUnreachable."""
+        """The address of the server now; may block for a moment.  Raises ServerUnreachable."""

@@ -1,4 +1,4 @@
-"""What is said of a job whose function raised something."""
+"""`reason_of`: the failure reason that is reported for an exception of a job's function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["reason_of"]
 
 
 def reason_of(error: BaseException) -> bytes:
-    """The reason of a failure, for whoever wanted the result: what the function said, or else what it raised."""
+    """The reason to report: that of a JobFailed, or the class and message of any other exception."""
     if isinstance(error, JobFailed):
         return error.error or str(error).encode(errors="replace")
     text = str(error)

@@ -1,6 +1,6 @@
-"""Going through with a flow: a generator that yields steps, is sent what came of each, and returns a result.
+"""Runs flows: generators that yield steps, are sent the result of each, and return a result.
 
-What a client does is written as flows once, and there are two ways to take a step: by blocking, or with asyncio.
+Clients are written as flows once, and the steps are taken in two ways: by blocking, or with asyncio.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TypeVar
 __all__ = ["perform", "perform_async"]
 
 S = TypeVar("S")  # a step
-A = TypeVar("A")  # what comes of it
+A = TypeVar("A")  # the result of a step
 R = TypeVar("R")
 
 
 def perform(flow: Generator[S, A, R], take: Callable[[S], A]) -> R:
-    """Returns or raises what the flow does.  What `take` raises, the flow is told, and may live with."""
+    """Run a flow; returns its result or raises its exception.  Exceptions of `take` are thrown into the flow."""
     try:
         step = next(flow)
         while True:

@@ -1,4 +1,4 @@
-"""Saying in the log that a server cannot be reached."""
+"""`ReachabilityLog`: logs when a ZeroMQ server becomes unreachable, and when it is reached again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["ReachabilityLog"]
 
 
 class ReachabilityLog:
-    """Whether a server over ZeroMQ can be reached.  The log is told when that changes, and not at every attempt.
+    """Logs changes of whether a ZeroMQ server can be reached, and not every attempt.
 
-    ZeroMQ tries again without a word, and takes a refusal of our keys for a lost connection; so the keys are pointed
-    to in any case.
+    ZeroMQ retries silently, and reports a refusal of our keys as a lost connection; so the message mentions the keys in
+    any case.
     """
 
     def __init__(self, log: logging.Logger, server: object) -> None:
@@ -22,13 +22,13 @@ class ReachabilityLog:
         self._is_lost = False
 
     def lost(self, problem: str) -> None:
-        """It cannot be reached now."""
+        """The server cannot be reached now."""
         if not self._is_lost:
             self._is_lost = True
             self._log.warning("%s: %s; trying again and again (%s)", self._server, problem, KEYS_HINT)
 
     def found(self) -> None:
-        """It is there."""
+        """The server is reached."""
         if self._is_lost:
             self._is_lost = False
             self._log.warning("%s: reached again", self._server)

@@ -1,4 +1,4 @@
-"""Signals while a worker runs in the main thread."""
+"""Stop signals (SIGTERM, SIGINT) while a worker runs in the main thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def on_stop_signals(handle: Callable[[int], None], *, wanted: bool = True) -> Iterator[None]:
-    """Meanwhile `handle` is called with each signal that is to stop us.  Other threads than the main one get none."""
+    """Within this context `handle` is called with each stop signal.  Outside of the main thread it does nothing."""
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -28,5 +28,5 @@ def on_stop_signals(handle: Callable[[int], None], *, wanted: bool = True) -> It
 
 
 def interruption(number: int) -> BaseException:
-    """What a handler raises to break off what runs."""
+    """The exception that a handler raises to interrupt running code."""
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""Waking a thread that waits for sockets."""
+"""`Waker`: wakes a thread that waits in a poller or selector."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ __all__ = ["Waker"]
 
 
 class Waker:
-    """Wakes whoever waits in a poller or selector; from any thread, and from a signal handler.
+    """Wakes a thread that waits in a poller or selector; from any thread, and from a signal handler.
 
     A pair of plain sockets, since a ZeroMQ socket belongs to one thread.
     """
 
     def __init__(self) -> None:
-        self._nudger, self._nudged = socket.socketpair()
-        self._nudger.setblocking(False)
-        self._nudged.setblocking(False)
+        self._sender, self._receiver = socket.socketpair()
+        self._sender.setblocking(False)
+        self._receiver.setblocking(False)
 
     def fileno(self) -> int:
-        """What is waited for."""
-        return self._nudged.fileno()
+        """The descriptor to wait for."""
+        return self._receiver.fileno()
 
     def __call__(self) -> None:
         with suppress(OSError):  # closed, or so many that one more makes no difference
-            self._nudger.send(b"x")
+            self._sender.send(b"x")
 
     @contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Meanwhile signals wake as well.  Else one that comes just before the wait begins would be handled only when
-        the wait ends.  In other threads than the main one there are no signals."""
+        """Within this context signals wake as well.  Otherwise one that comes just before the wait begins would be
+        handled
+        only when the wait ends.  Outside of the main thread it does nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = signal.set_wakeup_fd(self._nudger.fileno(), warn_on_full_buffer=False)
+        before = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
         try:
             yield
         finally:
             signal.set_wakeup_fd(before)
 
     def clear(self) -> None:
-        """All who have nudged so far were heard."""
+        """Forget all wakeups so far."""
         with suppress(BlockingIOError):
-            while self._nudged.recv(4096):
+            while self._receiver.recv(4096):
                 pass
 
     def close(self) -> None:
-        self._nudger.close()
-        self._nudged.close()
+        self._sender.close()
+        self._receiver.close()

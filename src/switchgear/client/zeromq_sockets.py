@@ -1,4 +1,4 @@
-"""What all clients and workers over ZeroMQ share: keys, and DEALER sockets."""
+"""CURVE keys and DEALER sockets, for all clients and workers over ZeroMQ."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from zmq.utils import z85
 
 from switchgear.client.address import Address
 from switchgear.errors import ConfigError
+from switchgear.units import MIB
 
 __all__ = ["KEYS_HINT", "CurveKeys", "SocketSettings", "check_identity", "connect", "dealer", "load_key_pair"]
 
-MIB: Final = 1024 * 1024
 KEY_BYTES: Final = 40  # of a key as text
 LONGEST_IDENTITY: Final = 255
 KEYS_HINT: Final = "if the server uses CURVE, check the keys"
@@ -55,13 +55,13 @@ class CurveKeys:
 
     @classmethod
     def load(cls, server_key_files: File | Iterable[File], own_key_file: File = "") -> Self:
-        """The same from files as `switchgear keys` and `zmq.auth` write them."""
+        """Load keys from files, as `switchgear keys` and `zmq.auth` write them."""
         files = [server_key_files] if isinstance(server_key_files, str | Path) else server_key_files
         key_pair = load_key_pair(own_key_file) if own_key_file else None
         return cls.of([_load(file)[0] for file in files], key_pair)
 
     def check(self, servers: int, whose: str) -> None:
-        """Raises ConfigError if it cannot be told which key belongs to which of the servers."""
+        """Raise ConfigError if the number of keys does not fit the number of servers."""
         if len(self.server_keys) not in (1, servers):
             raise ConfigError(
                 f"{len(self.server_keys)} public keys for {servers} {whose}; give one for all, or one for each"
@@ -81,7 +81,7 @@ def load_key_pair(file: File) -> tuple[bytes, bytes]:
 
 
 def _load(file: File) -> tuple[bytes, bytes | None]:
-    if not Path(file).exists():  # for which ZeroMQ has stranger words
+    if not Path(file).exists():  # whose ZeroMQ message would not help
         raise ConfigError(f"cannot read a key from {file}: no such file")
     try:
         return zmq.auth.load_certificate(Path(file))
@@ -104,7 +104,7 @@ def _check_key(key: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SocketSettings:
-    """What connections to servers are like."""
+    """Options of a DEALER socket."""
 
     message_bytes: int = 64 * MIB  # the largest frame that is taken, as servers take it by default; 0: any
     messages_waiting: int = 1000  # in each direction; 0: any number
@@ -114,7 +114,7 @@ class SocketSettings:
 
 
 def check_identity(identity: bytes) -> bytes:
-    """A routing id; raises ValueError for what cannot be one."""
+    """Check a routing id; raises ValueError."""
     if not 0 < len(identity) <= LONGEST_IDENTITY or identity[0] == 0:
         raise ValueError(f"an identity has 1 to {LONGEST_IDENTITY} bytes and does not begin with a zero byte")
     return identity
@@ -128,9 +128,9 @@ def dealer(
     number: int = 0,
     identity: bytes = b"",
 ) -> zmq.Socket[bytes]:
-    """A socket for the server with this number, of those that the keys are for.
+    """A DEALER socket for the server with this number, of those that the keys are for.
 
-    It is not connected yet, so that whoever watches it misses nothing; see `connect`.  Closing it drops what has not
+    It is not connected yet, so that a monitor misses nothing; see `connect`.  Closing it drops what has not
     been sent, unless told otherwise.  Raises ConfigError.
     """
     socket = context.socket(zmq.DEALER)
@@ -162,7 +162,7 @@ def _prepare(socket: zmq.Socket[bytes], settings: SocketSettings) -> None:
 
 
 def connect(socket: zmq.Socket[bytes], address: Address) -> None:
-    """Begin to connect, again and again until there is somebody; raises ConfigError."""
+    """Start connecting, which ZeroMQ retries until it succeeds; raises ConfigError."""
     try:
         if address.is_six:
             socket.set(zmq.IPV6, 1)

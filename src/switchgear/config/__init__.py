@@ -3,6 +3,7 @@
 `load_config` reads the command line, the environment and a TOML file; below it, values are passed.
 """
 
+from switchgear.config.display import as_json, as_toml, options_table, settings_table
 from switchgear.config.listen import SCHEMES, ListenUrl, Option, Scheme
 from switchgear.config.loading import LoadedConfig, default_state_dir, load_config, read_config
 from switchgear.config.settings import (
@@ -20,7 +21,6 @@ from switchgear.config.settings import (
     changed_but_not_reloadable,
     reloaded,
 )
-from switchgear.config.showing import as_json, as_toml, options_table, settings_table
 
 __all__ = [
     "SCHEMES",

@@ -1,4 +1,4 @@
-"""Where to listen, written as a URL: `gearman://HOST:PORT?key=value`.
+"""`ListenUrl`: a listening address as a URL, `gearman://HOST:PORT?key=value`.
 
 A scheme names what is spoken there.  Adding a protocol to the server adds a row to `SCHEMES`.
 """
@@ -34,7 +34,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One thing that may be said after the question mark."""
+    """An option of a listening URL, after the question mark."""
 
     default: str
     help: str
@@ -67,12 +67,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """What a listener's URL may say."""
+    """The scheme of a listening URL, with its default port and options."""
 
     default_port: int
     options: Mapping[str, Option] = field(default_factory=dict)
     has_curve: bool = False  # can be encrypted and closed to strangers, by the settings of ZeroMQ
-    dials: bool = False  # it is somebody else's server, which this one connects to; only if it is named
+    dials: bool = False  # a foreign server that this one connects to; only if it is named
 
 
 SCHEMES: Mapping[str, Scheme] = {
@@ -160,7 +160,7 @@ class ListenUrl:
     host: str  # an address or a name; IPv6 without its brackets
     port: int
     options: Mapping[str, str] = field(default_factory=dict)
-    path: str = ""  # after the port, where the scheme has something to say there
+    path: str = ""  # after the port, for schemes with a path
 
     @classmethod
     def parse(cls, text: str) -> ListenUrl:
@@ -189,7 +189,7 @@ class ListenUrl:
         return cls(name, _host(match["host"], text), port, _options(match["query"] or "", scheme, text), path)
 
     def option(self, name: str) -> str | float | int:
-        """What the URL says for an option, or its default."""
+        """The value of an option in the URL, or its default."""
         option = SCHEMES[self.scheme].options[name]
         text = self.options.get(name, option.default)
         return option.read(text) if text else text
@@ -202,7 +202,7 @@ class ListenUrl:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect.  A name that is not `localhost` may mean any address: no."""
+        """Whether only this machine can connect; False for names other than `localhost`, which may mean any address."""
         if self.host.lower() == "localhost" or self.host.lower().endswith(".localhost"):
             return True
         try:

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from switchgear.config.setting_types import FilePath, StoreUrl
 from switchgear.config.settings import SECTIONS, SETTINGS, Config, Setting
-from switchgear.config.values import FilePath, StoreUrl
 from switchgear.errors import ConfigError
 from switchgear.text import without_secrets
 
@@ -32,7 +32,7 @@ _OTHER_VARIABLES = frozenset(
     {
         CONFIG_VARIABLE,
         "SWITCHGEAR_DEBUG",
-        "SWITCHGEAR_PURE",  # what the package is built with; whoever exports it may start a server too
+        "SWITCHGEAR_PURE",  # variables of the package build, which may be exported while a server is started
         "SWITCHGEAR_SERVER",
         "SWITCHGEAR_URL",
         "SWITCHGEAR_FUNCTION",
@@ -56,7 +56,7 @@ class LoadedConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One value as somebody gave it."""
+    """A value as it was given, and its source."""
 
     value: object
     source: str
@@ -71,7 +71,7 @@ class _Reading:
     problems: list[str] = field(default_factory=list)
 
     def take(self, layer: Mapping[str, _Given]) -> None:
-        """Use what no earlier layer has given; look at the rest too, since a mistake is a mistake."""
+        """Use the values that no earlier source has given; all are checked, so that every mistake is reported."""
         for name, given in layer.items():
             setting = SETTINGS[name]
             try:
@@ -115,7 +115,7 @@ def read_config(
     *,
     defaults: Mapping[str, object] = _NOTHING,
 ) -> LoadedConfig:
-    """Like `load_config`, and says where each value came from."""
+    """Like `load_config`, with the source of each value."""
     reading = _Reading(environ)
     reading.take(_from_flags(flags, reading.problems))
     reading.take(_from_environment(environ, reading.problems))
@@ -135,7 +135,7 @@ def read_config(
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
-    """Where this user's programs keep their state."""
+    """The directory for state files of this user."""
     if os.geteuid() == 0:
         return _SYSTEM_STATE_DIR
     configured = environ.get("XDG_STATE_HOME", "")
@@ -185,7 +185,7 @@ def _is_no_setting(variable: str, text: str) -> bool:
     if variable in _OTHER_VARIABLES:
         return True
     if variable == "SWITCHGEAR_PORT":
-        return "://" in text  # Kubernetes writes a URL; a bare number is a person's mistake, to be told
+        return "://" in text  # Kubernetes sets a URL; a bare number is a mistake to be reported
     return _OF_KUBERNETES.fullmatch(variable) is not None
 
 
@@ -240,7 +240,7 @@ def _shown(value: object) -> str:
 
 
 def _with_home(text: str, environ: Mapping[str, str]) -> str:
-    """`~/` as a shell would take it: in a file or a variable nobody else has done so."""
+    """A path with `~/` expanded, which a shell does not do in a file or variable."""
     scheme = "sqlite:" if text.startswith("sqlite:") else ""
     path = text.removeprefix(scheme)
     if path != "~" and not path.startswith("~/"):

@@ -1,11 +1,11 @@
-"""What a setting is besides its value, and the sections that check theirs."""
+"""`Setting`: the description of one setting, and the base class of sections that check their values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from switchgear.config.values import Kind
+from switchgear.config.setting_types import SettingType
 from switchgear.errors import ConfigError
 from switchgear.text import without_secrets
 
@@ -14,10 +14,10 @@ __all__ = ["Checked", "Setting", "setting"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known about one setting besides its value."""
+    """The name, default, type, help and reason of one setting."""
 
     name: str  # as in a TOML file: section.key, or key alone
-    kind: Kind
+    kind: SettingType
     help: str
     reason: str  # why the default is what it is
     default: object
@@ -27,12 +27,12 @@ class Setting:
 
     @property
     def environment(self) -> str:
-        """The environment variable that sets it."""
+        """The environment variable of the setting."""
         return "SWITCHGEAR_" + self.name.replace(".", "_").upper()
 
     @property
     def default_text(self) -> str:
-        """The default as one would write it."""
+        """The default as users write it."""
         return self.default_note or self.kind.toml(self.default)
 
     def value_in(self, config: object) -> Any:
@@ -43,7 +43,7 @@ class Setting:
 
 def setting(
     default: object,
-    kind: Kind,
+    kind: SettingType,
     help: str,
     reason: str,
     *,
@@ -66,7 +66,7 @@ def setting(
 
 @dataclass(frozen=True)
 class Checked:
-    """Reads every field through its kind, so that an object that exists holds only values that make sense."""
+    """Base class of sections: reads every field through its type when the object is made."""
 
     def __post_init__(self) -> None:
         for entry in fields(self):

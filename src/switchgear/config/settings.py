@@ -16,10 +16,7 @@ from typing import Any
 
 from switchgear.config.listen import SCHEMES, ListenUrl
 from switchgear.config.setting import Checked, Setting, setting
-from switchgear.config.values import (
-    GIB,
-    KIB,
-    MIB,
+from switchgear.config.setting_types import (
     Choice,
     FilePath,
     JobLogUrl,
@@ -33,6 +30,7 @@ from switchgear.config.values import (
     WholeNumber,
 )
 from switchgear.errors import ConfigError
+from switchgear.units import GIB, KIB, MIB
 
 __all__ = [
     "SECTIONS",
@@ -59,7 +57,7 @@ PACKETS_IN_MEMORY = 4
 
 @dataclass(frozen=True)
 class LimitsConfig(Checked):
-    """How much strangers may make the server hold."""
+    """Limits of what peers may make the server hold."""
 
     packet_bytes: int = setting(
         64 * MIB,
@@ -194,7 +192,7 @@ class LimitsConfig(Checked):
 
 @dataclass(frozen=True)
 class EngineConfig(Checked):
-    """How jobs are handed out."""
+    """Settings of the scheduling engine."""
 
     attempts: int = setting(
         3,
@@ -297,7 +295,7 @@ class ZeromqConfig(Checked):
 
 @dataclass(frozen=True)
 class StorageConfig(Checked):
-    """How jobs are kept, and for how long."""
+    """Settings of the store of jobs."""
 
     sync: str = setting(
         "full",
@@ -363,7 +361,7 @@ class JobLogConfig(Checked):
 
 @dataclass(frozen=True)
 class LogConfig(Checked):
-    """What is logged, and where to."""
+    """Settings of the server's log."""
 
     level: str = setting(
         "info",
@@ -392,7 +390,7 @@ class LogConfig(Checked):
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """Everything the server can be told."""
+    """The whole configuration of a server."""
 
     listen: tuple[ListenUrl, ...] = setting(
         tuple(
@@ -461,12 +459,12 @@ class Config(Checked):
 
     @property
     def store_url(self) -> str:
-        """Where jobs are kept, with the default filled in."""
+        """The URL of the store, with the default filled in."""
         return self.store or f"sqlite:{self.state_dir / DATABASE_NAME}"
 
     @property
     def joblog_url(self) -> str:
-        """Where the job log is written, with the default filled in; empty: nowhere."""
+        """The URL of the job log, with the default filled in; empty if there is none."""
         if self.joblog.url:
             return "" if self.joblog.url == "off" else self.joblog.url
         scheme, _, place = self.store_url.partition(":")
@@ -516,7 +514,7 @@ def changed_but_not_reloadable(old: Config, new: Config) -> list[str]:
 
 
 def reloaded(old: Config, new: Config) -> Config:
-    """The new configuration, and the old one where only a restart brings the change about."""
+    """The new configuration, with the old values of settings that need a restart."""
     kept: dict[str, Any] = {}
     for name in changed_but_not_reloadable(old, new):
         section, _, key = name.rpartition(".")

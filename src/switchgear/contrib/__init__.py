@@ -1,1 +1,1 @@
-"""Switchgear within other people's frameworks."""
+"""Integrations of Switchgear with other frameworks."""

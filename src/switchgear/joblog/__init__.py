@@ -1,4 +1,4 @@
-"""The job log: what ran, how long it took, how it ended, and what started and never did.
+"""The job log: a database of which jobs and tasks ran, how long they took, and how they ended.
 
     log = JobLog.open("sqlite:joblog.db")
     with log.task("resize", key="17-3-640-480"):

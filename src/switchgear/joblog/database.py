@@ -1,4 +1,4 @@
-"""What the job log needs of a database, and what all databases have in common here.
+"""`Database`: the base class of the job log's databases, with connections per process and transactions.
 
 A `Database` is used by any thread.  After a fork it is used by both processes: each has a connection of its own,
 because neither SQLite nor PostgreSQL survives sharing one.  What a process inherited is kept and never touched, not
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Answer(NamedTuple):
-    """What a statement gave: its rows, if it has any, and how many it changed."""
+    """The result of a statement: its rows, and how many rows it changed."""
 
     rows: Sequence[tuple[Any, ...]]
     changed: int
@@ -35,11 +35,11 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Answer]  # runs one statemen
 
 
 class ConnectionLost(StorageError):
-    """The connection cannot be used any more; another may work."""
+    """The connection cannot be used any more; a new one may work."""
 
 
 class Server:
-    """Who tells of jobs: what comes before a job's number in its handle, the host, and the process."""
+    """The server that writes rows: the prefix of its handles, its host and its process."""
 
     def __init__(self, prefix: str, host: str, process: str) -> None:
         self.prefix = prefix
@@ -47,8 +47,8 @@ class Server:
         self.process = process
 
 
-class _Link(Generic[Connection]):
-    """One process's way to the database."""
+class _ProcessConnection(Generic[Connection]):
+    """The connection of one process, and the lock for it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -62,7 +62,7 @@ class Database(ABC, Generic[Connection]):
     statements: Mapping[str, str]
 
     def __init__(self) -> None:
-        self._links: dict[int, _Link[Connection]] = {}  # by process
+        self._links: dict[int, _ProcessConnection[Connection]] = {}  # by process
         self._closed = False
 
     def open(self) -> None:
@@ -70,22 +70,22 @@ class Database(ABC, Generic[Connection]):
         self._on_link(lambda connection: None)
 
     def do(self, work: Callable[[Ask], Result]) -> Result:
-        """What `work` makes of one transaction, which is kept whole or not at all; raises StorageError.
+        """Run `work` in one transaction, and return its result; raises StorageError.
 
         A connection that broke while it was idle is replaced, so `work` may be called twice.
         """
         return self._on_link(lambda connection: self._transact(connection, work))
 
     def query(self, statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
-        """The rows of a statement that changes nothing; it keeps nobody from writing."""
+        """The rows of a reading statement, which does not block writers."""
         return self._on_link(lambda connection: self._query(connection, statement, values))
 
     def put(self, server: Server, rows: Sequence[RunRow]) -> None:
-        """Write what a server tells of its jobs, over what it told before, whole or not at all.  No job comes twice."""
+        """Insert or update the rows of a server's jobs in one transaction; no job may occur twice."""
         self._on_link(lambda connection: self._put(connection, server, rows))
 
     def close(self) -> None:
-        """Let go of this process's connection.  Nothing more can be done then."""
+        """Close this process's connection, for good."""
         self._closed = True
         link = self._links.get(os.getpid())
         if link is not None:
@@ -95,7 +95,7 @@ class Database(ABC, Generic[Connection]):
     def _on_link(self, use: Callable[[Connection], Result]) -> Result:
         link = self._links.get(os.getpid())
         if link is None:
-            link = self._links.setdefault(os.getpid(), _Link())
+            link = self._links.setdefault(os.getpid(), _ProcessConnection())
         with link.lock:
             was_connected = link.connection is not None
             try:
@@ -105,7 +105,7 @@ class Database(ABC, Generic[Connection]):
                     raise
             return self._attempt(link, use)
 
-    def _attempt(self, link: _Link[Connection], use: Callable[[Connection], Result]) -> Result:
+    def _attempt(self, link: _ProcessConnection[Connection], use: Callable[[Connection], Result]) -> Result:
         if self._closed:
             raise StorageError(f"{self.url} is closed")
         if link.connection is None:
@@ -117,7 +117,7 @@ class Database(ABC, Generic[Connection]):
             self._discard(link)
             raise
 
-    def _discard(self, link: _Link[Connection]) -> None:
+    def _discard(self, link: _ProcessConnection[Connection]) -> None:
         connection, link.connection = link.connection, None
         if connection is not None:
             self._disconnect(connection)
@@ -131,15 +131,15 @@ class Database(ABC, Generic[Connection]):
 
     @abstractmethod
     def _connect(self) -> Connection:
-        """A connection to a database of the newest layout; raises StorageError."""
+        """Connect, and migrate the schema to the newest version; raises StorageError."""
 
     @abstractmethod
     def _disconnect(self, connection: Connection) -> None:
-        """Close it, whatever state it is in."""
+        """Close a connection in any state."""
 
     @abstractmethod
     def _transact(self, connection: Connection, work: Callable[[Ask], Result]) -> Result:
-        """Do the work in a transaction; raises ConnectionLost or StorageError where it is the database's fault."""
+        """Run the work in a transaction; raises ConnectionLost or StorageError for errors of the database."""
 
     @abstractmethod
     def _query(self, connection: Connection, statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
@@ -151,7 +151,7 @@ class Database(ABC, Generic[Connection]):
 
 
 def read_migrations(dialect: str) -> dict[int, str]:
-    """The script that leads to each version, by version."""
+    """The migration script for each version of the schema."""
     scripts = {}
     for file in resources.files(__package__).joinpath("sql", dialect).iterdir():
         numbered = re.fullmatch(r"(\d{3})_\w+\.sql", file.name)
@@ -161,7 +161,7 @@ def read_migrations(dialect: str) -> dict[int, str]:
 
 
 def read_statements(dialect: str) -> dict[str, str]:
-    """Every statement by name: those for all databases, and those of one."""
+    """The SQL statements by name: those for all databases, and those for one."""
     folder = resources.files(__package__).joinpath("sql")
     columns = ", ".join(COLUMNS)
     statements: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`JobLog`: how workers register what they do, and how anybody asks what was done."""
+"""`JobLog`: registers the runs of workers, and queries the log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["JobLog"]
 
 
 class Filters(TypedDict, total=False):
-    """What narrows a question; see `RunQuery`."""
+    """The filters of a query; see `RunQuery`."""
 
     function: str
     key: str
@@ -47,7 +47,7 @@ class Filters(TypedDict, total=False):
 
 
 class SummaryFilters(TypedDict, total=False):
-    """What narrows a summary."""
+    """The filters of a summary."""
 
     function: str
     key: str
@@ -57,7 +57,7 @@ class SummaryFilters(TypedDict, total=False):
 
 
 class JobLog:
-    """A log of what was done, in a database.
+    """A log of runs in a database.
 
     One object serves any number of threads, and goes on to serve both processes after a fork.  Every method raises
     StorageError if the database cannot be used.
@@ -78,20 +78,20 @@ class JobLog:
 
     @classmethod
     def later(cls, url: str) -> Self:
-        """Like `open`, but nothing is opened before it is used."""
+        """Like `open`, but the database is opened at the first use."""
         return cls(_database_at(url, create=True))
 
     @property
     def url(self) -> str:
-        """Where it is, without a password."""
+        """The URL of the log, without a password."""
         return self._database.url
 
     def connect(self) -> None:
-        """Connect and bring the layout up to date, now rather than with the first use."""
+        """Connect and migrate the schema now, and not at the first use."""
         self._database.open()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -103,7 +103,7 @@ class JobLog:
     # --- registering ---
 
     def register_start_task(self, task: str | RegisteredTask, time: float | datetime | None = None) -> RegisteredTask:
-        """A task starts: now, or at `time` (seconds since the epoch, or a datetime).
+        """Register the start of a task: now, or at `time` (seconds since the epoch, or a datetime).
 
         `task` is a function's name, a job's handle, or a `RegisteredTask`.  Returns a `RegisteredTask` by which the
         result can be registered from anywhere; by name it is registered for the last start under that name that has no
@@ -117,7 +117,7 @@ class JobLog:
     def register_task_result(
         self, task: str | RegisteredTask, time: float | datetime | None = None, result: TaskResult = None
     ) -> None:
-        """A task ended: now, or at `time`.
+        """Register the end of a task: now, or at `time`.
 
         `result` is None, a code of 0, or bytes or text to be noted, for success; another code, or an exception, for a
         failure.
@@ -142,7 +142,7 @@ class JobLog:
 
     @contextmanager
     def task(self, function: str, *, key: str = "", handle: str = "") -> Iterator[RegisteredTask]:
-        """Register the start and the end of what is done inside; an exception is its error, and goes on."""
+        """Register the start and the end of the context; an exception is registered as its error, and propagates."""
         task = self.register_start_task(RegisteredTask(function, key, handle))
         try:
             yield task
@@ -170,15 +170,15 @@ class JobLog:
             query = replace(query, before_id=found[-1].id)
 
     def ran(self, **filters: Unpack[Filters]) -> list[LoggedRun]:
-        """What ran, and how long it took (`LoggedRun.seconds`)."""
+        """Runs that have started, with their durations (`LoggedRun.seconds`)."""
         return self.find(RunQuery(**filters))
 
     def failures(self, **filters: Unpack[Filters]) -> list[LoggedRun]:
-        """What failed, and with which error."""
+        """Runs that have failed, with their errors."""
         return self.find(RunQuery(outcome="failed", **filters))
 
     def unfinished(self, **filters: Unpack[Filters]) -> list[LoggedRun]:
-        """What started and never ended, or still runs."""
+        """Runs that have started and not ended."""
         return self.find(RunQuery(outcome="unfinished", **filters))
 
     def summary(self, **filters: Unpack[SummaryFilters]) -> list[FunctionSummary]:
@@ -195,7 +195,7 @@ class JobLog:
     # --- for servers ---
 
     def put(self, server: Server, rows: Sequence[RunRow]) -> None:
-        """Write what a server tells of its jobs."""
+        """Write the rows of a server's jobs."""
         self._database.put(server, rows)
 
     def drop_bound(self, before_us: int, keep_count: int) -> int:
@@ -205,7 +205,7 @@ class JobLog:
         return max([before_us, *(int(row[0]) + 1 for row in newest)])
 
     def drop(self, before_us: int, limit: int) -> int:
-        """Forget up to `limit` runs that happened before this time, the oldest first; returns how many."""
+        """Delete up to `limit` runs before this time, the oldest first; returns how many."""
         statement = self._database.statements["drop"]
         values = {"before_us": before_us, "limit": limit}
         changed: int = self._database.do(lambda ask: ask(statement, values).changed)

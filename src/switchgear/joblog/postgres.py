@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 MIGRATIONS: Final = read_migrations("postgresql")
 STATEMENTS: Final = read_statements("postgresql")
 
-# Whoever migrates holds this lock; the number is "switchgear job log" to nobody but us.
+# An advisory lock for migrations, with an arbitrary number.
 MIGRATION_LOCK: Final = 0x5357474C
 
 # A database that does not answer must be noticed, even behind a firewall that drops packets.  What the URL says wins.
@@ -106,7 +106,7 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             connection.execute("INSERT INTO joblog_version (version) VALUES (%s)", (newest,))
 
     def _version(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int:
-        """The layout's version, 0 if there is none.
+        """The version of the schema, 0 if there is none.
 
         The catalogue is asked, and not `to_regclass`, which answers from a cache: it would not see the table that
         another has made while we waited for the lock.
@@ -129,13 +129,13 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             cursor = connection.execute(_translated(statement), values)
             return Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount)
 
-        with self._telling_faults(connection), connection.transaction():
+        with self._translating_errors(connection), connection.transaction():
             return work(ask)
 
     def _query(
         self, connection: psycopg.Connection[tuple[Any, ...]], statement: str, values: Mapping[str, Any]
     ) -> Sequence[tuple[Any, ...]]:
-        with self._telling_faults(connection):
+        with self._translating_errors(connection):
             return connection.execute(_translated(statement), values).fetchall()
 
     def _put(self, connection: psycopg.Connection[tuple[Any, ...]], server: Server, rows: Sequence[RunRow]) -> None:
@@ -148,7 +148,7 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
         self._transact(connection, lambda ask: ask(STATEMENTS["put_runs"], values))
 
     @contextmanager
-    def _telling_faults(self, connection: psycopg.Connection[tuple[Any, ...]]) -> Iterator[None]:
+    def _translating_errors(self, connection: psycopg.Connection[tuple[Any, ...]]) -> Iterator[None]:
         try:
             yield
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError, OSError) as error:
@@ -158,5 +158,5 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
 
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
-    """A statement's `:name` is psycopg's `%(name)s`."""
+    """A statement with `:name` parameters rewritten to psycopg's `%(name)s`."""
     return re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", statement).encode()

@@ -1,4 +1,4 @@
-"""The server's side of the job log: changed jobs become rows, and a thread of its own writes them.
+"""`Recorder`: writes the server's jobs to the job log; a thread writes the rows.
 
 `note` is called in the event loop's thread at the end of each turn and only copies what a row needs; both threads use
 `_pending`, under a lock that is held for no longer than that.  Most jobs end before the thread comes by, and their
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
+from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.errors import StorageError
 from switchgear.joblog.database import ConnectionLost, Server
 from switchgear.joblog.job_log import JobLog
@@ -95,16 +96,16 @@ class Recorder:
 
     @property
     def url(self) -> str:
-        """Where the log is written."""
+        """The URL of the log."""
         return self._log.url
 
     @property
     def waiting(self) -> int:
-        """Rows that are not written yet."""
+        """How many rows are not written yet."""
         return len(self._pending) + len(self._backlog)
 
     def start(self) -> None:
-        """Begin to write.  Raises StorageError if that can never work; a database that is only away is waited for."""
+        """Start the writer.  Raises StorageError if it can never work; a database that cannot be reached is retried."""
         try:
             self._log.connect()
         except ConnectionLost as error:
@@ -112,7 +113,7 @@ class Recorder:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what there is, but do not wait for a database that does not answer."""
+        """Write the remaining rows, but do not wait for a database that does not answer."""
         self._stopping.set()
         self._noted.set()
         self._thread.join(CLOSE_SECONDS)
@@ -122,7 +123,7 @@ class Recorder:
     # --- in the event loop's thread ---
 
     def note(self, jobs: Iterable[Job]) -> None:
-        """These jobs have changed."""
+        """Note changed jobs, whose rows are written later."""
         try:
             with self._lock:
                 self._note(jobs)
@@ -136,7 +137,7 @@ class Recorder:
         for job in jobs:
             moves = job.moves
             if moves is None:
-                continue  # it was submitted, which is no news here
+                continue  # it was submitted, which is not logged
             if len(moves) == 2 and job.state is RUNNING:
                 worker = job.worker
                 pending[job.id] = (job, moves[1], worker.protocol if worker is not None else "")
@@ -149,7 +150,7 @@ class Recorder:
             self._pending = self._without_oldest(pending)
 
     def _note_unusual(self, job: Job, moves: list[int]) -> None:
-        """A job with more of a history: it was retried, lost, cancelled ..."""
+        """Note a job with a longer history: it was retried, lost, cancelled ..."""
         submitted_us = job.created_us
         started_us = 0
         for cause, at_us in zip(moves[::2], moves[1::2], strict=True):
@@ -172,7 +173,7 @@ class Recorder:
         name = job.function.name
         function = self._names.get(name)
         if function is None:
-            function = self._learn(name)
+            function = self._identify(name)
         unique = job.unique
         if len(unique) > LONGEST_NAME or not unique.isascii() or b"\0" in unique:
             key = "-" if unique.startswith(b"-\0") else readable(unique, LONGEST_NAME)  # -: the payload is the key
@@ -187,14 +188,15 @@ class Recorder:
             job.id, submitted_us, started_us, ended_us, attempts, code, state, function, key, origin, protocol, error
         )  # fmt: skip
 
-    def _learn(self, name: bytes) -> str:
+    def _identify(self, name: bytes) -> str:
         if len(self._names) >= MOST_NAMES:
             self._names.clear()
         text = self._names[name] = readable(name, LONGEST_NAME)
         return text
 
     def _without_oldest(self, rows: dict[Key, Row]) -> dict[Key, Row]:
-        """As many as the queue may hold, and a little less, so that it is not built anew for every row."""
+        """The rows without the oldest, a little fewer than the queue may hold, so that it is not rebuilt for every
+        row."""
         count = len(rows) - self._queue_rows + self._queue_rows // DROPPED_PART
         started = self._started
         dropped = set(islice((key for key, row in rows.items() if _job_id(row) not in started), count))
@@ -208,7 +210,7 @@ class Recorder:
     # --- in the writer's thread ---
 
     def _run(self) -> None:
-        retry_seconds = FIRST_RETRY_SECONDS
+        pauses = RetryPauses(ReconnectBackoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, rng=without_jitter))
         trim_at = time.monotonic() + TRIM_SECONDS
         while not self._stopping.is_set():
             self._noted.wait(max(0.0, trim_at - time.monotonic()))
@@ -216,11 +218,10 @@ class Recorder:
                 self._stopping.wait(GATHER_SECONDS)
                 self._noted.clear()
                 if self._write():
-                    retry_seconds = FIRST_RETRY_SECONDS
+                    pauses.reset()
                 else:
-                    self._stopping.wait(retry_seconds)
+                    self._stopping.wait(pauses.next_seconds())
                     self._noted.set()
-                    retry_seconds = min(retry_seconds * 2, LONGEST_RETRY_SECONDS)
             if time.monotonic() >= trim_at:
                 self._trim()
                 trim_at = time.monotonic() + TRIM_SECONDS
@@ -228,7 +229,7 @@ class Recorder:
         self._log.close()
 
     def _write(self) -> bool:
-        """Write all there is; False if the database did not take it."""
+        """Write all noted rows; False if the database did not take them."""
         self._take()
         items = list(self._backlog.items())
         for start in range(0, len(items), BATCH_ROWS):
@@ -252,7 +253,7 @@ class Recorder:
         return True
 
     def _take(self) -> None:
-        """Take over what the event loop has noted."""
+        """Take the rows that the event loop has noted."""
         with self._lock:
             newer, self._pending = self._pending, {}
         backlog = self._backlog
@@ -275,7 +276,7 @@ class Recorder:
             self._tell("joblog_failed", {"error": error})
 
     def _trim(self) -> None:
-        """Drop what is old enough, a little at a time, and go on writing in between."""
+        """Delete old runs, a few at a time, with writes in between."""
         count = 0
         try:
             before_us = time.time_ns() // 1000 - int(self.keep_seconds * SECOND_US)
@@ -296,7 +297,7 @@ def _job_id(entry: RunRow | Start) -> int:
 
 
 def _protocol_of(earlier: RunRow | Start | None) -> str:
-    """A job that has ended has no worker any more, but its start had."""
+    """The protocol of the worker of a row; from the start of the run if the job has ended."""
     if earlier is None:
         return ""
     return earlier[2] if len(earlier) == START_LENGTH else earlier[PROTOCOL]

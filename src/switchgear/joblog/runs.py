@@ -1,4 +1,4 @@
-"""The words of the job log: tasks that are registered, runs that are found, and how both are written down."""
+"""The records of the job log: registered tasks, logged runs, queries, summaries, and their columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # Job number, submitted, started, ended, attempts, result code, state, function, unique key, origin, protocol, error:
-# what a server tells of a job, in the order of the statement put_runs.
+# the columns of a server's job, in the order of the statement put_runs.
 RunRow: TypeAlias = tuple[int, int, int, int, int, int, str, str, str, str, str, str]
 
 Moment: TypeAlias = float | datetime | None
@@ -72,7 +72,7 @@ _HANDLE: Final = re.compile(r".+:[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTask:
-    """Something a worker does.  A start and a result belong together if their tasks have the same `id`.
+    """A task that a worker registers.  A start and a result belong together if their tasks have the same `id`.
 
     A task may be passed on: to the process, perhaps on another host, that will know the result.
     """
@@ -120,7 +120,7 @@ class LoggedRun:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it started and has not ended, as far as the log knows."""
+        """Whether the run has started and not ended, as far as the log knows."""
         return self.ended_at is None
 
 
@@ -142,7 +142,7 @@ class RunQuery:
     limit: int = 100
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
-        """The WHERE of a search, and its values."""
+        """The WHERE clause of the query, and its values."""
         terms: list[str] = []
         values: dict[str, Any] = {}
 
@@ -186,12 +186,12 @@ class FunctionSummary:
 
     @property
     def other(self) -> int:
-        """Those that were cancelled, or expired before they were started."""
+        """How many runs were cancelled, or expired before they were started."""
         return self.runs - self.ok - self.failed - self.unfinished
 
 
 def run_from_row(row: Sequence[Any]) -> LoggedRun:
-    """A run, of its id and `COLUMNS`."""
+    """The run of a row: its id and `COLUMNS`."""
     fields = dict(zip(COLUMNS, row[1:], strict=True))
     return LoggedRun(
         id=row[0],
@@ -215,7 +215,7 @@ def run_from_row(row: Sequence[Any]) -> LoggedRun:
 
 
 def summary_from_row(row: Sequence[Any]) -> FunctionSummary:
-    """A summary, of a row of the statement of that name."""
+    """The summary of a row of the statement `summary`."""
     function, runs, ok, failed, unfinished, first_us, last_us, *durations_us = row
     mean, longest, p50, p99 = (None if us is None else us / SECOND_US for us in durations_us)
     first, last = first_us / SECOND_US, last_us / SECOND_US
@@ -238,7 +238,7 @@ def microseconds(moment: Moment) -> int:
 
 
 def readable(text: str | bytes, longest: int = LONGEST_TEXT) -> str:
-    """What any database takes as text: what is not UTF-8, and NUL, appear as escapes; too long a text loses its end."""
+    """Text that every database accepts: NUL and bytes that are not UTF-8 are escaped, and long text is cut."""
     if isinstance(text, bytes):
         text = text[: 4 * longest].decode("utf-8", "backslashreplace")
     elif not text.isascii():
@@ -249,7 +249,7 @@ def readable(text: str | bytes, longest: int = LONGEST_TEXT) -> str:
 
 
 def result_fields(result: TaskResult) -> dict[str, Any]:
-    """State, result code, error and result of what a worker says came of its task."""
+    """The state, result code, error and result of what a worker has registered as result."""
     state, code, error, data = "done", 0, "", ""
     if isinstance(result, BaseException):
         words = str(result)

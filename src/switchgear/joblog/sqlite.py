@@ -60,7 +60,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
 
     @classmethod
     def at(cls, place: str, *, create: bool = True) -> SqliteDatabase:
-        """The file that is named after `sqlite:`."""
+        """The database of a path as it stands after `sqlite:`."""
         if not place:
             raise ConfigError("job log 'sqlite:': expected the path of a file after sqlite:")
         if place.startswith("//"):
@@ -76,7 +76,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
     def _connect(self) -> sqlite3.Connection:
         try:
             self._make_file()
-            self._file = self._file_in_place()
+            self._file = self._is_current_file()
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -101,7 +101,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         # SQLite gives its log the mode of the file, so this is enough to keep keys and errors from other users.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
 
-    def _file_in_place(self) -> tuple[int, int]:
+    def _is_current_file(self) -> tuple[int, int]:
         try:
             found = os.stat(self.path)
         except OSError:
@@ -109,8 +109,8 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         return found.st_dev, found.st_ino
 
     def _refuse_lost_file(self) -> None:
-        """What is written to a deleted file is lost, and nothing but a look tells."""
-        if self._file_in_place() != self._file:
+        """Raise if the file was deleted or replaced: what is written to it would be lost without an error."""
+        if self._is_current_file() != self._file:
             log.warning("the job log %s was deleted or moved; it goes on in a new file", self.path)
             raise ConnectionLost(f"the job log {self.path} was deleted or moved")
 
@@ -129,7 +129,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE_LIMIT_BYTES}")
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        """The layout's version, 0 for an empty file; refuses a database that is not ours."""
+        """The version of the schema, 0 for an empty file; raises for a database that is not a job log."""
         connection.execute("BEGIN")  # one moment for all three: another process may be migrating
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
@@ -140,7 +140,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         return version
 
     def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
-        """SQLite does not wait for others here, as it does elsewhere; so we do."""
+        """Switch to the write-ahead log, with retries, because SQLite does not wait for other processes here."""
         give_up = time.monotonic() + BUSY_TIMEOUT_S
         while True:
             try:
@@ -173,7 +173,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
             cursor = connection.execute(statement, values)
             return Answer(cursor.fetchall(), cursor.rowcount)
 
-        with self._telling_faults():
+        with self._translating_errors():
             # At once for writing: a transaction that begins by reading may find that it is too late to write.
             connection.execute("BEGIN IMMEDIATE")
             result = work(ask)
@@ -183,7 +183,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
     def _query(
         self, connection: sqlite3.Connection, statement: str, values: Mapping[str, Any]
     ) -> Sequence[tuple[Any, ...]]:
-        with self._telling_faults():
+        with self._translating_errors():
             return connection.execute(statement, values).fetchall()
 
     def _put(self, connection: sqlite3.Connection, server: Server, rows: Sequence[RunRow]) -> None:
@@ -191,7 +191,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         most = (connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) - 3) // len(FILLER)
         sizes = STATEMENT_ROWS[: bisect_right(STATEMENT_ROWS, most)]
         self._refuse_lost_file()
-        with self._telling_faults():
+        with self._translating_errors():
             if len(rows) <= sizes[-1]:
                 # One statement is a transaction by itself.  Each call lets go of the interpreter lock, and getting it
                 # back from a busy event loop takes long: the fewer calls the better.
@@ -203,7 +203,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
             connection.execute("COMMIT")
 
     @contextmanager
-    def _telling_faults(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError):
@@ -244,7 +244,7 @@ def _put_rows(connection: sqlite3.Connection, server: Server, rows: Sequence[Run
 
 
 def _statements_of(script: str) -> Iterator[str]:
-    """One at a time: `executescript` would end the transaction."""
+    """The statements of a script one by one, because `executescript` would end the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

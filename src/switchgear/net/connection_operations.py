@@ -13,7 +13,7 @@ from switchgear.net.hub import Hub
 from switchgear.net.steps import Steps, in_steps
 from switchgear.net.tcp import Connection
 from switchgear.net.values import plain, whole
-from switchgear.text import bytes_in_words
+from switchgear.units import short_bytes
 
 __all__ = ["ConnectionOperations", "memory_figures"]
 
@@ -116,8 +116,8 @@ class ConnectionOperations:
     def _about_memory(self) -> Steps:
         figures = memory_figures(self._engine.memory)
         largest = max(HOLDERS, key=lambda name: figures[name])
-        text = f"memory is full: {bytes_in_words(figures['held'])} of {bytes_in_words(figures['limit'])} are held"
-        text += f" (limits.memory_bytes), most of it for {HOLDERS[largest]}: {bytes_in_words(figures[largest])}"
+        text = f"memory is full: {short_bytes(figures['held'])} of {short_bytes(figures['limit'])} are held"
+        text += f" (limits.memory_bytes), most of it for {HOLDERS[largest]}: {short_bytes(figures[largest])}"
         reasons = [reason("memory_full", text, figures)]
         functions = self._engine.functions.values()
         function = max(functions, key=lambda function: function.total, default=None)
@@ -127,7 +127,7 @@ class ConnectionOperations:
             reasons.append(reason("largest_function", text, {"function": name, "jobs": function.total}))
         found = yield from self.connections(1)
         for connection in found["connections"]:
-            text = f"the connection that holds most is {connection['address']}: {bytes_in_words(connection['held'])}"
+            text = f"the connection that holds most is {connection['address']}: {short_bytes(connection['held'])}"
             reasons.append(reason("largest_connection", text, connection))
         return reasons
 

@@ -356,7 +356,7 @@ def load_wake_policy(name: str) -> WakePolicy | None:
 
 def check_files(config: Config) -> list[str]:
     """What is wrong with the files that a configuration names."""
-    from switchgear.net.zeromq import check_client_keys, load_server_keys
+    from switchgear.net.curve_keys import check_client_keys, load_server_keys
 
     problems = []
     checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]

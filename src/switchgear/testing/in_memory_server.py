@@ -27,9 +27,9 @@ from switchgear.testing.in_memory_worker import InMemoryWorker
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.job_execution import AssignedJob
+    from switchgear.app.server_answers import JobInfo
     from switchgear.app.task import Task
-    from switchgear.app.views import JobInfo
+    from switchgear.client.gearman.assigned_job import AssignedJob
 
 __all__ = ["InMemoryServer", "Mode", "Submitted", "WouldWaitForever", "in_memory"]
 
@@ -78,7 +78,7 @@ class InMemoryServer:
         self.clock = FakeClock(round((time.time() if start is None else start) * SECOND_US))
         self._raise_errors = raise_errors
         self._house = InMemoryHub(self.clock)
-        self._line: InMemoryTransport
+        self._transport: InMemoryTransport
         self._worker: InMemoryWorker
         self._running: set[str] = set()  # handles
         self._too_deep: RecursionError | None = None
@@ -91,20 +91,20 @@ class InMemoryServer:
         if self._restore is not None:
             raise RuntimeError("this server is in use already")
         self._worker = InMemoryWorker(self.app, self._house)
-        self._line = InMemoryTransport(self._house, self._work, self._work_async, self._wait_for_others)
-        self._line.before_submit = self._check_depth
+        self._transport = InMemoryTransport(self._house, self._work, self._work_async, self._wait_for_others)
+        self._transport.before_submit = self._check_depth
         if self._raise_errors:
-            self._line.original_error = self._worker.errors.get
-        self._restore = self.app.use_line(self._line, self.now)
+            self._transport.original_error = self._worker.errors.get
+        self._restore = self.app.use_transport(self._transport, self.now)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._restore is not None
-        self.app.use_line(*self._restore)
+        self.app.use_transport(*self._restore)
         self._restore = None
-        self._line.close()
+        self._transport.close()
         self._worker.leave()
 
     async def __aenter__(self) -> Self:
@@ -218,13 +218,13 @@ class InMemoryServer:
         wanted = getattr(task, "name", task)
         return [
             self._as_submitted(request.function.decode(), request, handle)
-            for request, handle in self._line.submitted
+            for request, handle in self._transport.submitted
             if wanted is None or request.function.decode() == wanted
         ]
 
     def explain(self, job: Any) -> str:
         """Why a job is where it is."""
-        return self._line.explain(getattr(job, "handle", job))
+        return self._transport.explain(getattr(job, "handle", job))
 
     # --- inside ---
 
@@ -259,7 +259,7 @@ class InMemoryServer:
 
     def _take(self) -> AssignedJob | None:
         assignment = self._worker.take()
-        self._line.pump()
+        self._transport.pump()
         return assignment
 
     def _begin(self, assignment: AssignedJob) -> None:
@@ -267,7 +267,7 @@ class InMemoryServer:
 
     def _end(self, assignment: AssignedJob) -> None:
         self._running.discard(assignment.handle)
-        self._line.pump()
+        self._transport.pump()
         if self._progress is not None:
             self._progress.set()
 
@@ -295,7 +295,7 @@ class InMemoryServer:
     def _pass_time_to(self, moment_us: int) -> None:
         self.clock.advance(max(0, moment_us - self.clock.now_us()) / SECOND_US)
         self._house.turn()
-        self._line.pump()
+        self._transport.pump()
 
     def _next_due_us(self) -> int | None:
         """When something may next let a job be run."""

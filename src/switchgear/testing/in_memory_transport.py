@@ -9,15 +9,16 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from switchgear.app.client_protocol import AppProtocol, AppRequest, ControlRequest, PendingSubmission, SubscribeRequest
-from switchgear.app.job_updates import End, JobSubscriber, Progress
+from switchgear.app.server_answers import Explanation
 from switchgear.app.transport import AppTransport
-from switchgear.app.views import Explanation
+from switchgear.client.gearman.client_protocol import ClientProtocol
+from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
+from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, RoutedRequest, SubscribeRequest
 from switchgear.errors import ClientError, ServerUnreachable
 from switchgear.testing.in_memory_hub import InMemoryHub
 
 if TYPE_CHECKING:
-    from switchgear.app.submit_request import SubmitRequest
+    from switchgear.client.gearman.submit_request import SubmitRequest
 
 __all__ = ["InMemoryTransport", "WouldWaitForever"]
 
@@ -33,13 +34,13 @@ class WouldWaitTooLong(WouldWaitForever, TimeoutError):
 
 
 @dataclass(frozen=True, slots=True)
-class CausedEnd(End):
+class CausedEnd(JobEnd):
     """How a job ended in this very process."""
 
     original: BaseException | None = None
 
     def failure(self, handle: str) -> ClientError | None:
-        failure = End.failure(self, handle)
+        failure = JobEnd.failure(self, handle)
         if failure is not None:
             failure.__cause__ = self.original
         return failure
@@ -67,39 +68,39 @@ class InMemoryTransport(AppTransport):
         self.submitted: list[tuple[SubmitRequest, str]] = []  # with its handle
         self.before_submit: Callable[[], None] = lambda: None  # may refuse it by raising
         self.original_error: Callable[[str], BaseException | None] = lambda handle: None
-        self._conversation = AppProtocol("the in-memory server")
-        self._conversation.greet()
+        self._protocol = ClientProtocol("the in-memory server")
+        self._protocol.greet()
         self.pump()
 
     def submit_batch(
-        self, requests: list[SubmitRequest], followers: list[JobSubscriber | None]
+        self, requests: list[SubmitRequest], subscribers: list[JobSubscriber | None]
     ) -> Future[list[str | Exception]]:
         self.before_submit()
-        question = PendingSubmission(requests, followers)
-        self._put(question)
-        for request, follower, outcome in zip(requests, followers, question.future.result(), strict=True):
+        future: Future[list[str | Exception]] = Future()
+        self._send(PendingSubmission(requests, subscribers, future))
+        for request, subscriber, outcome in zip(requests, subscribers, future.result(), strict=True):
             if isinstance(outcome, str):
                 self.submitted.append((request, outcome))
-                if follower is not None:
-                    self._know(follower, outcome)
-        return question.future
+                if subscriber is not None:
+                    self._know(subscriber, outcome)
+        return future
 
-    def watch(self, handle: str, follower: JobSubscriber, place: int | None = None) -> Future[str]:
-        self._know(follower, handle)
-        question = SubscribeRequest(handle, follower)
-        self._put(question)
-        return question.future
+    def watch(self, handle: str, subscriber: JobSubscriber, server_number: int | None = None) -> Future[str]:
+        self._know(subscriber, handle)
+        future: Future[str] = Future()
+        self._send(SubscribeRequest(handle, subscriber, future))
+        return future
 
-    def control(self, verb: str, arguments: dict[str, Any], place: int | None = None) -> Future[Any]:
-        question = ControlRequest(verb, arguments)
-        self._put(question)
-        return question.future
+    def control(self, verb: str, arguments: dict[str, Any], server_number: int | None = None) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._send(ControlRequest(verb, arguments, future))
+        return future
 
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
             self._door.leave()
-            self._conversation.lose(ServerUnreachable("the in-memory server is gone"))
+            self._protocol.connection_lost(ServerUnreachable("the in-memory server is gone"))
 
     # --- waiting ---
 
@@ -119,13 +120,13 @@ class InMemoryTransport(AppTransport):
             self.pump()
         return future.result()
 
-    def wait_news(self, news: SimpleQueue[Progress | None]) -> Progress | None:
-        if news.empty():
+    def wait_progress(self, updates: SimpleQueue[Progress | None]) -> Progress | None:
+        if updates.empty():
             self._work()
             self.pump()
-        if news.empty():
+        if updates.empty():
             raise WouldWaitForever("news of the job cannot come: nothing is left that could be run now")
-        return news.get()
+        return updates.get()
 
     def _would_wait_forever(self, future: Future[Any], timeout: float | None) -> WouldWaitForever:
         kind = WouldWaitForever if timeout is None else WouldWaitTooLong
@@ -143,25 +144,25 @@ class InMemoryTransport(AppTransport):
     def pump(self) -> None:
         """Say what is to be said, and hear what was said."""
         while True:
-            if self._conversation.outgoing:
-                self._door.send(self._conversation.take_outgoing())
+            if self._protocol.outgoing:
+                self._door.send(self._protocol.take_outgoing())
             data = self._door.read()
             if not data:
                 return
-            self._conversation.receive(data)
+            self._protocol.receive(data)
 
-    def _put(self, question: AppRequest) -> None:
+    def _send(self, request: RoutedRequest) -> None:
         if self._is_closed:
             raise ServerUnreachable("the in-memory server is gone")
-        question.put(self._conversation)
+        request.send(self._protocol)
         self.pump()
 
-    def _know(self, follower: JobSubscriber, handle: str) -> None:
-        self._handles[follower.future] = handle
-        tell = follower.end
+    def _know(self, subscriber: JobSubscriber, handle: str) -> None:
+        self._handles[subscriber.future] = handle
+        tell = subscriber.end
 
-        def end(end: End) -> None:
+        def end(end: JobEnd) -> None:
             original = self.original_error(handle) if end.state == "failed" else None
             tell(end if original is None else CausedEnd(end.state, end.result, end.cause, end.error, original))
 
-        follower.end = end  # type: ignore[method-assign]  # it hears of the end with what only we know
+        subscriber.end = end  # type: ignore[method-assign]  # it hears of the end with what only we know

@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from switchgear.app.job_execution import AssignedJob, Outcome, references_of, run, run_async
-from switchgear.app.worker.server_events import Arrived, RefusedByServer, Revoked, Unrunnable
-from switchgear.app.worker.worker_protocol import AppWorkerProtocol, WorkerIntroduction
+from switchgear.app.job_execution import current_job_of, references_of, run, run_async
+from switchgear.client.gearman.assigned_job import AssignedJob, Outcome
+from switchgear.client.gearman.worker_events import JobAssigned, JobRevoked, JobUnrunnable, RefusedByServer
+from switchgear.client.gearman.worker_protocol import WorkerIntroduction, WorkerProtocol
 from switchgear.testing.in_memory_hub import InMemoryHub
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class InMemoryWorker:
         self.errors: dict[str, BaseException] = {}  # by handle, what the last attempt of a job has raised
         self._talk = self._introduce()
 
-    def _introduce(self) -> AppWorkerProtocol:
+    def _introduce(self) -> WorkerProtocol:
         tasks = self._app.tasks
         introduction = WorkerIntroduction(
             "in-memory",
@@ -49,7 +50,7 @@ class InMemoryWorker:
         )
         self._known = list(tasks)
         self._declared = self._app.declarations()
-        self._talk = AppWorkerProtocol(introduction)
+        self._talk = WorkerProtocol(introduction)
         self._pump()
         return self._talk
 
@@ -77,7 +78,7 @@ class InMemoryWorker:
     def work(self, assignment: AssignedJob) -> None:
         """Run it, and report."""
         task = self._app.tasks[assignment.function]
-        job = assignment.context(lambda *figures: self._progress(assignment.handle, *figures))
+        job = current_job_of(assignment, lambda *figures: self._progress(assignment.handle, *figures))
         self._running[assignment.handle] = job
         try:
             outcome = copy_context().run(self._run, self._noting(task, assignment.handle), assignment, job)
@@ -88,7 +89,7 @@ class InMemoryWorker:
     async def work_async(self, assignment: AssignedJob) -> None:
         """The same in the running event loop, for a task that is a coroutine function."""
         task = self._app.tasks[assignment.function]
-        job = assignment.context(lambda *figures: self._progress(assignment.handle, *figures))
+        job = current_job_of(assignment, lambda *figures: self._progress(assignment.handle, *figures))
         self._running[assignment.handle] = job
         try:
             outcome = await run_async(self._noting(task, assignment.handle), assignment, job)
@@ -148,15 +149,15 @@ class InMemoryWorker:
                 self._hear(event)
 
     def _hear(self, event: object) -> None:
-        if isinstance(event, Arrived):
+        if isinstance(event, JobAssigned):
             self._arrived.append(event.assignment)
-        elif isinstance(event, Revoked):
+        elif isinstance(event, JobRevoked):
             job = self._running.get(event.handle)
             if job is not None:
                 job.cancel(event.reason)
         elif isinstance(event, RefusedByServer) and event.about:
             raise event.error
-        elif isinstance(event, Unrunnable):
+        elif isinstance(event, JobUnrunnable):
             self._unrunnable += 1
 
 

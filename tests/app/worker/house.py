@@ -13,12 +13,12 @@ from typing import Any
 
 from switchgear.app.app import App
 from switchgear.app.job import Job
-from switchgear.app.job_execution import AssignedJob, Outcome
 from switchgear.app.server_locations import FixedLocation
-from switchgear.app.worker.executor_choice import place_tasks
+from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
-from switchgear.client.worker_connection import ReconnectBackoff
+from switchgear.backoff import ReconnectBackoff
+from switchgear.client.gearman.assigned_job import AssignedJob, Outcome
 from tests.app.worker.tasks import make_app
 from tests.client.background import url_of
 from tests.support.servers import Server
@@ -34,10 +34,10 @@ class Recorder(AppWorkerObserver):
     def __init__(self) -> None:
         self.heard: queue.Queue[tuple[str, Any]] = queue.Queue()
 
-    def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
-        self.heard.put(("subscribed again" if again else "subscribed", post))
+    def subscribed(self, server: str, pool: str, *, again: bool, extended: bool) -> None:
+        self.heard.put(("subscribed again" if again else "subscribed", pool))
 
-    def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
+    def disconnected(self, server: str, pool: str, problem: str, retry_seconds: float) -> None:
         self.heard.put(("disconnected", problem))
 
     def refused(self, server: str, problem: str) -> None:
@@ -105,13 +105,13 @@ def working(
     urls = [server if isinstance(server, str) else url_of(server) for server in listed]
     app = app or make_app(urls[0])
     recorder = Recorder()
-    placement = place_tasks(app.tasks, slots=slots, processes=processes, only=frozenset(functions.split()))
+    executor_choice = choose_executors(app.tasks, slots=slots, processes=processes, only=frozenset(functions.split()))
     worker = AppWorker(
         app,
-        placement,
+        executor_choice,
         replace(WorkerSettings(backoff=QUICK, kill_after_seconds=0.05), **settings),
         recorder,
-        places=[FixedLocation(url) for url in urls],
+        locations=[FixedLocation(url) for url in urls],
         target=TARGET,
     )
     worker.start()

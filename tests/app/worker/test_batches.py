@@ -11,13 +11,13 @@ from typing import Any, ParamSpec, cast
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.job_execution import Complete
-from switchgear.app.server_locations import place_at
+from switchgear.app.server_locations import location_of
 from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.mailbox import Mailbox
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.slot_pool import SlotPool
-from switchgear.app.worker.worker_protocol import WorkerIntroduction
+from switchgear.client.gearman.assigned_job import Complete
+from switchgear.client.gearman.worker_protocol import WorkerIntroduction
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
 from switchgear.protocols.gearman.messages import Packet
 
@@ -134,18 +134,20 @@ async def test_jobs_that_end_together_are_reported_in_one_write_with_one_credit(
 
     executor = Held(3)
     introduction = WorkerIntroduction("me", {"f": 0.0})
-    post = SlotPool("x", executor, app.tasks, [place_at(URL)], introduction, AppWorkerObserver(), lambda finished: None)
-    post.open(asyncio.get_running_loop())
-    (link,) = post.links
+    pool = SlotPool(
+        "x", executor, app.tasks, [location_of(URL)], introduction, AppWorkerObserver(), lambda finished: None
+    )
+    pool.open(asyncio.get_running_loop())
+    (connection,) = pool.connections
     with socket.socket() as sock:
         wire = Wire(sock)
-        link.connection_made(cast(asyncio.Transport, wire))
-    link.data_received(response(Packet.OPTION_RES, b"switchgear"))
+        connection.connection_made(cast(asyncio.Transport, wire))
+    connection.data_received(response(Packet.OPTION_RES, b"switchgear"))
     await asyncio.sleep(0)
     assert wire.writes.pop()[-1] == "CREDIT 3 15000"
 
     pushes = [response(Packet.JOB_PUSH, f"H:{n}\0f\0\x001\x000\x000\x000\0{{}}".encode()) for n in range(3)]
-    link.data_received(b"".join(pushes))
+    connection.data_received(b"".join(pushes))
     wire.writes.clear()
     for attempt in executor.attempts[:2]:
         executor._end_from_thread(attempt, Complete(b"null"))

@@ -140,7 +140,7 @@ def test_two_servers_share_the_slots(server: Server, tmp_path: Path) -> None:
         held = crew.submit("hold", str(tmp_path))
         wait_for(tmp_path, "started")
         waiting = there.tasks["add"].submit(1)
-        eventually(lambda: crew.worker._posts[0].links[1].conversation.granted == 0, "the credit is taken back")
+        eventually(lambda: crew.worker._pools[0].connections[1].protocol.granted == 0, "the credit is taken back")
         assert waiting.status().state == "ready"
         (tmp_path / "go").touch()
         assert held.result(DEADLINE_SECONDS) == "finished"
@@ -156,10 +156,11 @@ def test_many_jobs_of_two_servers_at_once(server: Server) -> None:
     ):
         jobs = [app.tasks["add"].submit(number) for number in range(200) for app in (crew.app, there)]
         assert sum(job.result(DEADLINE_SECONDS) for job in jobs) == 2 * sum(range(1, 201))
-        post = crew.worker._posts[0]
-        eventually(lambda: not post.attempts, "all have ended")
+        pool = crew.worker._pools[0]
+        eventually(lambda: not pool.attempts, "all have ended")
         eventually(
-            lambda: [link.conversation.granted for link in post.links] == [2 + post._ahead] * 2, "all credit is back"
+            lambda: [connection.protocol.granted for connection in pool.connections] == [2 + pool._ahead] * 2,
+            "all credit is back",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.worker.executor_choice import place_tasks
+from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.errors import JobCancelled, JobLost, TaskFailed
 from tests.app.worker.house import Recorder, lines, wait_for, working
@@ -172,11 +172,11 @@ def test_two_thousand_jobs_leave_nothing_behind(server: Server, task: str) -> No
         jobs = [crew.submit(task) for _ in range(2000)]
         counts = [job.result(DEADLINE_SECONDS * 3) for job in jobs]
         assert max(counts) <= first + 2
-        post = crew.worker._posts[0]
-        eventually(lambda: not post.attempts and not post.links[0].attempts, "every attempt is forgotten")
-        conversation = post.links[0].conversation
-        assert not conversation._gone
-        assert not conversation._cancelled
+        pool = crew.worker._pools[0]
+        eventually(lambda: not pool.attempts and not pool.connections[0].jobs, "every attempt is forgotten")
+        protocol = pool.connections[0].protocol
+        assert not protocol._gone
+        assert not protocol._cancelled
         if task == "count_threads_in_process":
             assert crew.worker.finished_jobs >= 2001
 
@@ -195,8 +195,8 @@ def test_a_worker_says_what_it_is(server: Server) -> None:
 def test_a_child_that_cannot_import_the_app_is_told_and_tried_again(server: Server) -> None:
     app = make_app(url_of(server))
     recorder = Recorder()
-    placement = place_tasks(app.tasks, processes=1, only=frozenset({"add_in_process"}))
-    worker = AppWorker(app, placement, WorkerSettings(), recorder, target="there_is_no_such_module:app")
+    executor_choice = choose_executors(app.tasks, processes=1, only=frozenset({"add_in_process"}))
+    worker = AppWorker(app, executor_choice, WorkerSettings(), recorder, target="there_is_no_such_module:app")
     worker.start()
     try:
         for _ in range(2):

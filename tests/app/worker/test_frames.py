@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchgear.app.job_execution import AssignedJob, Complete, Fail, RetryLater, Stopped
 from switchgear.app.worker.child_messages import (
     CancelJob,
     ChildProgress,
@@ -20,7 +19,9 @@ from switchgear.app.worker.child_messages import (
     encode,
     ended,
     outcome_of,
+    start,
 )
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, RetryLater, Stopped
 
 FRAMES: list[Frame] = [
     ChildReady(),
@@ -51,3 +52,10 @@ def test_each_outcome_comes_back(outcome: Any) -> None:
     assert isinstance(frame, JobEnded)
     assert frame.attempt == 7
     assert outcome_of(frame) == outcome
+
+
+def test_a_unique_key_need_not_be_text() -> None:
+    assigned = AssignedJob("H:a:1", "f", b"", b"key \xff".decode(errors="surrogateescape"))
+    (frame,) = FrameReader().feed(encode(start(1, assigned)))
+    assert isinstance(frame, StartJob)
+    assert frame.assignment.unique == "key \ufffd"

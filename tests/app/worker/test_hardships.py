@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from switchgear.app.job_execution import AssignedJob, Complete, Outcome, Stopped
 from switchgear.app.server_locations import FixedLocation
 from switchgear.app.worker import thread_executor
 from switchgear.app.worker.child import Child
 from switchgear.app.worker.child_messages import CancelJob, ChildProgress, Frame
 from switchgear.app.worker.executor import Attempt
-from switchgear.app.worker.executor_choice import place_tasks
+from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.progress_throttle import ProgressThrottle
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.client.address import ServerAddress
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, Stopped
 from switchgear.errors import JobLost, TaskFailed
 from tests.app.worker.house import QUICK, Recorder, wait_for, working
 from tests.app.worker.tasks import make_app
@@ -86,8 +86,8 @@ def test_a_system_without_threads_costs_no_slot(
         is_short.clear()
         (tmp_path / "go").touch()
         assert [job.result(DEADLINE_SECONDS) for job in jobs] == ["finished"] * 3
-        post = crew.worker._posts[0]
-        eventually(lambda: post.links[0].conversation.granted == 3, "all slots are free again")
+        pool = crew.worker._pools[0]
+        eventually(lambda: pool.connections[0].protocol.granted == 3, "all slots are free again")
         assert "disconnected" not in [name for name, _ in crew.recorder.all_so_far()]
 
 
@@ -104,8 +104,8 @@ def test_an_observer_with_a_defect_costs_no_slot(
     with working(server, "add", slots=2) as crew:
         jobs = [crew.submit("add", number) for number in range(20)]
         assert [job.result(DEADLINE_SECONDS) for job in jobs] == list(range(1, 21))
-        post = crew.worker._posts[0]
-        eventually(lambda: not post.attempts, "every attempt has left")
+        pool = crew.worker._pools[0]
+        eventually(lambda: not pool.attempts, "every attempt has left")
     assert "an oversight" in caplog.text
 
 
@@ -145,8 +145,10 @@ def test_a_place_with_a_defect_is_tried_again(server: Server) -> None:
             return super().address()
 
     app, recorder = make_app(url_of(server)), Recorder()
-    placement = place_tasks(app.tasks, only=frozenset({"add"}))
-    worker = AppWorker(app, placement, WorkerSettings(backoff=QUICK), recorder, places=[Fickle(url_of(server))])
+    executor_choice = choose_executors(app.tasks, only=frozenset({"add"}))
+    worker = AppWorker(
+        app, executor_choice, WorkerSettings(backoff=QUICK), recorder, locations=[Fickle(url_of(server))]
+    )
     worker.start()
     assert recorder.until("disconnected") == "'an oversight'"
     assert recorder.until("subscribed") == "threads"

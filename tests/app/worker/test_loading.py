@@ -40,7 +40,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("target", ["one:app", "one", "two:a", "package.tasks:Config.app"])
 def test_found(target: str) -> None:
-    assert load_app(target).places
+    assert load_app(target).locations
 
 
 @pytest.mark.parametrize(

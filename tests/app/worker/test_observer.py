@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from switchgear.app.job_execution import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 from switchgear.app.worker.observer import LoggingObserver
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 
 ERROR = 'ValueError: no\n\nTraceback (most recent call last):\n  File "tasks.py", line 3, in f\nValueError: no'
 

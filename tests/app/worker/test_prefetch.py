@@ -12,15 +12,15 @@ from typing import Any, cast
 import pytest
 
 from switchgear.app.app import App
-from switchgear.app.job_execution import AssignedJob, Complete
-from switchgear.app.server_locations import place_at
+from switchgear.app.server_locations import location_of
 from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_AHEAD, PAUSE_SECONDS, Prefetch
 from switchgear.app.worker.slot_pool import SlotPool
 from switchgear.app.worker.worker import WorkerSettings
-from switchgear.app.worker.worker_connection import AppWorkerConnection
-from switchgear.app.worker.worker_protocol import WorkerIntroduction
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete
+from switchgear.client.gearman.worker_connection import WorkerConnection
+from switchgear.client.gearman.worker_protocol import WorkerIntroduction
 from switchgear.errors import ConfigError, JobCancelled
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
@@ -181,7 +181,7 @@ class Held(Executor):
 
     def end(self, attempt: Attempt, took_seconds: float = 0.0) -> None:
         attempt.took_seconds = took_seconds
-        self.superior.attempts_ended([(attempt, Complete(b"null"))])
+        self.owner.attempts_ended([(attempt, Complete(b"null"))])
 
     async def close(self) -> bool:
         return True
@@ -207,27 +207,27 @@ class Stage:
         self.executor = Held(2)
         self.observer = Returned()
         introduction = WorkerIntroduction("me", {"quick": 0.0})
-        self.post = SlotPool(
+        self.pool = SlotPool(
             "x",
             self.executor,
             app.tasks,
-            [place_at(URL)],
+            [location_of(URL)],
             introduction,
             self.observer,
             lambda finished: None,
             prefetch=Prefetch(prefetch, app.tasks.values()),
         )
-        self.post.open(asyncio.get_running_loop())
-        self.link: AppWorkerConnection = self.post.links[0]
+        self.pool.open(asyncio.get_running_loop())
+        self.connection: WorkerConnection[Attempt] = self.pool.connections[0]
         with socket.socket() as sock:
             self.wire = Wire(sock)
-            self.link.connection_made(cast(asyncio.Transport, self.wire))
+            self.connection.connection_made(cast(asyncio.Transport, self.wire))
         answer = response(Packet.OPTION_RES, b"switchgear") if extended else response(Packet.ERROR, b"X\0no")
-        self.link.data_received(answer)
+        self.connection.data_received(answer)
 
     def push(self, *numbers: int) -> None:
         pushes = [response(Packet.JOB_PUSH, f"H:{n}\0quick\0\x001\x000\x000\x000\0{{}}".encode()) for n in numbers]
-        self.link.data_received(b"".join(pushes))
+        self.connection.data_received(b"".join(pushes))
 
     async def written(self) -> list[str]:
         for _ in range(3):
@@ -261,7 +261,7 @@ async def test_a_plain_server_is_not_asked_for_more_than_the_slots_hold() -> Non
     stage = Stage(3, extended=False)
     for number in (1, 2):
         assert (await stage.written())[-1] == "GRAB_JOB_UNIQ "
-        stage.link.data_received(response(Packet.JOB_ASSIGN_UNIQ, f"H:{number}\0quick\0\0{{}}".encode()))
+        stage.connection.data_received(response(Packet.JOB_ASSIGN_UNIQ, f"H:{number}\0quick\0\0{{}}".encode()))
     assert await stage.written() == []
     assert not stage.executor.held
 
@@ -273,14 +273,14 @@ async def test_what_waits_in_vain_is_handed_back_after_the_credit_was_taken_back
     stage.executor.end(stage.executor.begun.pop())
     stage.push(3, 4, 5)
     await stage.written()
-    stage.post.waiting_in_vain()
+    stage.pool.held_too_long()
     assert await stage.written() == [
         f"CREDIT -{MOST_AHEAD - 2} 15000",
         "HAND_BACK H:4",
         "HAND_BACK H:5",
     ]
     assert stage.observer.handles == ["H:4", "H:5"]
-    assert {attempt.handle for attempt in stage.post.attempts} == {"H:1", "H:3"}
+    assert {attempt.handle for attempt in stage.pool.attempts} == {"H:1", "H:3"}
 
 
 @in_a_loop
@@ -288,7 +288,7 @@ async def test_a_number_of_jobs_is_held_even_in_vain() -> None:
     stage = Stage(3)
     stage.push(1, 2, 3)
     await stage.written()
-    stage.post.waiting_in_vain()
+    stage.pool.held_too_long()
     assert await stage.written() == []
     assert len(stage.executor.held) == 1
 
@@ -300,20 +300,20 @@ async def test_what_is_too_much_by_now_is_handed_back_when_it_has_waited_for_lon
     stage.executor.end(stage.executor.begun.pop())
     stage.push(3, 4, 5, 6, 7, 8)
     await stage.written()
-    stage.post.waiting_long()
+    stage.pool.waiting_long()
     assert await stage.written() == []  # so many may wait
     stage.executor.end(stage.executor.begun.pop(), took_seconds=0.004)
     for _ in range(20):
-        stage.post._prefetch.arrived(AssignedJob("H:0", "quick", b""))
-        stage.post._prefetch.left("quick", 0.004)
-    allowed = stage.post._prefetch.ahead(asyncio.get_running_loop().time())
+        stage.pool._prefetch.arrived(AssignedJob("H:0", "quick", b""))
+        stage.pool._prefetch.left("quick", 0.004)
+    allowed = stage.pool._prefetch.ahead(asyncio.get_running_loop().time())
     assert allowed in (1, 2)
     held = [attempt.handle for attempt in stage.executor.held]
-    excess = len(stage.post.attempts) - 2 - allowed
+    excess = len(stage.pool.attempts) - 2 - allowed
     assert held == ["H:4", "H:5", "H:6", "H:7", "H:8"]
-    stage.post.waiting_long()
+    stage.pool.waiting_long()
     assert stage.observer.handles == held[-excess:]  # the last that came
-    assert len(stage.post.attempts) == 2 + allowed
+    assert len(stage.pool.attempts) == 2 + allowed
 
 
 @in_a_loop
@@ -322,13 +322,13 @@ async def test_a_job_that_is_held_is_not_said_to_be_started_until_it_is_begun() 
     stage.push(1, 2, 3)
     assert stage.observer.started == []
     first, second = stage.executor.begun
-    stage.post.attempts_begun([first])
+    stage.pool.attempts_begun([first])
     assert stage.observer.started == ["H:1"]
     stage.executor.end(first)
     stage.executor.end(second)  # before anybody has told that it was begun
-    stage.post.attempts_begun([first, second])
+    stage.pool.attempts_begun([first, second])
     assert stage.observer.started == ["H:1", "H:2"]
-    stage.post.stop_taking()
+    stage.pool.stop_taking()
     assert (stage.observer.started, stage.observer.handles) == (["H:1", "H:2"], ["H:3"])
 
 
@@ -337,10 +337,10 @@ async def test_a_worker_that_stops_hands_back_what_it_has_not_begun() -> None:
     stage = Stage(3)
     stage.push(1, 2, 3, 4)
     await stage.written()
-    stage.post.stop_taking()
+    stage.pool.stop_taking()
     assert await stage.written() == ["CREDIT -1 15000", "HAND_BACK H:3", "HAND_BACK H:4"]
     assert not stage.executor.held
-    assert {attempt.handle for attempt in stage.post.attempts} == {"H:1", "H:2"}
+    assert {attempt.handle for attempt in stage.pool.attempts} == {"H:1", "H:2"}
 
 
 # --- with a server ---

@@ -13,19 +13,15 @@ from switchgear.app.app import App
 from switchgear.app.current_job import Retry, current_job
 from switchgear.app.job_execution import (
     LONGEST_ERROR_CHARACTERS,
-    AssignedJob,
-    Complete,
-    Fail,
-    Outcome,
-    RetryLater,
-    Stopped,
     classify,
+    current_job_of,
     error_text,
     references_of,
     run,
     run_async,
 )
 from switchgear.app.task import Task
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 from switchgear.errors import JobCancelled
 
 
@@ -38,8 +34,8 @@ def task_of(function: Callable[..., Any], **options: Any) -> Task[Any, Any]:
 def outcome_of(task: Task[Any, Any], payload: bytes = b"{}", **more: Any) -> Outcome:
     assignment = AssignedJob("H:a:1", "t", payload, **more)
     if task.is_async:
-        return asyncio.run(run_async(task, assignment, assignment.context()))
-    return run(task, assignment, assignment.context())
+        return asyncio.run(run_async(task, assignment, current_job_of(assignment)))
+    return run(task, assignment, current_job_of(assignment))
 
 
 def add(a: int, b: int = 1) -> int:
@@ -162,7 +158,7 @@ WITH_RETRIES: dict[str, Any] = {"retries": 2, "backoff": [1, 5], "jitter": False
 def test_retries(options: dict[str, Any], error: BaseException, more: dict[str, Any], follows: Any) -> None:
     task = task_of(raise_it(error), **options)
     assignment = AssignedJob("H:a:1", "t", b"{}", **more)
-    outcome = classify(task, assignment, assignment.context(), error, rng=lambda: 1.0)
+    outcome = classify(task, assignment, current_job_of(assignment), error, rng=lambda: 1.0)
     if follows == "fail":
         assert isinstance(outcome, Fail)
     else:
@@ -193,7 +189,7 @@ def test_asking_for_a_retry_that_there_is_not_says_so(
 @pytest.mark.parametrize("error", [JobCancelled("x"), ValueError("x"), asyncio.CancelledError()], ids=repr)
 def test_whatever_a_cancelled_job_raises_is_its_end(error: BaseException) -> None:
     assignment = AssignedJob("H:a:1", "t", b"{}")
-    job = assignment.context()
+    job = current_job_of(assignment)
     job.cancel("cancelled")
     assert run(task_of(raise_it(error)), assignment, job) == Stopped("cancelled")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from switchgear.app.job import Job
-from switchgear.app.worker.executor_choice import place_tasks
+from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.worker import AppWorker
 from tests.app.worker.house import TARGET, lines, wait_for, working
 from tests.app.worker.tasks import make_app
@@ -113,7 +113,7 @@ def test_a_service_manager_may_send_term_to_the_children_too(server: Server, tmp
 
 def test_stopping_before_it_has_begun() -> None:
     app = make_app()
-    worker = AppWorker(app, place_tasks(app.tasks, only=frozenset({"add"})))
+    worker = AppWorker(app, choose_executors(app.tasks, only=frozenset({"add"})))
     worker.stop(0.0)
     worker.start()
     assert worker.wait(DEADLINE_SECONDS)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from switchgear.app.app import App
-from switchgear.app.job_execution import AssignedJob, Complete, Outcome, Stopped
 from switchgear.app.worker.async_executor import AsyncExecutor
 from switchgear.app.worker.executor import Attempt, ExecutorOwner
 from switchgear.app.worker.thread_executor import ThreadExecutor
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, Stopped
 from tests.app.worker.test_batches import URL, in_a_loop
 from tests.support.waiting import DEADLINE_SECONDS
 
@@ -45,7 +45,7 @@ class Listener(ExecutorOwner):
 
     def waiting_long(self) -> None: ...
 
-    def waiting_in_vain(self) -> None:
+    def held_too_long(self) -> None:
         if self.failures:
             self.failures -= 1
             raise RuntimeError("a defect")

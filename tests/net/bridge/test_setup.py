@@ -91,7 +91,7 @@ def test_a_bridge_is_made_only_if_it_is_named_and_may_go_to_another_machine() ->
 
 
 def test_commas_in_options_are_not_commas_between_urls(monkeypatch: pytest.MonkeyPatch) -> None:
-    from switchgear.config.values import ListenUrls
+    from switchgear.config.setting_types import ListenUrls
 
     urls = ListenUrls().read_text("redis://a?functions=x,y, gearman://127.0.0.1 ,dwork://127.0.0.1")
     assert [str(url) for url in urls] == [  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
-"""The worker of an app: `switchgear worker myapp:app`, and the same inside a process of the user's.
+"""The worker of an app: `switchgear worker myapp:app`, and the same inside a process of the user.
 
-`conversation` is a worker's side of the wire, without I/O; `link` one connection; `post` some slots and the links that
-fill them; `threads`, `coroutines` and `processes` run jobs, the last with `child` at the other end; `worker` is all of
-it together.
+`worker.py` has the whole; a `slot_pool` has an executor and a connection to each server (`switchgear.client.gearman`);
+`thread_executor`, `async_executor` and `process_executor` run jobs, the last in processes that run `child`.
 """

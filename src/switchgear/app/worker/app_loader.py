@@ -1,4 +1,4 @@
-"""Finding the app that a user names: `module:app`."""
+"""Loads the app that a user names on the command line: `module:app`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IMPORTERS: Final = ("importlib", "<frozen importlib", os.path.dirname(__file__)
 
 
 class AppNotFound(ConfigError):
-    """The app that was named cannot be had; `files` are those that may have to be changed for it."""
+    """The named app cannot be loaded; `files` are the source files that may have to be changed."""
 
     def __init__(self, text: str, files: tuple[str, ...] = ()) -> None:
         super().__init__(text)
@@ -42,7 +42,7 @@ def load_app(target: str) -> App:
         sys.path.insert(0, here)
     module = _import(module_name)
     app = _named(module, name) if name else _only(module)
-    app.run_here = False  # whoever asks for it sees to its jobs
+    app.run_here = False  # the caller runs its jobs
     return app
 
 
@@ -65,7 +65,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _broken(name: str, error: BaseException) -> AppNotFound:
-    """With the user's own part of the traceback."""
+    """The error for a module that cannot be imported, with the user's part of the traceback."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and any(part in trace.tb_frame.f_code.co_filename for part in _IMPORTERS):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Jobs in an event loop of their own."""
+"""`AsyncExecutor`: runs jobs as tasks of one event loop, in a thread."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from switchgear.app.job_execution import Fail, Stopped, error_text, run_async
+from switchgear.app.job_execution import error_text, run_async
 from switchgear.app.transport import JOB_LOOPS
 from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
 from switchgear.app.worker.mailbox import Mailbox
+from switchgear.client.gearman.assigned_job import Fail, Stopped
 
 __all__ = ["AsyncExecutor"]
 
@@ -30,8 +31,8 @@ class AsyncExecutor(Executor):
         self._closing = False
         self._stopped = asyncio.Event()
 
-    def open(self, superior: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
-        super().open(superior, loop)
+    def open(self, owner: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
+        super().open(owner, loop)
         self._jobs_loop = asyncio.new_event_loop()
         JOB_LOOPS.add(self._jobs_loop)
         self._jobs_loop.set_default_executor(self._pool)
@@ -67,7 +68,7 @@ class AsyncExecutor(Executor):
                     loop.run_forever()
                 except BaseException as error:  # something that a job has left in the loop wants to end the program
                     text = f"a job has tried to end the worker, or its event loop: {error!r}"
-                    self.loop.call_soon_threadsafe(self.superior.note, text)
+                    self.loop.call_soon_threadsafe(self.owner.note, text)
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(_wait_for(asyncio.all_tasks(loop)))
@@ -79,7 +80,7 @@ class AsyncExecutor(Executor):
             try:
                 self.loop.call_soon_threadsafe(self._stopped.set)
             except RuntimeError:
-                pass  # nobody waits for us any more
+                pass  # the worker has ended
 
     def _begin(self, attempts: list[Attempt]) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A worker inside a process of the user's: for embedded mode, for tests, and for small programs."""
+"""`start_background`: a worker in threads of the user's process, for embedded mode, tests and small programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from switchgear.app.server_locations import ServerLocation
-from switchgear.app.worker.executor_choice import DEFAULT_SLOTS, place_tasks
+from switchgear.app.worker.executor_choice import DEFAULT_SLOTS, choose_executors
 from switchgear.app.worker.observer import AppWorkerObserver, LoggingObserver
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 
@@ -35,12 +35,12 @@ class BackgroundWorker:
 
     @property
     def finished_jobs(self) -> int:
-        """How many jobs it has run, well or badly."""
+        """How many jobs the worker has run, successful or not."""
         return self._worker.finished_jobs
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it runs any more."""
+        """Whether the worker has ended with all its threads."""
         return self._worker.wait(0)
 
     def retire(self) -> None:
@@ -50,7 +50,8 @@ class BackgroundWorker:
     def stop(self, drain_seconds: float = 30.0) -> None:
         """Take no more jobs, and return when those that run have ended.
 
-        After `drain_seconds` what still runs is told so (`current_job().cancelled`) and handed back to the server.
+        After `drain_seconds` the jobs that still run are cancelled (`current_job().cancelled`) and released to the
+        server.
         """
         self._worker.stop(drain_seconds)
         self._worker.wait()
@@ -68,17 +69,17 @@ def start_background(
     *,
     async_slots: int | None = None,
     functions: Iterable[str] | None = None,
-    places: Sequence[ServerLocation] | None = None,
+    locations: Sequence[ServerLocation] | None = None,
     settings: WorkerSettings | None = None,
     observer: AppWorkerObserver | None = None,
 ) -> BackgroundWorker:
-    """Work for the app in threads of this process; coroutine functions get an event loop of their own.
+    """Start a worker for the app in threads of this process; coroutine functions run in an event loop of their own.
 
     A task that is declared again while the worker runs is run as it was declared last, with the options that it had at
     first.  Tasks that say `run_in="process"` are left to workers that have processes.  Raises ConfigError if no task is
     left.
     """
     only = frozenset(functions) if functions is not None else None
-    placement = place_tasks(app.tasks, slots=slots, async_slots=async_slots, processes=0, only=only)
-    worker = AppWorker(app, placement, settings, observer or LoggingObserver(), places=places)
+    executor_choice = choose_executors(app.tasks, slots=slots, async_slots=async_slots, processes=0, only=only)
+    worker = AppWorker(app, executor_choice, settings, observer or LoggingObserver(), locations=locations)
     return BackgroundWorker(worker)

@@ -1,7 +1,7 @@
 """A child process of a worker: imports the app, and runs one job after the other.
 
-The main thread runs the jobs.  Another one reads what the worker says, so that a job can be told that it is not wanted
-any more, and so that the process ends as soon as the worker does: its jobs are then given to others.
+The main thread runs the jobs.  Another one reads the messages of the worker, so that a running job can be cancelled,
+and so that the process ends as soon as the worker does: the server then assigns its jobs to other workers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.app.current_job import CurrentJob
-from switchgear.app.job_execution import AssignedJob, Fail, Outcome, Stopped, error_text, run, run_async
-from switchgear.app.server_locations import place_at
+from switchgear.app.job_execution import current_job_of, error_text, run, run_async
+from switchgear.app.server_locations import location_of
 from switchgear.app.worker.app_loader import load_app
 from switchgear.app.worker.child_messages import (
     CancelJob,
@@ -36,6 +36,7 @@ from switchgear.app.worker.child_messages import (
 )
 from switchgear.app.worker.logging_setup import set_up_logging
 from switchgear.app.worker.progress_throttle import ProgressThrottle
+from switchgear.client.gearman.assigned_job import AssignedJob, Fail, Outcome, Stopped
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -49,15 +50,15 @@ _UNFINISHED: Final = 2
 
 
 class Terminated(BaseException):
-    """Raised in a job that did not end although it was told that it is not wanted any more."""
+    """Raised in a job that did not stop although it was cancelled."""
 
 
 class Child:
-    """Everything that happens in the process."""
+    """The child process: runs jobs in its main thread, and reads messages of the worker in another one."""
 
-    def __init__(self, app: App, line: socket.socket) -> None:
+    def __init__(self, app: App, connection: socket.socket) -> None:
         self._app = app
-        self._line = line
+        self._connection = connection
         self._starts: SimpleQueue[StartJob] = SimpleQueue()
         self._sending = threading.Lock()
         self._pacer = ProgressThrottle(lambda figures: self._send(figures))
@@ -68,7 +69,7 @@ class Child:
         self._runner: asyncio.Runner | None = None
 
     def serve(self) -> None:
-        """Until the worker is gone."""
+        """Run jobs until the worker closes the connection."""
         # A service manager may send TERM to all processes of a worker; what that means for jobs, the worker decides.
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -87,7 +88,7 @@ class Child:
         task = self._app.tasks.get(assignment.function)
         if task is None:
             return Fail(f"LookupError: the app has no task {assignment.function} any more")
-        job = assignment.context(on_progress)
+        job = current_job_of(assignment, on_progress)
         self._number, self._job = number, job
         if self._cancelled is not None and self._cancelled.attempt == number:
             job.cancel(self._cancelled.reason)
@@ -130,7 +131,7 @@ class Child:
     def _send(self, frame: Frame) -> None:
         try:
             with self._sending:
-                self._line.sendall(encode(frame))
+                self._connection.sendall(encode(frame))
         except OSError:
             os._exit(_WORKER_GONE)
 
@@ -146,7 +147,7 @@ class Child:
 
     def _receive(self) -> bytes:
         try:
-            return self._line.recv(_READ_BYTES)
+            return self._connection.recv(_READ_BYTES)
         except OSError:
             return b""
 
@@ -160,7 +161,7 @@ class Child:
 
 
 def flush_output() -> None:
-    """Into a file or a pipe Python writes late, and not at all if a process is killed."""
+    """Flush standard output and error, which Python buffers, and which would be lost if the process is killed."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -172,13 +173,13 @@ def main(arguments: list[str]) -> None:
     The level is empty if logging is left to the app, and the URLs are there if not those of the app.
     """
     descriptor, log_level, target, *urls = arguments
-    line = socket.socket(fileno=int(descriptor))
+    connection = socket.socket(fileno=int(descriptor))
     app = load_app(target)
     if log_level:
         set_up_logging(log_level)
     if urls:
-        app.use_places([place_at(url) for url in urls])
-    Child(app, line).serve()
+        app.use_locations([location_of(url) for url in urls])
+    Child(app, connection).serve()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a worker and its child processes say to each other: msgpack in frames, over a pair of sockets."""
+"""Messages between a worker and its child processes: msgpack in frames, over a socket pair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from switchgear.app.job_execution import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 
 __all__ = [
     "CancelJob",
@@ -20,31 +20,32 @@ __all__ = [
     "encode",
     "ended",
     "outcome_of",
+    "start",
 ]
 
 _LENGTH: Final = Struct(">I")
 
 
 class ChildReady(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """From a child: it has imported the app."""
+    """From a child: the app is imported, and jobs can be started."""
 
 
 class StartJob(msgspec.Struct, tag=True, array_like=True, frozen=True):
     """To a child: run this job."""
 
-    attempt: int  # tells it from earlier ones of the same job
+    attempt: int  # a number that distinguishes attempts of the same job
     assignment: AssignedJob
 
 
 class CancelJob(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """To a child: the job is not wanted any more."""
+    """To a child: cancel the job."""
 
     attempt: int
     reason: str
 
 
 class ChildProgress(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """From a child."""
+    """From a child: the progress of its job."""
 
     attempt: int
     done: int
@@ -53,7 +54,7 @@ class ChildProgress(msgspec.Struct, tag=True, array_like=True, frozen=True):
 
 
 class JobEnded(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """From a child: the job has ended in one of the four ways."""
+    """From a child: the job has ended with one of the four outcomes."""
 
     attempt: int
     how: str
@@ -70,19 +71,19 @@ _DECODER: Final = msgspec.msgpack.Decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:
-    """A frame as bytes, its length first."""
+    """A message as bytes: its length, then msgpack."""
     body = _ENCODER.encode(frame)
     return _LENGTH.pack(len(body)) + body
 
 
 class FrameReader:
-    """Cuts a stream into frames."""
+    """Splits a byte stream into messages."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now."""
+        """The messages that are complete with these bytes."""
         self._held += data
         frames: list[Frame] = []
         while len(self._held) >= _LENGTH.size:
@@ -94,8 +95,14 @@ class FrameReader:
         return frames
 
 
+def start(attempt: int, assignment: AssignedJob) -> StartJob:
+    """The message that starts a job.  Its unique key, which may have bytes that are not UTF-8, is made readable."""
+    unique = assignment.unique.encode(errors="surrogateescape").decode(errors="replace")
+    return StartJob(attempt, msgspec.structs.replace(assignment, unique=unique))
+
+
 def ended(attempt: int, outcome: Outcome) -> JobEnded:
-    """The frame that tells of an outcome."""
+    """The message for an outcome."""
     if isinstance(outcome, Complete):
         return JobEnded(attempt, "complete", data=outcome.result)
     if isinstance(outcome, RetryLater):
@@ -106,7 +113,7 @@ def ended(attempt: int, outcome: Outcome) -> JobEnded:
 
 
 def outcome_of(frame: JobEnded) -> Outcome:
-    """The outcome that a frame tells of."""
+    """The outcome in a message."""
     if frame.how == "complete":
         return Complete(frame.data)
     if frame.how == "retry":

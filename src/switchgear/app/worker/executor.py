@@ -1,4 +1,4 @@
-"""What runs jobs: the contract of threads, coroutines and processes, and one attempt of a job."""
+"""`Executor`: the interface of what runs jobs (threads, an event loop, processes), and `Attempt`, one run of a job."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.job_execution import AssignedJob, Outcome
+from switchgear.app.job_execution import current_job_of
 from switchgear.app.worker.mailbox import Mailbox
+from switchgear.client.gearman.assigned_job import AssignedJob, Outcome
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -26,13 +27,13 @@ class Attempt:
     def __init__(self, assignment: AssignedJob, task: Task[Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         self.assignment = assignment
         self.task = task
-        self.job = assignment.context(self.progress)
-        self.is_quick = False  # will be over in no time, by what is known of its task
-        self.is_announced = False  # people have been told that it is started
+        self.job = current_job_of(assignment, self.progress)
+        self.is_quick = False  # takes very little time, by what is known of its task
+        self.is_announced = False  # the observer has been told that it is started
         self.started = time.monotonic()  # until it is begun: when it came
-        self.took_seconds: float | None = None  # once it has ended, if the executor says so
+        self.took_seconds: float | None = None  # set at the end, if the executor measures it
         self.watch: asyncio.TimerHandle | None = None  # over the time limit
-        self.send_progress: Callable[[Attempt, int, int, str], None] | None = None  # while somebody wants to hear of it
+        self.send_progress: Callable[[Attempt, int, int, str], None] | None = None  # None: the job is not ours any more
         self._loop = loop
         self._latest: tuple[int, int, str] | None = None
         self._is_called = False  # it will be sent
@@ -44,11 +45,12 @@ class Attempt:
 
     @property
     def seconds(self) -> float:
-        """How long it has been running, or has run."""
+        """How long the attempt has been running, or has run."""
         return time.monotonic() - self.started if self.took_seconds is None else self.took_seconds
 
     def progress(self, done: int, total: int, message: str) -> None:
-        """From any thread.  What has not been sent yet is overtaken, so that a busy loop does not flood the server."""
+        """Report progress, from any thread.  A later report replaces an unsent one, so that the server is not
+        flooded."""
         self._latest = (done, total, message)
         if not self._is_called:
             self._is_called = True
@@ -63,7 +65,7 @@ class Attempt:
             self.flush_progress()
 
     def flush_progress(self) -> None:
-        """Send what was not sent yet."""
+        """Send progress that was not sent yet."""
         self._is_called = False  # first, so that nothing is left behind unsent
         latest, self._latest = self._latest, None
         if latest is not None and self.send_progress is not None:
@@ -72,7 +74,7 @@ class Attempt:
 
 
 class ExecutorOwner(ABC):
-    """Whom an executor tells what becomes of attempts.  All of it in the I/O thread."""
+    """Receives the events of an executor, in the I/O thread."""
 
     @abstractmethod
     def attempts_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
@@ -80,27 +82,27 @@ class ExecutorOwner(ABC):
 
     @abstractmethod
     def attempt_lost(self, attempt: Attempt, problem: str) -> None:
-        """What ran the task has died of it."""
+        """The process that ran the task has died."""
 
     @abstractmethod
     def attempts_begun(self, attempts: Sequence[Attempt]) -> None:
-        """Their tasks have been called, and may have ended by now; told by executors that take attempts ahead."""
+        """The tasks have been called, and may have ended by now; only from executors that take attempts ahead."""
 
     @abstractmethod
     def waiting_long(self) -> None:
-        """An attempt waits for longer than those should that are held for a moment."""
+        """A held attempt has waited for longer than it should."""
 
     @abstractmethod
-    def waiting_in_vain(self) -> None:
-        """An attempt has waited for so long that others should have it."""
+    def held_too_long(self) -> None:
+        """A held attempt has waited for so long that other workers should have it."""
 
     @abstractmethod
     def readiness_changed(self) -> None:
-        """Look at `ready` again."""
+        """The property `ready` has changed."""
 
     @abstractmethod
     def note(self, text: str) -> None:
-        """People should know this."""
+        """Pass a message on to the observer."""
 
 
 class Executor(ABC):
@@ -110,7 +112,7 @@ class Executor(ABC):
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self.superior: ExecutorOwner
+        self.owner: ExecutorOwner
         self.loop: asyncio.AbstractEventLoop
         self._ends: Mailbox[tuple[Attempt, Outcome]]
 
@@ -119,34 +121,34 @@ class Executor(ABC):
         """Whether jobs can be started now."""
         return True
 
-    def open(self, superior: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
-        """Get ready."""
-        self.superior = superior
+    def open(self, owner: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
+        """Prepare for attempts, whose events go to this owner."""
+        self.owner = owner
         self.loop = loop
-        self._ends = Mailbox(loop, superior.attempts_ended)
+        self._ends = Mailbox(loop, owner.attempts_ended)
 
     @abstractmethod
     def start(self, attempt: Attempt) -> None:
-        """Run this, and tell the superior when it has ended."""
+        """Run an attempt, and tell the owner when it has ended."""
 
     def waiting(self) -> list[Attempt]:
-        """Those that have not been begun."""
+        """The attempts that have not been started."""
         return []
 
     def withdraw(self, attempt: Attempt) -> bool:
-        """Forget one that has not been begun; False if it has."""
+        """Drop an attempt that has not been started; False if it has."""
         return False
 
     @abstractmethod
     def cancel(self, attempt: Attempt, *, hard: bool) -> None:
-        """End this attempt, whose job knows already that it is not wanted; `hard`: at once, if that is possible."""
+        """Stop an attempt whose job is marked as cancelled already; `hard`: at once, if that is possible."""
 
     @abstractmethod
     async def close(self) -> bool:
-        """Give up everything.  True if nothing is left behind that still runs."""
+        """Stop everything; returns whether nothing runs any more."""
 
     def _end_from_thread(self, attempt: Attempt, outcome: Outcome) -> None:
-        """For other threads: tell the superior."""
+        """Tell the owner of an end, from any thread."""
         try:
             self._ends.put((attempt, outcome))
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""Which task runs where: in threads, in an event loop, or in processes."""
+"""`ExecutorChoice`: which task runs in threads, in the event loop, or in processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from switchgear.errors import ConfigError
 if TYPE_CHECKING:
     from switchgear.app.task import Task
 
-__all__ = ["DEFAULT_ASYNC_SLOTS", "DEFAULT_SLOTS", "CurrentTasks", "ExecutorChoice", "place_tasks"]
+__all__ = ["DEFAULT_ASYNC_SLOTS", "DEFAULT_SLOTS", "CurrentTasks", "ExecutorChoice", "choose_executors"]
 
 DEFAULT_SLOTS: Final = 8
 DEFAULT_ASYNC_SLOTS: Final = 100
@@ -27,20 +27,20 @@ class CurrentTasks(Mapping[str, "Task[Any, Any]"]):
     none any more, is another executor's, so here it stays what it was.
     """
 
-    def __init__(self, placed: Tasks, declared: Mapping[str, Task[Any, Any]]) -> None:
-        self._placed = placed
+    def __init__(self, chosen: Tasks, declared: Mapping[str, Task[Any, Any]]) -> None:
+        self._chosen = chosen
         self._declared = declared
 
     def __getitem__(self, name: str) -> Task[Any, Any]:
-        placed = self._placed[name]
-        task = self._declared.get(name, placed)
-        return task if task.is_async == placed.is_async else placed
+        chosen = self._chosen[name]
+        task = self._declared.get(name, chosen)
+        return task if task.is_async == chosen.is_async else chosen
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._placed)
+        return iter(self._chosen)
 
     def __len__(self) -> int:
-        return len(self._placed)
+        return len(self._chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class ExecutorChoice:
 
     @property
     def tasks(self) -> Tasks:
-        """All that are served."""
+        """All tasks of the worker."""
         return self.in_threads | self.in_loop | self.in_processes
 
 
-def place_tasks(
+def choose_executors(
     tasks: Mapping[str, Task[Any, Any]],
     *,
     slots: int | None = None,
@@ -69,7 +69,7 @@ def place_tasks(
     processes: int | None = None,
     only: frozenset[str] | None = None,
 ) -> ExecutorChoice:
-    """Decide by the tasks' `run_in` and by what was asked for; None: not said.  Raises ConfigError.
+    """Choose an executor for each task by its `run_in` and by the given numbers; None: not given.  Raises ConfigError.
 
     A coroutine function runs in the event loop, unless it says `run_in="process"`.  A plain function runs where its
     `run_in` says.  If processes were asked for and threads were not, all plain functions run in processes.

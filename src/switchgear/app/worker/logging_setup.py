@@ -1,4 +1,4 @@
-"""What tasks log, for workers that are processes of their own."""
+"""Logging set-up for worker processes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LINE_FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message
 
 
 def set_up_logging(level: str) -> None:
-    """Log to standard error, from this level on, unless the app has set up something else.
+    """Log to standard error from this level on, unless the app has configured logging itself.
 
-    To be called when the app has been imported: what a program says about its own log comes first.
+    To be called after the app was imported, because its own configuration of logging has precedence.
     """
     if logging.getLogger().hasHandlers():
         return
     logging.basicConfig(level=level.upper(), format=_LINE_FORMAT, datefmt=_TIME_FORMAT)
-    if level.lower() == "info":  # an embedded server tells of its own comings and goings, which are not the tasks'
+    if level.lower() == "info":  # an embedded server logs its own connections, which do not concern the tasks
         logging.getLogger("switchgear").setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""From any thread into an event loop, without waking the loop for each item."""
+"""`Mailbox`: a queue from any thread into an event loop, which wakes the loop once for many items."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class Mailbox(Generic[T]):
         self._is_called = False  # the loop is going to look
 
     def put(self, item: T) -> None:
-        """From any thread; raises RuntimeError if the loop is closed."""
+        """Add an item from any thread; raises RuntimeError if the loop is closed."""
         self._items.append(item)
         if not self._is_called:
             self.call()
 
     def put_quietly(self, item: T) -> None:
-        """The same without waking the loop: the caller sees to it that somebody does, or looks."""
+        """Add an item without waking the loop; the caller makes sure that `call` or `look` follows."""
         self._items.append(item)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def call(self) -> None:
-        """Have the loop look, from any thread; raises RuntimeError if it is closed."""
+        """Have the loop receive the items, from any thread; raises RuntimeError if it is closed."""
         if not self._is_called:
             self._is_called = True
             self._loop.call_soon_threadsafe(self.look)
 
     def look(self) -> None:
-        """In the loop: receive what has come."""
+        """Receive the items that have come; called in the loop."""
         self._is_called = False  # first, so that nothing is left behind unseen
         items: list[T] = []
         while self._items:

@@ -1,11 +1,11 @@
-"""Who hears of what a worker does."""
+"""`AppWorkerObserver`: callbacks for what a worker does, and the one that writes them to the log."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
-from switchgear.app.job_execution import AssignedJob, Complete, Outcome, RetryLater, Stopped
+from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, RetryLater, Stopped
 
 __all__ = ["AppWorkerObserver", "LoggingObserver"]
 
@@ -13,46 +13,47 @@ _LOG: Final = logging.getLogger("switchgear.worker")
 
 
 class AppWorkerObserver:
-    """Does nothing unless overridden.  Called in the worker's I/O thread, so it must be quick and must not raise."""
+    """Callbacks that do nothing unless overridden.  Called in the worker's I/O thread: must be quick and must not
+    raise."""
 
-    def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
-        """The server knows what this post can do, and jobs may come from it."""
+    def subscribed(self, server: str, pool: str, *, again: bool, extended: bool) -> None:
+        """The server knows the tasks of this pool, and jobs may come from it."""
 
-    def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
+    def disconnected(self, server: str, pool: str, problem: str, retry_seconds: float) -> None:
         """There is no connection; another attempt follows after a pause."""
 
     def refused(self, server: str, problem: str) -> None:
         """The server has answered with an error."""
 
     def job_started(self, assignment: AssignedJob) -> None:
-        """A task has been called, or is about to be; a job that waits here for a slot has not started."""
+        """A task has been called, or is about to be; a job that is held for a slot has not started."""
 
     def job_ended(self, assignment: AssignedJob, outcome: Outcome, seconds: float) -> None:
         """The end of an attempt was reported."""
 
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
-        """An attempt has ended without anything to report: it was not wanted any more, was handed back, or was lost."""
+        """An attempt has ended without a report: it was cancelled, released or lost."""
 
     def job_returned(self, assignment: AssignedJob) -> None:
-        """A job that waited here for a slot was handed back, and its task was not called."""
+        """A job that was held for a slot was released, and its task was not called."""
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
-        """Something else that a person may want to know."""
+        """A message for people."""
 
 
 class LoggingObserver(AppWorkerObserver):
-    """Tells the log, under `switchgear.worker`.
+    """Writes to the log `switchgear.worker`.
 
-    A failed attempt is one line.  The traceback is told to whoever waits for the job, who is most often in this same
-    process, and stays with the job on the server; so here it is only for those who look closely.
+    A failed attempt is one line.  The traceback goes to those who wait for the job, often in this same process, and
+    stays with the job on the server; so here it is logged at debug level.
     """
 
-    def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
+    def subscribed(self, server: str, pool: str, *, again: bool, extended: bool) -> None:
         how = "connected again" if again else "connected"
-        _LOG.log(logging.WARNING if again else logging.INFO, "%s to %s (%s), ready for jobs", how, server, post)
+        _LOG.log(logging.WARNING if again else logging.INFO, "%s to %s (%s), ready for jobs", how, server, pool)
 
-    def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
-        _LOG.warning("%s (%s): %s; next attempt in %.1f s", server, post, problem, retry_seconds)
+    def disconnected(self, server: str, pool: str, problem: str, retry_seconds: float) -> None:
+        _LOG.warning("%s (%s): %s; next attempt in %.1f s", server, pool, problem, retry_seconds)
 
     def refused(self, server: str, problem: str) -> None:
         _LOG.warning("%s answered with an error: %s", server, problem)

@@ -1,9 +1,9 @@
-"""How many jobs a post holds beyond its slots, so that a slot that becomes free need not wait for the server.
+"""`Prefetch`: how many jobs a pool holds beyond its slots, so that a free slot need not wait for the server.
 
-A job that is held counts as running at the server: its time limit has begun, and no other worker can have it.  So by
-itself a post holds no more than it will have begun within a moment, by what jobs of the same tasks have taken lately.
-It takes no more while a job is here whose task is slow, unknown or limited; and should one that is held have waited for
-longer than that, those are handed back that would not be held by what is known now, and after a while all of them.
+A held job counts as running at the server: its time limit has begun, and no other worker can have it.  So without a
+setting, a pool holds no more jobs than it will have started within 10 ms, by the recent run times of their tasks.  It
+holds none while it has a job whose task is slow, unknown or limited.  If a held job has waited for longer than that,
+the jobs are released that would not be held by the current estimate, and after a while all of them.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.job_execution import AssignedJob
+from switchgear.client.gearman.assigned_job import AssignedJob
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
 
 __all__ = ["MOST_PREFETCH", "Prefetch"]
 
-MOST_PREFETCH: Final = 100_000  # that somebody may ask for
+MOST_PREFETCH: Final = 100_000  # the largest setting
 AHEAD_SECONDS: Final = 0.01  # what is held should have begun by then
 MOST_AHEAD: Final = 128  # more would not save anything
 QUICK_SECONDS: Final = 0.0002  # starting another thread for such a job takes longer than to wait for one
 SHORT_LIMIT_SECONDS: Final = 5.0  # of a time limit as short as this, waiting would take a part that counts
-PAUSE_SECONDS: Final = 1.0  # after jobs that were held had to be handed back
+PAUSE_SECONDS: Final = 1.0  # after held jobs had to be released
 # An estimate is doubled by a job that took longer and shrinks by a fifth with one that did not.  So about three jobs of
 # four are within it, a pause of the whole process changes little, and a few slow jobs are enough to be noticed.
 GROWTH: Final = 2.0
@@ -32,10 +32,10 @@ LEAST_SECONDS: Final = 1e-6
 
 
 class Prefetch:
-    """Knows the jobs that are here, and how long such jobs take.  Belongs to the I/O thread."""
+    """Estimates run times from the jobs of a pool, and decides how many to hold.  Belongs to the I/O thread."""
 
     def __init__(self, wanted: int | None, tasks: Iterable[Task[Any, Any]], most: int = MOST_AHEAD) -> None:
-        """`wanted` is how many are to be held, whatever they are; None: as many as seems good, and not over `most`."""
+        """`wanted` is a fixed number of jobs to hold; None: the number is estimated, and is at most `most`."""
         self._wanted = wanted
         self._most = min(most, MOST_AHEAD)
         self._limited = {task.name for task in tasks if task.settings.limits() or _is_short(task.settings.timeout)}
@@ -45,7 +45,7 @@ class Prefetch:
         self._paused_until = 0.0
 
     def arrived(self, assignment: AssignedJob) -> bool:
-        """A job has come; whether it will be over in no time."""
+        """Count an assigned job; returns whether it will take very little time."""
         function = assignment.function
         if assignment.timeout_seconds and _is_short(assignment.timeout_seconds):
             self._limited.add(function)
@@ -54,7 +54,7 @@ class Prefetch:
         return self._seconds.get(function, 1.0) <= QUICK_SECONDS
 
     def left(self, function: str, took_seconds: float | None) -> None:
-        """It is gone; after so long, or without having been run to its end."""
+        """Remove a job, which has run for `took_seconds`; None if it was not run to its end."""
         here = self._here
         here[function] -= 1
         if not here[function]:
@@ -69,7 +69,7 @@ class Prefetch:
             self._seconds[function] = max(known, LEAST_SECONDS)
 
     def ahead(self, now: float) -> int:
-        """How many jobs may be here beyond the slots."""
+        """How many jobs may be held beyond the slots."""
         if self._wanted is not None:
             return self._wanted
         if now < self._paused_until:
@@ -84,7 +84,7 @@ class Prefetch:
         return min(self._most, int(AHEAD_SECONDS / slowest_seconds))
 
     def give_up(self, now: float) -> bool:
-        """One was held for too long; whether all should be handed back.  No more is held for a while then."""
+        """A job was held for too long: hold none for a while; returns whether all held jobs should be released."""
         if self._wanted is not None:
             return False
         self._paused_until = now + PAUSE_SECONDS

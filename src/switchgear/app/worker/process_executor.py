@@ -1,4 +1,4 @@
-"""Jobs in child processes, which can be killed, and can die, without harm to the worker."""
+"""`ProcessExecutor`: runs jobs in a child process, which can be killed or crash without harm to the worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Coroutine, Sequence
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any, Final, cast
 
-from switchgear.app.job_execution import Stopped
 from switchgear.app.worker.child_messages import (
     CancelJob,
     ChildProgress,
@@ -19,13 +18,15 @@ from switchgear.app.worker.child_messages import (
     Frame,
     FrameReader,
     JobEnded,
-    StartJob,
     encode,
     outcome_of,
+    start,
 )
 from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
-from switchgear.client.connection import words_of
-from switchgear.client.worker_connection import ReconnectBackoff
+from switchgear.backoff import ReconnectBackoff, RetryPauses
+from switchgear.client.exit_status import describe_exit_status
+from switchgear.client.gearman.assigned_job import Stopped
+from switchgear.client.sockets import describe_os_error
 
 __all__ = ["ProcessExecutor"]
 
@@ -56,8 +57,7 @@ class ProcessExecutor(Executor):
         self._urls = urls
         self._jobs_limit = jobs_limit
         self._kill_after_seconds = kill_after_seconds
-        self._backoff = ReconnectBackoff(first_seconds=0.2)
-        self._failed_starts = 0
+        self._pauses = RetryPauses(ReconnectBackoff(first_seconds=0.2))  # between attempts to start a child
         self._child: _ChildConnection | None = None
         self._tasks: set[asyncio.Task[object]] = set()  # that end soon
         self._restart: asyncio.TimerHandle | None = None  # after a pause
@@ -69,11 +69,11 @@ class ProcessExecutor(Executor):
 
     @property
     def pid(self) -> int:
-        """Of the child; 0 if there is none."""
+        """The process id of the child; 0 if there is none."""
         return self._child.process.pid if self._child is not None else 0
 
-    def open(self, superior: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
-        super().open(superior, loop)
+    def open(self, owner: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
+        super().open(owner, loop)
         self._spawn()
 
     def start(self, attempt: Attempt) -> None:
@@ -98,7 +98,7 @@ class ProcessExecutor(Executor):
         if child is not None:
             if child.attempt is not None:
                 child.signal(SIGKILL)
-            child.hang_up()
+            child.close()
             await child.reap(CLOSE_SECONDS)
         if self._restart is not None:
             self._restart.cancel()
@@ -110,12 +110,11 @@ class ProcessExecutor(Executor):
         try:
             self._start_child()
         except OSError as error:  # no memory, or too many processes: that may pass
-            self._spawn_later(f"no child process could be started: {words_of(error)}")
+            self._spawn_later(f"no child process could be started: {describe_os_error(error)}")
 
     def _spawn_later(self, problem: str) -> None:
-        pause_seconds = self._backoff.seconds(self._failed_starts)
-        self._failed_starts += 1
-        self.superior.note(f"{problem}; the next attempt in {pause_seconds:.1f} s")
+        pause_seconds = self._pauses.next_seconds()
+        self.owner.note(f"{problem}; the next attempt in {pause_seconds:.1f} s")
         self._restart = self.loop.call_later(pause_seconds, self._spawn)
 
     def _start_child(self) -> None:
@@ -144,49 +143,49 @@ class ProcessExecutor(Executor):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # --- for the child's line ---
+    # --- events of the child's connection ---
 
     def child_is_ready(self) -> None:
-        """It has imported the app."""
-        self._failed_starts = 0
-        self.superior.readiness_changed()
+        """The child has imported the app."""
+        self._pauses.reset()
+        self.owner.readiness_changed()
 
     def attempt_ended(self, child: _ChildConnection, attempt: Attempt, frame: JobEnded) -> None:
-        """The child is free again."""
+        """The child has finished its job."""
         if self._jobs_limit and child.jobs >= self._jobs_limit and child is self._child:
             self._child = None
-            child.hang_up()
+            child.close()
             self._in_background(child.reap(CLOSE_SECONDS))
             if not self._closing:
                 self._spawn()
-        self.superior.attempts_ended([(attempt, outcome_of(frame))])
+        self.owner.attempts_ended([(attempt, outcome_of(frame))])
 
     def child_is_gone(self, child: _ChildConnection) -> None:
-        """It has closed its line, or died."""
+        """The child has closed its connection, or died."""
         if child is self._child:
             self._child = None
-            self.superior.readiness_changed()
+            self.owner.readiness_changed()
             self._in_background(self._bury(child))
 
     async def _bury(self, child: _ChildConnection) -> None:
-        problem = _words_of(await child.reap(0.0))
+        problem = _describe(await child.reap(0.0))
         attempt = child.attempt
         if attempt is None and not child.ready:
             if not self._closing:
                 self._spawn_later(f"a child process {problem} before it was ready")
             return
         if attempt is None:
-            self.superior.note(f"an idle child process {problem}")
+            self.owner.note(f"an idle child process {problem}")
         elif attempt.job.cancelled:
-            self.superior.attempts_ended([(attempt, Stopped(attempt.job.cancel_reason))])
+            self.owner.attempts_ended([(attempt, Stopped(attempt.job.cancel_reason))])
         else:
-            self.superior.attempt_lost(attempt, f"its process {problem}")
+            self.owner.attempt_lost(attempt, f"its process {problem}")
         if not self._closing:
             self._spawn()
 
 
 class _ChildConnection(asyncio.Protocol):
-    """The worker's end of the line to one child."""
+    """The worker's end of the connection to one child."""
 
     def __init__(self, executor: ProcessExecutor, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -203,14 +202,14 @@ class _ChildConnection(asyncio.Protocol):
         self.number += 1
         self.attempt = attempt
         self.ready = False
-        self.send(StartJob(self.number, attempt.assignment))
+        self.send(start(self.number, attempt.assignment))
 
     def send(self, frame: Frame) -> None:
         if self._transport is not None:
             self._transport.write(encode(frame))
 
     def signal(self, number: Signals) -> None:
-        """To the child and to what its job has started."""
+        """Send a signal to the child and to the processes that its job has started."""
         if self.process.returncode is None:  # until then the number is not used again
             try:
                 os.killpg(self.process.pid, number)
@@ -218,17 +217,17 @@ class _ChildConnection(asyncio.Protocol):
                 pass
 
     def signal_attempt(self, attempt_number: int, number: Signals) -> None:
-        """The same if it is still at the same job."""
+        """Send a signal if the child still runs the same attempt."""
         if self.attempt is not None and self.number == attempt_number:
             self.signal(number)
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         self._is_over = True
         if self._transport is not None:
             self._transport.close()
 
     async def reap(self, patience_seconds: float) -> int:
-        """Wait for its end, and see to it after some time; returns its exit status."""
+        """Wait for the end of the child, and kill it after some time; returns its exit status."""
         deadline = self._executor.loop.time() + patience_seconds
         while (status := self.process.poll()) is None:
             if self._executor.loop.time() >= deadline:
@@ -264,10 +263,6 @@ class _ChildConnection(asyncio.Protocol):
             self._executor.child_is_gone(self)
 
 
-def _words_of(status: int) -> str:
-    if status < 0:
-        try:
-            return f"was killed by {Signals(-status).name}"
-        except ValueError:
-            return f"was killed by signal {-status}"
-    return f"ended with exit status {status}"
+def _describe(status: int) -> str:
+    text = describe_exit_status(status)
+    return f"was {text}" if status < 0 else f"ended with {text}"

@@ -1,4 +1,4 @@
-"""Figures of a job's progress on their way out of a child process, at a pace that its worker can keep up with."""
+"""`ProgressThrottle`: limits how often a child process sends the progress of its job to the worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ProgressThrottle"]
 
 
 class ProgressThrottle:
-    """Sends the latest figures, with a pause between two.  For any thread, and where there is no event loop.
+    """Sends the latest progress, with a pause between two reports.  For any thread; needs no event loop.
 
     Most jobs tell nothing, or little: the thread that sends what had to wait is only started when something has to.
     """
@@ -27,7 +27,7 @@ class ProgressThrottle:
         self._thread: threading.Thread | None = None
 
     def put(self, figures: ChildProgress) -> None:
-        """Send this now, or soon unless it is overtaken."""
+        """Send this now, or after the pause unless a later report replaces it."""
         with self._lock:
             if self._latest is None and time.monotonic() >= self._next_at:
                 self._send_now(figures)
@@ -39,7 +39,7 @@ class ProgressThrottle:
             self._has_latest.set()
 
     def flush(self) -> None:
-        """Send what was not sent yet."""
+        """Send a report that still waits."""
         with self._lock:
             latest, self._latest = self._latest, None
             if latest is not None:

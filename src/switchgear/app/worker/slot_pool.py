@@ -1,9 +1,9 @@
-"""A post: some slots, and a link to each server that may fill them.
+"""`SlotPool`: the slots of one executor, and a connection to each server that may fill them.
 
-To each server a post is one worker.  It has as much credit at each of them as there are free slots; a job from one
-takes back a credit from the others.  Should two send their job at the same moment, one gets it back unharmed.
+To each server a pool is one worker.  It grants as much credit to each of them as there are free slots; a job from one
+takes back a credit from the others.  If two push a job at the same moment, one of the jobs is released unharmed.
 
-Where jobs are over in no time, a server of ours may send some ahead of the free slots (`prefetch`).
+Where jobs take very little time, a server of ours may push some ahead of the free slots (`prefetch`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.app.job_execution import Outcome, Stopped
 from switchgear.app.server_locations import ServerLocation
 from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import Prefetch
-from switchgear.app.worker.server_events import Arrived, Event, QueuesSeen, RefusedByServer, Revoked, Unrunnable
-from switchgear.app.worker.worker_connection import AppWorkerConnection
-from switchgear.app.worker.worker_protocol import WorkerIntroduction
-from switchgear.client.worker_connection import ReconnectBackoff
+from switchgear.backoff import ReconnectBackoff
+from switchgear.client.gearman.assigned_job import Outcome, Stopped
+from switchgear.client.gearman.error_codes import LEASE_EXPIRED
+from switchgear.client.gearman.worker_connection import WorkerConnection
+from switchgear.client.gearman.worker_events import (
+    JobAssigned,
+    JobRevoked,
+    JobUnrunnable,
+    ReadyJobsCounted,
+    RefusedByServer,
+    WorkerEvent,
+)
+from switchgear.client.gearman.worker_protocol import TIMED_OUT, WorkerIntroduction
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -30,22 +39,20 @@ __all__ = ["SlotPool"]
 
 _LOG: Final = logging.getLogger("switchgear.worker")
 
-TIMED_OUT: Final = "timed_out"
-LEASE_EXPIRED: Final = "LEASE_EXPIRED"
 STOPPING: Final = "the worker stops"
 # Our own server watches over time limits.  This long after one we act ourselves, should it be silent.
 PATIENCE_SECONDS: Final = 1.0
 
 
 class SlotPool(ExecutorOwner):
-    """Takes jobs from its links, has its executor run them, and reports."""
+    """Takes jobs from its connections, has its executor run them, and reports."""
 
     def __init__(
         self,
         label: str,
         executor: Executor,
         tasks: Mapping[str, Task[Any, Any]],
-        places: Sequence[ServerLocation],
+        locations: Sequence[ServerLocation],
         introduction: WorkerIntroduction,
         observer: AppWorkerObserver,
         on_change: Callable[[bool], None],
@@ -55,15 +62,20 @@ class SlotPool(ExecutorOwner):
     ) -> None:
         """`on_change` is called after each end of an attempt: True if the job was finished here.
 
-        `prefetch` knows how many jobs may wait here for a slot, if the executor lets them; None: none.
+        `prefetch` decides how many jobs may wait here for a slot, if the executor lets them; None: none.
         """
         self.label = label
         self.executor = executor
         self.tasks = tasks
         self.attempts: set[Attempt] = set()
-        self.arrivals = 0
-        self.queues_seen: dict[AppWorkerConnection, int] = {}  # what was last heard of each server's queues
-        self.links = [AppWorkerConnection(place, introduction, self, backoff or ReconnectBackoff()) for place in places]
+        self.assigned_jobs = 0
+        self.ready_jobs: dict[WorkerConnection[Attempt], int] = {}  # at each server, when it was last asked
+        self.connections = [
+            WorkerConnection[Attempt](
+                location, introduction, self, backoff or ReconnectBackoff(), server_name=location.url
+            )
+            for location in locations
+        ]
         self._declared = [
             (verb, str(arguments.get("name") or arguments.get("function") or ""))
             for verb, arguments in introduction.declarations
@@ -76,7 +88,7 @@ class SlotPool(ExecutorOwner):
         self._loop: asyncio.AbstractEventLoop
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Get ready; the links are run by the caller."""
+        """Prepare the executor; the connections are run by the caller."""
         self._loop = loop
         self.executor.open(self, loop)
 
@@ -84,58 +96,62 @@ class SlotPool(ExecutorOwner):
 
     @property
     def occupied(self) -> int:
-        """Slots that are taken, by jobs or because a job may come for which a plain server was asked."""
-        return len(self.attempts) + sum(link.conversation.occupied + link.conversation.asking for link in self.links)
+        """How many slots are taken by jobs, or by grabs that a plain server may still answer with a job."""
+        protocols = [connection.protocol for connection in self.connections]
+        return len(self.attempts) + sum(protocol.waiting_jobs + protocol.grabbing for protocol in protocols)
 
     def rebalance(self) -> None:
         """Tell each server how many jobs there is room for."""
         self._share_room()
-        for link in self.links:
-            link.flush_soon()
+        for connection in self.connections:
+            connection.flush_soon()
 
     def _share_room(self) -> None:
         takes = self.executor.ready and not self._stopping
         self._ahead = self._prefetch.ahead(self._loop.time()) if takes else 0
-        # Plain servers first: a question to one of them takes a slot, and the credit at the others is less by it.
-        links = self.links
-        for link in sorted(links, key=lambda link: link.conversation.extended) if len(links) > 1 else links:
-            room = self.executor.slots + (self._ahead if link.conversation.extended else 0)
-            link.conversation.set_room(room - self.occupied if takes else 0)
+        protocols = [connection.protocol for connection in self.connections]
+        if len(protocols) > 1:
+            # Plain servers first: a grab at one of them takes a slot, and the credit at the others is less by it.
+            protocols.sort(key=lambda protocol: protocol.extended)
+        for protocol in protocols:
+            room = self.executor.slots + (self._ahead if protocol.extended else 0)
+            protocol.set_room(room - self.occupied if takes else 0)
 
     def stop_taking(self) -> None:
-        """Take no more jobs.  A plain server that was asked for one may still send it, and it is run."""
+        """Take no more jobs.  A job that a plain server was asked for may still come, and is run."""
         self._stopping = True
-        self._share_room()  # first, else what is handed back might be sent to us again
-        self._hand_back_ahead()
-        for link in self.links:
-            link.stop()
-            link.conversation.hand_back_waiting()
+        self._share_room()  # first, else released jobs might be pushed to us again
+        self._release_ahead()
+        for connection in self.connections:
+            connection.stop()
+            connection.protocol.release_waiting()
         self.rebalance()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs, and nothing was asked for."""
+        """Whether no job runs, and none was asked for."""
         return not self.occupied
 
-    # --- from the links ---
+    # --- WorkerConnectionOwner ---
 
-    def on_connected(self, link: AppWorkerConnection, *, again: bool) -> None:
-        self._observer.subscribed(link.server, self.label, again=again, extended=link.conversation.extended)
-        gaps = [] if again or link.conversation.extended else self._gaps_of_plain_servers()
-        if gaps:
-            text = f"{link.server} is a plain Gearman server; what it cannot do: {', '.join(gaps)}"
+    def on_connected(self, connection: WorkerConnection[Attempt], *, again: bool) -> None:
+        extended = connection.protocol.extended
+        self._observer.subscribed(connection.server_name, self.label, again=again, extended=extended)
+        missing = [] if again or extended else self._missing_features()
+        if missing:
+            text = f"{connection.server_name} is a plain Gearman server; what it cannot do: {', '.join(missing)}"
             self._observer.note(text, is_problem=True)
 
-    def _gaps_of_plain_servers(self) -> list[str]:
-        """What our tasks want and only our own server has."""
+    def _missing_features(self) -> list[str]:
+        """Features that our tasks use and plain servers do not have."""
         retried = [name for name, task in self.tasks.items() if task.settings.retries]
-        gaps = [f"retries (of {', '.join(retried)}: an error fails the job at once)"] if retried else []
-        return gaps + [" ".join(filter(None, words)) for words in self._declared]
+        missing = [f"retries (of {', '.join(retried)}: an error fails the job at once)"] if retried else []
+        return missing + [" ".join(filter(None, words)) for words in self._declared]
 
-    def on_disconnected(
-        self, link: AppWorkerConnection, attempts: list[Attempt], problem: str, retry_seconds: float
+    async def on_disconnected(
+        self, connection: WorkerConnection[Attempt], attempts: list[Attempt], problem: str, retry_seconds: float
     ) -> None:
-        self.queues_seen.pop(link, None)
+        self.ready_jobs.pop(connection, None)
         for attempt in attempts:
             attempt.send_progress = None
             if attempt.job.cancelled:
@@ -143,80 +159,87 @@ class SlotPool(ExecutorOwner):
             attempt.job.cancel("the connection to the server was lost")
             self.executor.cancel(attempt, hard=False)
         if not self._stopping:
-            self._observer.disconnected(link.server, self.label, problem, retry_seconds)
+            self._observer.disconnected(connection.server_name, self.label, problem, retry_seconds)
         self.rebalance()
 
-    def on_event(self, link: AppWorkerConnection, event: Event) -> None:
-        if isinstance(event, Arrived):
-            self._on_arrived(link, event)
-        elif isinstance(event, Revoked):
-            self._on_revoked(link, event)
-        elif isinstance(event, Unrunnable):
+    def on_event(self, connection: WorkerConnection[Attempt], event: WorkerEvent) -> None:
+        if isinstance(event, JobAssigned):
+            self._on_assigned(connection, event)
+        elif isinstance(event, JobRevoked):
+            self._on_revoked(connection, event)
+        elif isinstance(event, JobUnrunnable):
             self._observer.note(f"{event.assignment.handle} failed: {event.error}", is_problem=True)
         elif isinstance(event, RefusedByServer) and event.error.code == LEASE_EXPIRED:
-            link.cut(f"the server took this worker for lost: {event.error.text}", at_once=True)
+            connection.abort(f"the server took this worker for lost: {event.error.text}", at_once=True)
         elif isinstance(event, RefusedByServer):
-            self._observer.refused(link.server, f"{event.about}: {event.error}" if event.about else str(event.error))
-        elif isinstance(event, QueuesSeen):
-            self.queues_seen[link] = event.ready
+            text = f"{event.about}: {event.error}" if event.about else str(event.error)
+            self._observer.refused(connection.server_name, text)
+        elif isinstance(event, ReadyJobsCounted):
+            self.ready_jobs[connection] = event.ready
 
     def after_events(self) -> None:
         self.rebalance()
 
-    def _on_arrived(self, link: AppWorkerConnection, event: Arrived) -> None:
-        self.arrivals += 1
+    def _on_assigned(self, connection: WorkerConnection[Attempt], event: JobAssigned) -> None:
+        self.assigned_jobs += 1
         assignment = event.assignment
-        extended = link.conversation.extended
+        extended = connection.protocol.extended
         slots = self.executor.slots + (self._ahead if extended else 0)
         has_room = self.executor.ready and len(self.attempts) < slots
         if not has_room or (self._stopping and extended):
-            if not link.conversation.hand_back(assignment.handle):
-                link.cut("there is no room for its job", at_once=True)
+            if not connection.protocol.release(assignment.handle):
+                connection.abort("there is no room for its job", at_once=True)
             return
         attempt = Attempt(assignment, self.tasks[assignment.function], self._loop)
         attempt.is_quick = self._prefetch.arrived(assignment)
-        attempt.send_progress = link.send_progress
+        attempt.send_progress = partial(self._send_progress, connection)
         if assignment.timeout_seconds:
-            patience_seconds = PATIENCE_SECONDS if extended else 0.0
-            attempt.watch = self._loop.call_later(assignment.timeout_seconds + patience_seconds, self._overdue, attempt)
+            limit_seconds = assignment.timeout_seconds + (PATIENCE_SECONDS if extended else 0.0)
+            attempt.watch = self._loop.call_later(limit_seconds, self._on_timeout, attempt)
         self.attempts.add(attempt)
-        link.attempts[attempt.handle] = attempt
+        connection.jobs[attempt.handle] = attempt
         if not self.executor.takes_ahead:
             self._announce(attempt)
         self.executor.start(attempt)
 
-    def _on_revoked(self, link: AppWorkerConnection, event: Revoked) -> None:
-        attempt = link.attempts.get(event.handle)
+    def _send_progress(
+        self, connection: WorkerConnection[Attempt], attempt: Attempt, done: int, total: int, message: str
+    ) -> None:
+        connection.protocol.progress(attempt.handle, done, total, message)
+        connection.flush_soon()
+
+    def _on_revoked(self, connection: WorkerConnection[Attempt], event: JobRevoked) -> None:
+        attempt = connection.jobs.get(event.handle)
         if attempt is None:
-            link.conversation.forget(event.handle)
+            connection.protocol.forget(event.handle)
             return
         attempt.job.cancel(event.reason)
         self.executor.cancel(attempt, hard=event.reason == TIMED_OUT)
 
-    def _overdue(self, attempt: Attempt) -> None:
-        """The time limit is over, and the server has not said so."""
+    def _on_timeout(self, attempt: Attempt) -> None:
+        """Stop an attempt whose time limit is over, if the server has not revoked it."""
         if attempt in self.attempts and not attempt.job.cancelled:
             attempt.job.cancel(TIMED_OUT)
             self.executor.cancel(attempt, hard=True)
 
-    # --- from the executor ---
+    # --- ExecutorOwner ---
 
     def attempts_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
         for attempt, outcome in ends:
             try:
                 self._attempt_ended(attempt, outcome)
-            except Exception:  # a defect, which must not cost the others their reports and us their slots
-                _LOG.exception("the end of %s could not be told", attempt.handle)
-        # One packet tells of the room that all of them leave, in one write with their reports.
+            except Exception:  # a defect here must not cost the others their reports and us their slots
+                _LOG.exception("the end of %s could not be reported", attempt.handle)
+        # One packet grants credit for all of them, in one write with their reports.
         self._share_room()
-        for link in self.links:
-            link.flush()
+        for connection in self.connections:
+            connection.flush()
 
     def _attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
-        if attempt.took_seconds is not None:  # else it may not have been begun
+        if attempt.took_seconds is not None:  # else it may not have been started
             self._announce(attempt)
-        link = self._leave(attempt)
-        if link is None:
+        connection = self._free_slot(attempt)
+        if connection is None:
             self._observer.job_dropped(
                 attempt.assignment, attempt.job.cancel_reason or "nobody waits for it", attempt.seconds
             )
@@ -224,9 +247,9 @@ class SlotPool(ExecutorOwner):
         else:
             attempt.flush_progress()
             attempt.job.end()
-            attempt.send_progress = None  # a thread that the task has left behind may still tell of some
-            outcome = link.conversation.within_limits(outcome)
-            link.conversation.report(attempt.handle, outcome)
+            attempt.send_progress = None  # a thread that the task has left behind may still report progress
+            outcome = connection.protocol.within_limits(outcome)
+            connection.protocol.report(attempt.handle, outcome)
             reason = attempt.job.cancel_reason
             if reason and (reason != STOPPING or isinstance(outcome, Stopped)):
                 self._observer.job_dropped(attempt.assignment, reason, attempt.seconds)
@@ -235,10 +258,10 @@ class SlotPool(ExecutorOwner):
             self._on_change(True)
 
     def attempt_lost(self, attempt: Attempt, problem: str) -> None:
-        """A job has killed its process.  The server has to see that as it sees the death of a worker."""
-        link = self._leave(attempt)
-        if link is not None:
-            link.cut(f"{attempt.handle} has ended its process", at_once=True)
+        """A job has killed its process.  For the server that is a lost worker, so the connection is closed."""
+        connection = self._free_slot(attempt)
+        if connection is not None:
+            connection.abort(f"{attempt.handle} has ended its process", at_once=True)
         self._observer.job_dropped(attempt.assignment, problem, attempt.seconds)
         self._on_change(False)
         self.rebalance()
@@ -255,14 +278,14 @@ class SlotPool(ExecutorOwner):
     def waiting_long(self) -> None:
         excess = len(self.attempts) - self.executor.slots - self._prefetch.ahead(self._loop.time())
         if excess > 0:
-            self._share_room()  # first, else what is handed back might be sent to us again
-            self._hand_back_ahead(excess)
+            self._share_room()  # first, else released jobs might be pushed to us again
+            self._release_ahead(excess)
             self.rebalance()
 
-    def waiting_in_vain(self) -> None:
+    def held_too_long(self) -> None:
         if self._prefetch.give_up(self._loop.time()):
-            self._share_room()  # first, else what is handed back might be sent to us again
-            self._hand_back_ahead()
+            self._share_room()  # first, else released jobs might be pushed to us again
+            self._release_ahead()
             self.rebalance()
 
     def readiness_changed(self) -> None:
@@ -271,47 +294,47 @@ class SlotPool(ExecutorOwner):
     def note(self, text: str) -> None:
         self._observer.note(text, is_problem=True)
 
-    def _leave(self, attempt: Attempt) -> AppWorkerConnection | None:
-        """Free the slot; returns whom to tell, if there still is somebody."""
+    def _free_slot(self, attempt: Attempt) -> WorkerConnection[Attempt] | None:
+        """Free the slot; returns the connection for its report, if there still is one."""
         if attempt in self.attempts:
             self.attempts.discard(attempt)
             self._prefetch.left(attempt.assignment.function, attempt.took_seconds)
         if attempt.watch is not None:
             attempt.watch.cancel()
-        for link in self.links:
-            if link.attempts.get(attempt.handle) is attempt:
-                del link.attempts[attempt.handle]
-                return link
+        for connection in self.connections:
+            if connection.jobs.get(attempt.handle) is attempt:
+                del connection.jobs[attempt.handle]
+                return connection
         return None
 
-    def _hand_back_ahead(self, most: int | None = None) -> None:
-        """Return what waits to be begun, or the last so many of it, to those who can be told."""
+    def _release_ahead(self, most: int | None = None) -> None:
+        """Release the jobs that have not been started, or the last so many of them, at servers that support it."""
         waiting = self.executor.waiting()
         for attempt in waiting if most is None else waiting[-most:]:
-            link = next((link for link in self.links if link.attempts.get(attempt.handle) is attempt), None)
-            if link is not None and link.conversation.extended and self.executor.withdraw(attempt):
-                self._leave(attempt)
+            connection = next((each for each in self.connections if each.jobs.get(attempt.handle) is attempt), None)
+            if connection is not None and connection.protocol.extended and self.executor.withdraw(attempt):
+                self._free_slot(attempt)
                 attempt.send_progress = None
-                link.conversation.hand_back(attempt.handle)
+                connection.protocol.release(attempt.handle)
                 self._observer.job_returned(attempt.assignment)
                 self._on_change(False)
-                link.flush_soon()
+                connection.flush_soon()
 
     # --- the end ---
 
     def give_up(self) -> None:
-        """Tell all that still run that the worker stops; processes are killed."""
+        """Cancel all attempts that still run; processes are killed."""
         for attempt in list(self.attempts):
             if not attempt.job.cancelled:
                 attempt.job.cancel(STOPPING)
             self.executor.cancel(attempt, hard=True)
 
-    def hand_back_rest(self) -> None:
-        """Return what has not ended, as if it had not been started."""
-        for link in self.links:
-            for attempt in list(link.attempts.values()):
-                del link.attempts[attempt.handle]
+    def release_rest(self) -> None:
+        """Release all jobs that have not ended, as if they had not been started."""
+        for connection in self.connections:
+            for attempt in list(connection.jobs.values()):
+                del connection.jobs[attempt.handle]
                 attempt.send_progress = None
-                link.conversation.hand_back(attempt.handle)
+                connection.protocol.release(attempt.handle)
                 self._observer.job_dropped(attempt.assignment, "handed back", attempt.seconds)
-            link.flush_soon()
+            connection.flush_soon()

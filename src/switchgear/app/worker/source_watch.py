@@ -1,4 +1,4 @@
-"""Seeing that the source of a program has changed."""
+"""`SourceWatch`: finds out which source files of a program have changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SourceWatch"]
 
 
 class SourceWatch:
-    """Looks at the files of all loaded modules below a directory, and at some more.
+    """Watches the files of all loaded modules below a directory, and given further files.
 
     Installed packages are left out, even those in a virtual environment below the directory.
     """
@@ -23,7 +23,7 @@ class SourceWatch:
         self.changes()
 
     def changes(self) -> list[str]:
-        """Files that were changed, or removed, since they were first looked at."""
+        """The files that were changed or removed since they were first seen."""
         for file in self._files():
             self._seen.setdefault(file, _modified_ns(file))
         return sorted(file for file, seen_ns in self._seen.items() if _modified_ns(file) != seen_ns)

@@ -1,4 +1,4 @@
-"""Jobs in threads."""
+"""`ThreadExecutor`: runs jobs in threads."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Final
 
-from switchgear.app.job_execution import Fail, Outcome, Stopped, error_text, run
+from switchgear.app.job_execution import error_text, run
 from switchgear.app.worker.executor import Attempt, Executor
+from switchgear.client.gearman.assigned_job import Fail, Outcome, Stopped
 
 __all__ = ["ThreadExecutor"]
 
 NO_THREAD: Final = "no thread could be started"
-NO_THREAD_SECONDS: Final = 1.0  # before the job is handed back
-BUNCH: Final = 32  # ends that are told together, if more jobs are waiting
+NO_THREAD_SECONDS: Final = 1.0  # before the job is released
+BUNCH: Final = 32  # ends that are passed to the owner together, if more jobs are waiting
 WATCH_SECONDS: Final = 0.001  # between looks at jobs that wait for a thread
 MOST_WATCH_SECONDS: Final = 0.05  # while all threads are busy for long
 # So many times what was begun since the last look may wait before more threads are woken.
 BRISK: Final = 8
-LONG_SECONDS: Final = 0.01  # for one to wait, if it was to be begun in a moment
-STUCK_SECONDS: Final = 0.03  # for one to wait, whatever it was taken for
+LONG_SECONDS: Final = 0.01  # for an attempt to wait that should have been started at once
+STUCK_SECONDS: Final = 0.03  # for any attempt to wait
 
 
 class ThreadExecutor(Executor):
     """A thread for each slot, started when it is first needed and used again and again.
 
-    Waking a thread takes longer than a small job.  So a job that will be over in no time is left to a thread that is
-    awake, and the ends of such jobs are told together.  While jobs wait, somebody looks every millisecond whether that
-    works out: if not, the other threads are woken too, and the superior hears how long they have been waiting.
+    Waking a thread takes longer than a small job.  So a very short job is left to a thread that is awake, and the ends
+    of such jobs are passed to the owner together.  While jobs wait, a timer checks every millisecond whether threads
+    take them: if not, the other threads are woken too, and the owner is told how long the jobs have been waiting.
 
     A thread cannot be stopped from outside: a job that is cancelled or has timed out keeps its slot until its function
     looks at `current_job().cancelled` or returns.
@@ -51,9 +52,9 @@ class ThreadExecutor(Executor):
         self._is_watching = False  # `_watch` will be called
         self._tells_soon = False  # within a millisecond, and will see to ends
         self._pause_seconds = WATCH_SECONDS
-        self._begun: deque[Attempt] = deque()  # since the last look
-        self._unseen = 0  # attempts that no look has found begun; belongs to the I/O thread
-        self._told_at = 0.0  # when the superior last heard that one waits in vain
+        self._begun: deque[Attempt] = deque()  # since the last check
+        self._unseen = 0  # attempts that no check has found started; belongs to the I/O thread
+        self._told_at = 0.0  # when the owner was last told that an attempt is held for too long
 
     def start(self, attempt: Attempt) -> None:
         if not self._threads and not self._start_thread():
@@ -86,10 +87,10 @@ class ThreadExecutor(Executor):
 
     def cancel(self, attempt: Attempt, *, hard: bool) -> None:
         if self.withdraw(attempt):
-            self.loop.call_soon(self.superior.attempts_ended, [(attempt, Stopped(attempt.job.cancel_reason))])
+            self.loop.call_soon(self.owner.attempts_ended, [(attempt, Stopped(attempt.job.cancel_reason))])
         elif attempt.job.cancel_reason == "timed_out":
             limit = f"{attempt.assignment.timeout_seconds:g} s"
-            self.superior.note(
+            self.owner.note(
                 f"{attempt.handle} ({attempt.assignment.function}) has run for more than {limit}; a thread"
                 " cannot be stopped, so its slot stays taken until the function returns"
                 ' (run_in="process" can be stopped)'
@@ -109,7 +110,7 @@ class ThreadExecutor(Executor):
         try:
             thread.start()
         except RuntimeError as error:  # that may pass; till then the threads that there are do all the work
-            self.superior.note(f"{NO_THREAD}: {error}")
+            self.owner.note(f"{NO_THREAD}: {error}")
             return False
         self._threads.append(thread)
         return True
@@ -138,25 +139,26 @@ class ThreadExecutor(Executor):
         self.loop.call_later(pause_seconds, self._watch)
 
     def _watch(self) -> None:
-        """Tell what was begun, and see to ends that nobody was woken for and to jobs that nobody begins."""
-        self._tells_soon = False  # first: an end that comes from now on is told by its thread
-        pause_seconds = MOST_WATCH_SECONDS  # if something goes wrong here: somebody has to watch all the same
+        """Tell the owner of started attempts, of ends that have not woken it, and of attempts that wait for long."""
+        self._tells_soon = False  # first: from now on the owner is told of an end by its thread
+        pause_seconds = MOST_WATCH_SECONDS  # if the code below raises, the watch goes on all the same
         try:
             begun: list[Attempt] = []
             while self._begun:
                 begun.append(self._begun.popleft())
             self._unseen -= len(begun)
             if begun:
-                self.superior.attempts_begun(begun)
+                self.owner.attempts_begun(begun)
             self._ends.look()
-            pause_seconds = self._see_to_waiting(len(begun))
+            pause_seconds = self._check_waiting(len(begun))
         finally:
             self._is_watching = self._unseen > 0
             if self._is_watching:
                 self._watch_after(pause_seconds)
 
-    def _see_to_waiting(self, lately: int) -> float:
-        """After so many were begun since the last look; when to look again."""
+    def _check_waiting(self, lately: int) -> float:
+        """Check how long attempts wait; `lately` were started since the last check.  Returns the pause until the
+        next."""
         if len(self._waiting) > BRISK * lately:
             for _ in range(len(self._waiting)):
                 if not self._wake_thread():
@@ -166,9 +168,9 @@ class ThreadExecutor(Executor):
         if waited_seconds > STUCK_SECONDS:
             if now - self._told_at > STUCK_SECONDS:
                 self._told_at = now
-                self.superior.waiting_in_vain()
+                self.owner.held_too_long()
         elif waited_seconds > LONG_SECONDS:
-            self.superior.waiting_long()
+            self.owner.waiting_long()
         if lately or self._awake < self.slots:
             return WATCH_SECONDS
         pause_seconds = min(2 * self._pause_seconds, MOST_WATCH_SECONDS)
@@ -177,7 +179,7 @@ class ThreadExecutor(Executor):
         return min(pause_seconds, max(STUCK_SECONDS - waited_seconds, WATCH_SECONDS))
 
     def _oldest(self, now: float) -> float:
-        """When the one came that has waited longest; `now` if none waits."""
+        """When the longest waiting attempt came; `now` if none waits."""
         try:
             return self._waiting[0].started
         except IndexError:
@@ -201,7 +203,7 @@ class ThreadExecutor(Executor):
                 del current, outcome  # an idle thread holds on to nothing
 
     def _next(self) -> Attempt | None:
-        """What to run now; None: nothing, and this thread does not count as awake any more."""
+        """The next attempt to run; None if there is none, and then this thread counts as asleep."""
         while True:
             try:
                 return self._waiting.popleft()
@@ -213,7 +215,7 @@ class ThreadExecutor(Executor):
                     self._awake += 1  # one has come in between
 
     def _tell(self, attempt: Attempt, outcome: Outcome) -> None:
-        """At once, unless there is more to do: then at the next look at the latest, whatever becomes of this thread."""
+        """Tell the owner of an end: at once, or at the next check if this thread has more to do."""
         self._ends.put_quietly((attempt, outcome))
         if not self._waiting or not self._tells_soon or len(self._ends) >= BUNCH:
             with suppress(RuntimeError):  # the worker has stopped without waiting for this attempt

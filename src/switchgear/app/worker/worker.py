@@ -1,4 +1,4 @@
-"""The worker of an app: posts for threads, an event loop and processes, and the thread that serves their links."""
+"""`AppWorker`: the worker of an app: slot pools for threads, an event loop and processes, and their I/O thread."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 from switchgear.app.job_execution import references_of
 from switchgear.app.server_locations import ServerLocation
 from switchgear.app.worker.async_executor import AsyncExecutor
-from switchgear.app.worker.executor import Executor
+from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.executor_choice import CurrentTasks, ExecutorChoice
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_PREFETCH, Prefetch
 from switchgear.app.worker.process_executor import ProcessExecutor
 from switchgear.app.worker.slot_pool import SlotPool
 from switchgear.app.worker.thread_executor import ThreadExecutor
-from switchgear.app.worker.worker_connection import AppWorkerConnection
-from switchgear.app.worker.worker_protocol import WorkerIntroduction
-from switchgear.client.worker_connection import ReconnectBackoff
+from switchgear.backoff import ReconnectBackoff
+from switchgear.client.gearman.worker_connection import WorkerConnection
+from switchgear.client.gearman.worker_protocol import WorkerIntroduction
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AppWorker", "WorkerSettings"]
 
-# Between the end of the time to finish and handing back: for jobs that end when they are told to.
+# Between the drain deadline and the release of jobs: for jobs that end when they are cancelled.
 GRACE_SECONDS: Final = 1.0
 BURST_PAUSE_SECONDS: Final = 0.1
 LEAST_LEASE_SECONDS: Final = 0.1
@@ -39,7 +39,7 @@ LEAST_LEASE_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How a worker works."""
+    """The settings of a worker."""
 
     name: str = ""  # what servers show; default: HOST/PID
     drain_seconds: float = 30.0  # when it stops by itself
@@ -65,27 +65,27 @@ class AppWorker:
     def __init__(
         self,
         app: App,
-        placement: ExecutorChoice,
+        executor_choice: ExecutorChoice,
         settings: WorkerSettings | None = None,
         observer: AppWorkerObserver | None = None,
         *,
-        places: Sequence[ServerLocation] | None = None,
+        locations: Sequence[ServerLocation] | None = None,
         target: str = "",
     ) -> None:
-        """`places` are the servers, if not those of the app; `target` is the app as MODULE:APP, for processes."""
+        """`locations` are the servers, if not those of the app; `target` is the app as MODULE:APP, for processes."""
         self.settings = settings or WorkerSettings()
         self.end_reason = ""  # why it stopped: stop, restart, burst, or another word given to `stop`
         self.finished_jobs = 0
         self.left_behind = False  # something still runs that could not be stopped
         self._observer = observer or AppWorkerObserver()
-        self.places = list(places if places is not None else app.places)
-        self._child_urls = [place.url for place in places or ()]
+        self.locations = list(locations if locations is not None else app.locations)
+        self._child_urls = [location.url for location in locations or ()]
         self._declarations = app.declarations()
         self._declared_tasks = app.tasks
-        self._placement = placement
+        self._executor_choice = executor_choice
         self._target = target
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
-        self._posts: list[SlotPool] = []
+        self._pools: list[SlotPool] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event
         self._deadline_over: asyncio.Event
@@ -100,14 +100,14 @@ class AppWorker:
     # --- from any thread ---
 
     def start(self) -> None:
-        """Begin.  To be called once."""
+        """Start the threads of the worker.  To be called once."""
         self._thread.start()
         self._opened.wait()
 
     def stop(self, drain_seconds: float, reason: str = "stop") -> None:
         """Take no more jobs, and end when those that run have ended, or after this time.
 
-        What still runs then is told that it is not wanted any more (processes are killed), and handed back.  Another
+        Jobs that still run then are cancelled (processes are killed), and released to the server.  Another
         call may shorten the time; with 0 there is no waiting at all.
         """
         self._stop_asked = (drain_seconds, reason)
@@ -119,7 +119,8 @@ class AppWorker:
                 pass  # it has just ended
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Whether it has ended within this time; raises what went wrong inside, if anything did."""
+        """Wait for the end; returns whether it came within this time.  Raises the exception that ended the worker, if
+        any."""
         if not self._ended.wait(timeout_seconds):
             return False
         self._thread.join()
@@ -129,13 +130,15 @@ class AppWorker:
 
     @property
     def connected(self) -> bool:
-        """Whether jobs may come from every server to every post."""
-        return bool(self._posts) and all(link.subscribed for post in self._posts for link in post.links)
+        """Whether jobs may come from every server to every pool."""
+        return bool(self._pools) and all(
+            connection.subscribed for pool in self._pools for connection in pool.connections
+        )
 
     @property
     def labels(self) -> list[str]:
-        """The posts, as servers see them."""
-        return [post.label for post in self._posts]
+        """The labels of the pools, which are the last part of their names at the servers."""
+        return [pool.label for pool in self._pools]
 
     # --- in the I/O thread ---
 
@@ -154,32 +157,32 @@ class AppWorker:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping, self._deadline_over, self._changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._posts = self._make_posts()
-        for post in self._posts:
-            post.open(self._loop)
-        links = [asyncio.create_task(link.run()) for post in self._posts for link in post.links]
+        self._pools = self._make_pools()
+        for pool in self._pools:
+            pool.open(self._loop)
+        connections = [asyncio.create_task(connection.run()) for pool in self._pools for connection in pool.connections]
         helpers = [asyncio.create_task(self._stop_when_empty())] if self.settings.burst else []
         if self._stop_asked is not None:  # before there was a loop
             self._begin_stop(*self._stop_asked)
         self._opened.set()
         try:
-            await self._until_stopped(links, helpers)
+            await self._until_stopped(connections, helpers)
             await self._drain()
         finally:
-            for task in (*links, *helpers):
+            for task in (*connections, *helpers):
                 task.cancel()
-            await asyncio.gather(*links, *helpers, return_exceptions=True)
-            closed = await asyncio.gather(*(post.executor.close() for post in self._posts))
+            await asyncio.gather(*connections, *helpers, return_exceptions=True)
+            closed = await asyncio.gather(*(pool.executor.close() for pool in self._pools))
             self.left_behind = not all(closed)
 
-    async def _until_stopped(self, links: list[asyncio.Task[None]], helpers: list[asyncio.Task[None]]) -> None:
+    async def _until_stopped(self, connections: list[asyncio.Task[None]], helpers: list[asyncio.Task[None]]) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({stopping, *links, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stopping, *connections, *helpers}, return_when=asyncio.FIRST_COMPLETED)
             if not self._stopping.is_set():
-                for task in (*links, *helpers):
+                for task in (*connections, *helpers):
                     if task.done():
-                        task.result()  # none ends by itself, except through a defect: tell
+                        task.result()  # none ends by itself, except through a defect, which is raised here
         finally:
             stopping.cancel()
 
@@ -188,8 +191,8 @@ class AppWorker:
         if not self._stopping.is_set():
             self.end_reason = reason
             self._stopping.set()
-            for post in self._posts:
-                post.stop_taking()
+            for pool in self._pools:
+                pool.stop_taking()
         if drain_seconds <= 0:
             self._at_once = True
             self._deadline_over.set()
@@ -199,16 +202,16 @@ class AppWorker:
     async def _drain(self) -> None:
         await self._until_idle(self._deadline_over)
         if not self._is_idle:
-            for post in self._posts:
-                post.give_up()
+            for pool in self._pools:
+                pool.give_up()
             await self._until_idle(None, 0.0 if self._at_once else GRACE_SECONDS)
-            for post in self._posts:
-                post.hand_back_rest()
-        await asyncio.gather(*(link.settle() for post in self._posts for link in post.links))
+            for pool in self._pools:
+                pool.release_rest()
+        await asyncio.gather(*(connection.confirm_reports() for pool in self._pools for connection in pool.connections))
 
     @property
     def _is_idle(self) -> bool:
-        return all(post.is_idle for post in self._posts)
+        return all(pool.is_idle for pool in self._pools)
 
     async def _until_idle(self, given_up: asyncio.Event | None, seconds: float | None = None) -> None:
         async def watch() -> None:
@@ -232,17 +235,17 @@ class AppWorker:
             if self.settings.restart_after and self.finished_jobs == self.settings.restart_after:
                 self._begin_stop(self.settings.drain_seconds, "restart")
 
-    # --- posts ---
+    # --- pools ---
 
-    def _make_posts(self) -> list[SlotPool]:
-        placement, settings = self._placement, self.settings
-        posts: list[SlotPool] = []
-        if placement.in_threads:
-            posts.append(self._post("threads", ThreadExecutor(placement.slots), placement.in_threads))
-        if placement.in_loop:
-            posts.append(self._post("asyncio", AsyncExecutor(placement.async_slots), placement.in_loop))
-        if placement.in_processes:
-            for number in range(1, placement.processes + 1):
+    def _make_pools(self) -> list[SlotPool]:
+        executor_choice, settings = self._executor_choice, self.settings
+        pools: list[SlotPool] = []
+        if executor_choice.in_threads:
+            pools.append(self._new_pool("threads", ThreadExecutor(executor_choice.slots), executor_choice.in_threads))
+        if executor_choice.in_loop:
+            pools.append(self._new_pool("asyncio", AsyncExecutor(executor_choice.async_slots), executor_choice.in_loop))
+        if executor_choice.in_processes:
+            for number in range(1, executor_choice.processes + 1):
                 executor = ProcessExecutor(
                     self._target,
                     self._child_urls,
@@ -250,11 +253,11 @@ class AppWorker:
                     kill_after_seconds=settings.kill_after_seconds,
                     log_level=settings.log_level,
                 )
-                posts.append(self._post(f"process-{number}", executor, placement.in_processes))
-        return posts
+                pools.append(self._new_pool(f"process-{number}", executor, executor_choice.in_processes))
+        return pools
 
-    def _post(self, label: str, executor: Executor, placed: dict[str, Task[Any, Any]]) -> SlotPool:
-        tasks = CurrentTasks(placed, self._declared_tasks)
+    def _new_pool(self, label: str, executor: Executor, chosen: dict[str, Task[Any, Any]]) -> SlotPool:
+        tasks = CurrentTasks(chosen, self._declared_tasks)
         introduction = WorkerIntroduction(
             name=f"{self._name}/{label}",
             functions={name: task.settings.timeout or 0.0 for name, task in tasks.items()},
@@ -270,7 +273,7 @@ class AppWorker:
             label,
             executor,
             tasks,
-            self.places,
+            self.locations,
             introduction,
             self._observer,
             self._on_change,
@@ -286,30 +289,31 @@ class AppWorker:
     # --- until the queues are empty ---
 
     async def _stop_when_empty(self) -> None:
-        """Stop when nothing runs here and no server has a job of ours that is ready."""
+        """Stop when no job runs here and no server has a ready job for this worker."""
         while not self._stopping.is_set():
             arrivals = self._arrivals
             if self.connected and self._is_idle and await self._all_empty() and arrivals == self._arrivals:
                 self._begin_stop(self.settings.drain_seconds, "burst")
                 return
             await asyncio.sleep(BURST_PAUSE_SECONDS)
-        await asyncio.Event().wait()  # whoever waits for us is told by the stop
+        await asyncio.Event().wait()  # `_until_stopped` sees the stop
 
     @property
     def _arrivals(self) -> int:
-        return sum(post.arrivals for post in self._posts)
+        return sum(pool.assigned_jobs for pool in self._pools)
 
     async def _all_empty(self) -> bool:
-        """Ask all servers.  What they send because of the credit that they have comes ahead of their answer."""
-        pairs: list[tuple[SlotPool, AppWorkerConnection]] = [
-            (post, link) for post in self._posts for link in post.links
+        """Ask all servers whether jobs are ready.  Jobs that they push because of their credit come before the
+        answer."""
+        pairs: list[tuple[SlotPool, WorkerConnection[Attempt]]] = [
+            (pool, connection) for pool in self._pools for connection in pool.connections
         ]
-        for post, link in pairs:
-            post.queues_seen.pop(link, None)
-            if link.conversation.extended:
-                link.conversation.look_at_queues()
-        await asyncio.gather(*(link.settle() for _, link in pairs))
+        for pool, connection in pairs:
+            pool.ready_jobs.pop(connection, None)
+            if connection.protocol.extended:
+                connection.protocol.count_ready_jobs()
+        await asyncio.gather(*(connection.confirm_reports() for _, connection in pairs))
         return self._is_idle and all(
-            post.queues_seen.get(link) == 0 if link.conversation.extended else link.conversation.sleeps
-            for post, link in pairs
+            pool.ready_jobs.get(connection) == 0 if connection.protocol.extended else connection.protocol.sleeps
+            for pool, connection in pairs
         )

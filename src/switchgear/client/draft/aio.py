@@ -1,4 +1,4 @@
-"""The client and the worker for asyncio."""
+"""`AsyncDraftClient` and `AsyncDraftWorker`: client and worker of the 2005 draft for asyncio."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Self
 
 from switchgear.client.address import DEFAULT_URL, ServerAddress
-from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.draft.aio_driver import AsyncDriver
 from switchgear.client.draft.application import POLL_SECONDS, Application
 from switchgear.client.draft.flow_steps import Runnable
@@ -24,6 +23,7 @@ from switchgear.client.draft.worker_flow import (
     failed,
     succeeded,
 )
+from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS
 from switchgear.protocols.gearman_draft.messages import JobType, Result
 
 __all__ = ["AsyncDraftClient", "AsyncDraftHandler", "AsyncDraftWorker"]
@@ -58,7 +58,7 @@ class AsyncDraftClient:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up.  Jobs that only this client waits for are dropped by their server, unless they run already."""
+        """Disconnect.  Servers drop jobs that only this client waits for, unless they run already."""
         await self._driver.close()
 
     @property
@@ -80,7 +80,7 @@ class AsyncDraftClient:
         return await self._driver.perform(self._application.submit(name, args, dupkey, job_type))
 
     async def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> AsyncIterator[DraftStatus]:
-        """The news of a SYNC_WAIT job as it comes, until it ends: then `record.outcome` is there.
+        """The statuses of a SYNC_WAIT job as they come, until it ends and `record.outcome` is set.
 
         Raises TimeoutError, or ServerUnreachable if the server is lost: then the job can be recreated.
         """
@@ -99,19 +99,19 @@ class AsyncDraftClient:
         return await self._driver.perform(self._application.wait(record, deadline, poll_seconds))
 
     async def status(self, record: JobRecord) -> DraftStatus:
-        """How far along an ASYNC_HANDLE job is; raises ServerRefused or ServerUnreachable."""
+        """Ask how far an ASYNC_HANDLE job is; raises ServerRefused or ServerUnreachable."""
         return await self._driver.perform(self._application.status(record))
 
     async def complete(self, record: JobRecord) -> DraftResult | None:
-        """How an ASYNC_HANDLE job ended, or None if it has not; raises ServerRefused or ServerUnreachable."""
+        """Ask how an ASYNC_HANDLE job ended; None if it has not.  Raises ServerRefused or ServerUnreachable."""
         return await self._driver.perform(self._application.complete(record))
 
     async def recreate(self, record: JobRecord) -> JobRecord:
-        """Create a job once more, on any server; returns the new record."""
+        """Create a job again, on any server; returns the new record."""
         return await self._driver.perform(self._application.recreate(record))
 
     async def recreate_unfinished(self) -> list[tuple[JobRecord, JobRecord]]:
-        """Create again what was not finished on servers that are gone, or do not know it any more.
+        """Create the unfinished jobs again whose servers are gone or do not know them any more.
 
         Returns the old and the new record of each job.
         """
@@ -140,7 +140,7 @@ class AsyncDraftWorker:
 
     @property
     def servers(self) -> list[ServerAddress]:
-        return [line.address for line in self._working.lines]
+        return [connection.address for connection in self._working.connections]
 
     async def run(self) -> None:
         """Work until `stop` is called, and the task in hand is finished.  To be called once."""
@@ -169,6 +169,6 @@ class AsyncDraftWorker:
         except RuntimeError:
             is_here = False  # a handler has gone to another thread
         if is_here:
-            self._driver.send(task.line, data)
+            self._driver.send(task.connection, data)
         else:
-            self._loop.call_soon_threadsafe(self._driver.send, task.line, data)
+            self._loop.call_soon_threadsafe(self._driver.send, task.connection, data)

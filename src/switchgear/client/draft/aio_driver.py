@@ -1,4 +1,4 @@
-"""Flows over asyncio's transports, any number of them side by side."""
+"""`AsyncDriver`: runs the flows of the 2005 draft on asyncio transports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from switchgear.client.address import ServerAddress
-from switchgear.client.connection import keep_alive, words_of
 from switchgear.client.draft.flow_steps import (
     CloseStep,
     DraftConnection,
@@ -23,6 +22,7 @@ from switchgear.client.draft.flow_steps import (
     WaitStep,
 )
 from switchgear.client.flow_runner import perform_async
+from switchgear.client.sockets import describe_os_error, enable_keepalive
 from switchgear.protocols.gearman_draft.messages import Result
 
 __all__ = ["AsyncDriver"]
@@ -31,10 +31,10 @@ T = TypeVar("T")
 
 
 class DraftStream(asyncio.Protocol):
-    """The connection of a line, until one of them lets go of the other."""
+    """The asyncio connection of a `DraftConnection`."""
 
-    def __init__(self, line: DraftConnection, notify: Callable[[], None]) -> None:
-        self.line: DraftConnection | None = line
+    def __init__(self, connection: DraftConnection, notify: Callable[[], None]) -> None:
+        self.connection: DraftConnection | None = connection
         self.transport: asyncio.Transport | None = None
         self.writable = asyncio.Event()
         self.writable.set()
@@ -42,26 +42,26 @@ class DraftStream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        if self.line is None:
+        if self.connection is None:
             self.transport.abort()
             return
-        keep_alive(cast(socket.socket, transport.get_extra_info("socket")))
-        self.transport.write(self.line.opened())
+        enable_keepalive(cast(socket.socket, transport.get_extra_info("socket")))
+        self.transport.write(self.connection.opened())
         self._notify()
 
     def data_received(self, data: bytes) -> None:
-        if self.line is not None:
-            self.line.receive(data)
-            if not self.line.is_open:
-                self.hang_up()
+        if self.connection is not None:
+            self.connection.receive(data)
+            if not self.connection.is_open:
+                self.close()
             self._notify()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.writable.set()
-        if self.line is not None:
-            how = words_of(error) if isinstance(error, OSError) else "it was closed by the server"
-            self.line.lost(f"the connection to {self.line.address} was lost: {how}")
-            self.line = None
+        if self.connection is not None:
+            how = describe_os_error(error) if isinstance(error, OSError) else "it was closed by the server"
+            self.connection.lost(f"the connection to {self.connection.address} was lost: {how}")
+            self.connection = None
             self._notify()
 
     def pause_writing(self) -> None:
@@ -70,8 +70,8 @@ class DraftStream(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.writable.set()
 
-    def hang_up(self) -> None:
-        self.line = None
+    def close(self) -> None:
+        self.connection = None
         self.writable.set()
         if self.transport is not None:
             self.transport.close()
@@ -82,23 +82,23 @@ class AsyncDriver:
 
     def __init__(self, run: Callable[[Runnable], Awaitable[Result]] | None = None) -> None:
         self._run = run
-        self._wires: dict[DraftConnection, DraftStream] = {}
+        self._streams: dict[DraftConnection, DraftStream] = {}
         self._calls: set[asyncio.Task[None]] = set()
-        self._news: asyncio.Future[None] | None = None  # somebody waits for something to happen
+        self._updates: asyncio.Future[None] | None = None  # set while flows wait for a change
 
     async def perform(self, flow: Flow[T]) -> T:
-        """Go through with a flow; returns or raises what it does."""
+        """Run a flow to its end; returns its result or raises its exception."""
         return await perform_async(flow, self._take)
 
     def notify(self) -> None:
-        """Something has happened: conditions are looked at again."""
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        """Check the conditions of waiting flows again."""
+        if self._updates is not None and not self._updates.done():
+            self._updates.set_result(None)
 
     async def close(self) -> None:
-        """Hang up everywhere."""
-        for line in list(self._wires):
-            self._shut(line, "the connection was closed from here")
+        """Close all connections."""
+        for connection in list(self._streams):
+            self._shut(connection, "the connection was closed from here")
         calls = list(self._calls)
         for call in calls:
             call.cancel()
@@ -108,15 +108,15 @@ class AsyncDriver:
         match step:
             case WaitStep(condition, deadline):
                 return await self._until(condition, deadline)
-            case SendStep(line, data):
-                self.send(line, data)
-                wire = self._wires.get(line)
-                if wire is not None:
-                    await wire.writable.wait()
-            case OpenStep(line):
-                self._open(line)
-            case CloseStep(line, problem):
-                self._shut(line, problem)
+            case SendStep(connection, data):
+                self.send(connection, data)
+                stream = self._streams.get(connection)
+                if stream is not None:
+                    await stream.writable.wait()
+            case OpenStep(connection):
+                self._open(connection)
+            case CloseStep(connection, problem):
+                self._shut(connection, problem)
             case RunStep(task):
                 return await self._run_while_open(task)
         return None
@@ -127,48 +127,48 @@ class AsyncDriver:
             if left == 0.0:
                 await asyncio.sleep(0)
                 return condition()
-            if self._news is None or self._news.done():
-                self._news = asyncio.get_running_loop().create_future()
+            if self._updates is None or self._updates.done():
+                self._updates = asyncio.get_running_loop().create_future()
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await asyncio.shield(self._news)  # others may wait for it too
+                    await asyncio.shield(self._updates)  # others may wait for it too
         return True
 
-    def send(self, line: DraftConnection, data: bytes) -> None:
-        """Send it, if there is a connection."""
-        wire = self._wires.get(line)
-        if wire is not None and wire.transport is not None and line.is_open:
-            wire.transport.write(data)
+    def send(self, connection: DraftConnection, data: bytes) -> None:
+        """Send data, if there is a connection."""
+        stream = self._streams.get(connection)
+        if stream is not None and stream.transport is not None and connection.is_open:
+            stream.transport.write(data)
 
-    def _open(self, line: DraftConnection) -> None:
-        line.opening()
-        wire = self._wires[line] = DraftStream(line, self.notify)
-        call = asyncio.create_task(self._call(wire, line.address))
+    def _open(self, connection: DraftConnection) -> None:
+        connection.opening()
+        stream = self._streams[connection] = DraftStream(connection, self.notify)
+        call = asyncio.create_task(self._start_connecting(stream, connection.address))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _call(self, wire: DraftStream, address: ServerAddress) -> None:
+    async def _start_connecting(self, stream: DraftStream, address: ServerAddress) -> None:
         try:
-            await asyncio.get_running_loop().create_connection(lambda: wire, address.host, address.port)
+            await asyncio.get_running_loop().create_connection(lambda: stream, address.host, address.port)
         except (OSError, UnicodeError) as error:
-            if wire.line is not None:
-                wire.line.lost(f"cannot connect to {address}: {words_of(error)}")
-                wire.line = None
+            if stream.connection is not None:
+                stream.connection.lost(f"cannot connect to {address}: {describe_os_error(error)}")
+                stream.connection = None
                 self.notify()
 
-    def _shut(self, line: DraftConnection, problem: str) -> None:
-        wire = self._wires.pop(line, None)
-        if wire is not None:
-            wire.hang_up()
-        line.lost(problem)
+    def _shut(self, connection: DraftConnection, problem: str) -> None:
+        stream = self._streams.pop(connection, None)
+        if stream is not None:
+            stream.close()
+        connection.lost(problem)
         self.notify()
 
     async def _run_while_open(self, task: Runnable) -> Result | None:
-        """The result of the task, or None if its server is gone: it will be given to somebody else, and should not
-        run twice at once."""
+        """The result of the task; None if its server is gone, because the task is then assigned to another worker and
+        should not run twice at once."""
         assert self._run is not None
         work = asyncio.ensure_future(self._run(task))
-        gone = asyncio.ensure_future(self._until(lambda: not task.line.is_open, None))
+        gone = asyncio.ensure_future(self._until(lambda: not task.connection.is_open, None))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
             if work.cancelled():  # by its own doing

@@ -1,7 +1,7 @@
-"""The application's side of the draft: create jobs on a random server, wait for them, ask for them, create them again.
+"""The application (client) of the 2005 draft, without I/O: creates jobs on a random server, waits, asks, recreates.
 
-To each server there are up to two lines.  Answers about jobs carry no handle and come in the order of the requests, so
-a question asked behind a job that is waited for would wait with it: jobs that are waited for have a line of their own.
+There are up to two connections to each server.  Answers carry no handle and come in the order of the requests, so a
+request behind a job that is waited for would wait with it: jobs that are waited for have a connection of their own.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = ["POLL_SECONDS", "Application"]
 SHUN_SECONDS: Final = 5.0
 # An asynchronous job that is waited for is asked for so often.
 POLL_SECONDS: Final = 0.2
-# Of a job whose status nobody asks for, so much news is kept.
+# How many unread statuses of a job are kept.
 MOST_NEWS: Final = 1000
 
 
 def read_handle(body: bytes) -> str:
-    """The body of job_create_res, which is empty for a job without a handle."""
+    """The handle in a job_create_res; empty for a job without one."""
     if not body.isascii():
         raise malformed("a handle is not ASCII")
     return body.decode()
@@ -61,19 +61,19 @@ ANSWERS: Final[dict[Packet, tuple[Packet, Callable[[bytes], Any]]]] = {
 
 
 class AwaitedJob:
-    """A job whose end will come without being asked for."""
+    """A job whose end the server sends by itself."""
 
     def __init__(self) -> None:
         self.news: deque[DraftStatus] = deque(maxlen=MOST_NEWS)
         self.completion: Completion | None = None
         self.error: ServerUnreachable | None = None  # the server is gone, and the end will not come
 
-    def has_news(self) -> bool:
+    def has_updates(self) -> bool:
         return bool(self.news) or self.completion is not None or self.error is not None
 
 
 class DraftRequest:
-    """A request whose answer will come."""
+    """A request without an answer yet."""
 
     def __init__(self, kind: Packet, wait: AwaitedJob | None = None) -> None:
         self.expected, self._read = ANSWERS[kind]
@@ -85,53 +85,53 @@ class DraftRequest:
         return self._answer is not None or self._error is not None
 
     def answer(self, body: bytes) -> None:
-        """The server answered this; raises PeerError if it makes no sense."""
+        """Read the answer; raises PeerError if it is not one to this request."""
         self._answer = self._read(body)
 
     def fail(self, error: ClientError) -> None:
-        """The server refused, or is gone."""
+        """The answer is an error, or will not come."""
         self._error = error
 
     def result(self) -> Any:
-        """The answer; raises if there is none."""
+        """The answer; raises the error in its place."""
         if self._answer is None:
             raise self._error or ClientError("not answered yet")
         return self._answer
 
 
 class ApplicationConnection(DraftConnection):
-    """A connection on which jobs are created and asked for."""
+    """A connection of an application, with its requests in order."""
 
     def __init__(self, address: ServerAddress) -> None:
         super().__init__(address)
-        self.questions: deque[DraftRequest] = deque()  # in the order in which they will be answered
+        self.requests: deque[DraftRequest] = deque()  # in the order in which they will be answered
         self.waits: deque[AwaitedJob] = deque()
 
     def on_packet(self, kind: int, body: bytes) -> None:
         if kind == Packet.ERROR:
-            error = refusal(body)  # if it is none, the question fails with the connection
-            if self.questions:
-                self.questions.popleft().fail(error)
+            error = refusal(body)  # if the packet is malformed, the request fails with the connection
+            if self.requests:
+                self.requests.popleft().fail(error)
         elif self.waits and kind == Packet.JOB_STATUS_RES:
             self.waits[0].news.append(DraftStatus.of(Progress.unpack(body)))
         elif self.waits and kind == Packet.JOB_COMPLETE_RES:
             self.waits[0].completion = Completion.unpack(body)
             self.waits.popleft()
-        elif self.questions and kind == self.questions[0].expected:
-            question = self.questions[0]
-            question.answer(body)
-            self.questions.popleft()
-            if question.wait is not None:
-                self.waits.append(question.wait)
+        elif self.requests and kind == self.requests[0].expected:
+            request = self.requests[0]
+            request.answer(body)
+            self.requests.popleft()
+            if request.wait is not None:
+                self.waits.append(request.wait)
         else:
             raise malformed(f"a packet of type {kind} that was not asked for")
 
     def on_lost(self) -> None:
-        for question in self.questions:
-            question.fail(self.problem)
+        for request in self.requests:
+            request.fail(self.problem)
         for wait in self.waits:
             wait.error = self.problem
-        self.questions.clear()
+        self.requests.clear()
         self.waits.clear()
 
 
@@ -148,7 +148,7 @@ class Application:
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._rng = rng
-        self._lines: dict[
+        self._connections: dict[
             tuple[ServerAddress, bool], ApplicationConnection
         ] = {}  # by server and whether it is for waiting
         self._shunned_until: dict[ServerAddress, float] = {}
@@ -160,8 +160,8 @@ class Application:
         return list(self._unfinished)
 
     @property
-    def lines(self) -> list[ApplicationConnection]:
-        return list(self._lines.values())
+    def connections(self) -> list[ApplicationConnection]:
+        return list(self._connections.values())
 
     def forget(self, record: JobRecord) -> None:
         """Do not count this job as unfinished any more."""
@@ -174,7 +174,7 @@ class Application:
         return (yield from self._create(JobRequest(ascii_bytes(name), ascii_bytes(dupkey), JobType(job_type), args)))
 
     def recreate(self, record: JobRecord) -> Flow[JobRecord]:
-        """Create a job once more."""
+        """Create a job again, on any server."""
         created = yield from self._create(record.request())
         self.forget(record)
         return created
@@ -184,9 +184,9 @@ class Application:
         problem: ClientError | None = None
         for server in self._in_random_order():
             wait = AwaitedJob() if waits else None
-            line = self._line(server, waits)
+            connection = self._connection_to(server, waits)
             try:
-                handle = yield from self._ask(line, Packet.JOB_CREATE_REQ, request.pack(), wait)
+                handle = yield from self._ask(connection, Packet.JOB_CREATE_REQ, request.pack(), wait)
             except ServerUnreachable as error:
                 self._shunned_until[server] = self._clock() + SHUN_SECONDS
                 problem = error
@@ -210,19 +210,19 @@ class Application:
     # --- waiting ---
 
     def next_status(self, record: JobRecord, deadline: float | None) -> Flow[DraftStatus | None]:
-        """The next news of a job that is waited for, or None at its end; raises TimeoutError."""
+        """The next status of a job that is waited for, or None at its end; raises TimeoutError."""
         wait = self._unfinished.get(record)
         if record.outcome is not None:
             return None
         if wait is None:
             raise ClientError(f"{record.name} is not a job of this client that can be waited for without asking")
-        if not (yield WaitStep(wait.has_news, deadline)):
+        if not (yield WaitStep(wait.has_updates, deadline)):
             raise TimeoutError(f"{record.name} did not end in time")
         if wait.news:
             return wait.news.popleft()
         if wait.completion is None:
             raise wait.error or ClientError("no news")
-        self._note_end(record, wait.completion)
+        self._record_end(record, wait.completion)
         return None
 
     def wait(self, record: JobRecord, deadline: float | None, poll_seconds: float) -> Flow[DraftResult]:
@@ -241,23 +241,23 @@ class Application:
     # --- asking ---
 
     def status(self, record: JobRecord) -> Flow[DraftStatus]:
-        """How far along the job is, asked of the server that has it."""
+        """Ask the job's server how far the job is."""
         return DraftStatus.of((yield from self._ask_with_handle(record, Packet.JOB_STATUS_REQ)))
 
     def complete(self, record: JobRecord) -> Flow[DraftResult | None]:
-        """How the job ended, asked of the server that has it; None: it has not."""
+        """Ask the job's server how the job ended; None if it has not."""
         if record.outcome is None:
             completion: Completion = yield from self._ask_with_handle(record, Packet.JOB_COMPLETE_REQ)
             if completion.elapsed_seconds:
-                self._note_end(record, completion)
+                self._record_end(record, completion)
         return record.outcome
 
     def _ask_with_handle(self, record: JobRecord, kind: Packet) -> Flow[Any]:
         if not record.handle:
             raise ClientError(f"{record.name} has no handle to ask with")
-        return (yield from self._ask(self._line(record.server, False), kind, ascii_bytes(record.handle)))
+        return (yield from self._ask(self._connection_to(record.server, False), kind, ascii_bytes(record.handle)))
 
-    def _note_end(self, record: JobRecord, completion: Completion) -> None:
+    def _record_end(self, record: JobRecord, completion: Completion) -> None:
         record.outcome = DraftResult(completion.code, completion.data)
         record.elapsed_seconds = completion.elapsed_seconds
         self.forget(record)
@@ -265,9 +265,9 @@ class Application:
     # --- after the loss of a server ---
 
     def recreate_unfinished(self) -> Flow[list[tuple[JobRecord, JobRecord]]]:
-        """Create again what was not finished on servers that are gone, or do not know it any more.
+        """Create the unfinished jobs again whose servers are gone or do not know them any more.
 
-        Returns the old and the new record of each.  What is still with its server stays there.
+        Returns the old and the new record of each.  Jobs that their servers still have stay there.
         """
         recreated = []
         for record, wait in list(self._unfinished.items()):
@@ -294,30 +294,34 @@ class Application:
 
     # --- the conversation ---
 
-    def _line(self, server: ServerAddress, waits: bool) -> ApplicationConnection:
-        line = self._lines.get((server, waits))
-        if line is None:
-            line = self._lines[server, waits] = ApplicationConnection(server)
-        return line
+    def _connection_to(self, server: ServerAddress, waits: bool) -> ApplicationConnection:
+        connection = self._connections.get((server, waits))
+        if connection is None:
+            connection = self._connections[server, waits] = ApplicationConnection(server)
+        return connection
 
-    def _ask(self, line: ApplicationConnection, kind: Packet, body: bytes, wait: AwaitedJob | None = None) -> Flow[Any]:
-        """Ask a question, and wait for the answer to it; raises ServerUnreachable or ServerRefused."""
-        yield WaitStep(lambda: not line.is_open, self._clock())  # perhaps the server hung up long ago
-        yield from self._connect(line)
-        question = DraftRequest(kind, wait)
-        line.questions.append(question)
-        yield SendStep(line, packet(kind, body))
-        if not (yield WaitStep(question.is_answered, self._clock() + self._timeout_seconds)):
+    def _ask(
+        self, connection: ApplicationConnection, kind: Packet, body: bytes, wait: AwaitedJob | None = None
+    ) -> Flow[Any]:
+        """Send a request, and wait for its answer; raises ServerUnreachable or ServerRefused."""
+        yield WaitStep(lambda: not connection.is_open, self._clock())  # the server may have closed it long ago
+        yield from self._connect(connection)
+        request = DraftRequest(kind, wait)
+        connection.requests.append(request)
+        yield SendStep(connection, packet(kind, body))
+        if not (yield WaitStep(request.is_answered, self._clock() + self._timeout_seconds)):
             # The answer may still come, and would be taken for that to the next question.
-            yield CloseStep(line, f"{line.address} did not answer within {self._timeout_seconds:g} s")
-        return question.result()
+            yield CloseStep(connection, f"{connection.address} did not answer within {self._timeout_seconds:g} s")
+        return request.result()
 
-    def _connect(self, line: ApplicationConnection) -> Flow[None]:
-        if line.state is ConnectionState.SHUT:
-            yield OpenStep(line)
+    def _connect(self, connection: ApplicationConnection) -> Flow[None]:
+        if connection.state is ConnectionState.SHUT:
+            yield OpenStep(connection)
         if not (
-            yield WaitStep(lambda: line.state is not ConnectionState.OPENING, self._clock() + self._timeout_seconds)
+            yield WaitStep(
+                lambda: connection.state is not ConnectionState.OPENING, self._clock() + self._timeout_seconds
+            )
         ):
-            yield CloseStep(line, f"cannot connect to {line.address}: no answer in time")
-        if not line.is_open:
-            raise line.problem
+            yield CloseStep(connection, f"cannot connect to {connection.address}: no answer in time")
+        if not connection.is_open:
+            raise connection.problem

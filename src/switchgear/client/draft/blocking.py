@@ -1,4 +1,4 @@
-"""The client and the worker that block."""
+"""`DraftClient` and `DraftWorker`: client and worker of the 2005 draft that block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Self
 
 from switchgear.client.address import DEFAULT_URL, ServerAddress
-from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.draft.application import POLL_SECONDS, Application
 from switchgear.client.draft.blocking_driver import BlockingDriver
 from switchgear.client.draft.flow_steps import Runnable
@@ -23,6 +22,7 @@ from switchgear.client.draft.worker_flow import (
     failed,
     succeeded,
 )
+from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS
 from switchgear.protocols.gearman_draft.messages import JobType, Result
 
 __all__ = ["DraftClient", "DraftHandler", "DraftWorker"]
@@ -57,7 +57,7 @@ class DraftClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up.  Jobs that only this client waits for are dropped by their server, unless they run already."""
+        """Disconnect.  Servers drop jobs that only this client waits for, unless they run already."""
         self._driver.close()
 
     @property
@@ -79,7 +79,7 @@ class DraftClient:
         return self._driver.perform(self._application.submit(name, args, dupkey, job_type))
 
     def statuses(self, record: JobRecord, timeout_seconds: float | None = None) -> Iterator[DraftStatus]:
-        """The news of a SYNC_WAIT job as it comes, until it ends: then `record.outcome` is there.
+        """The statuses of a SYNC_WAIT job as they come, until it ends and `record.outcome` is set.
 
         Raises TimeoutError, or ServerUnreachable if the server is lost: then the job can be recreated.
         """
@@ -98,19 +98,19 @@ class DraftClient:
         return self._driver.perform(self._application.wait(record, deadline, poll_seconds))
 
     def status(self, record: JobRecord) -> DraftStatus:
-        """How far along an ASYNC_HANDLE job is; raises ServerRefused or ServerUnreachable."""
+        """Ask how far an ASYNC_HANDLE job is; raises ServerRefused or ServerUnreachable."""
         return self._driver.perform(self._application.status(record))
 
     def complete(self, record: JobRecord) -> DraftResult | None:
-        """How an ASYNC_HANDLE job ended, or None if it has not; raises ServerRefused or ServerUnreachable."""
+        """Ask how an ASYNC_HANDLE job ended; None if it has not.  Raises ServerRefused or ServerUnreachable."""
         return self._driver.perform(self._application.complete(record))
 
     def recreate(self, record: JobRecord) -> JobRecord:
-        """Create a job once more, on any server; returns the new record."""
+        """Create a job again, on any server; returns the new record."""
         return self._driver.perform(self._application.recreate(record))
 
     def recreate_unfinished(self) -> list[tuple[JobRecord, JobRecord]]:
-        """Create again what was not finished on servers that are gone, or do not know it any more.
+        """Create the unfinished jobs again whose servers are gone or do not know them any more.
 
         Returns the old and the new record of each job.
         """
@@ -138,7 +138,7 @@ class DraftWorker:
 
     @property
     def servers(self) -> list[ServerAddress]:
-        return [line.address for line in self._working.lines]
+        return [connection.address for connection in self._working.connections]
 
     def run(self) -> None:
         """Work until `stop` is called, and the task in hand is finished.  To be called once."""
@@ -150,7 +150,7 @@ class DraftWorker:
     def stop(self) -> None:
         """Take no more tasks, and let `run` return; from a handler, a signal handler, or another thread."""
         self._working.stopping = True
-        self._driver.nudge()
+        self._driver.wake()
 
     def _run_task(self, task: Runnable) -> Result:
         assert isinstance(task, DraftTask)
@@ -160,4 +160,4 @@ class DraftWorker:
             return failed(error)
 
     def _announce(self, task: DraftTask, data: bytes) -> None:
-        self._driver.send(task.line, data)
+        self._driver.send(task.connection, data)

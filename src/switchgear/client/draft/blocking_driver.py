@@ -1,4 +1,4 @@
-"""Flows over sockets, in the thread that calls."""
+"""`BlockingDriver`: runs the flows of the 2005 draft on sockets, in the calling thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from switchgear.client.connection import keep_alive, words_of
 from switchgear.client.draft.flow_steps import (
     CloseStep,
     DraftConnection,
@@ -22,6 +21,7 @@ from switchgear.client.draft.flow_steps import (
     WaitStep,
 )
 from switchgear.client.flow_runner import perform
+from switchgear.client.sockets import describe_os_error, enable_keepalive
 from switchgear.client.waker import Waker
 from switchgear.protocols.gearman_draft.messages import Result
 
@@ -35,15 +35,15 @@ SEND_SECONDS: Final = 30.0  # that the server may take for the next piece of wha
 AddressInfo = tuple[int, int, int, str, Any]
 
 
-class Call(NamedTuple):
-    """An attempt to connect: the line, and the addresses of the server that are still to be tried."""
+class ConnectAttempt(NamedTuple):
+    """An attempt to connect, with the addresses of the server that are still to be tried."""
 
-    line: DraftConnection
+    connection: DraftConnection
     others: list[AddressInfo]
 
 
 class BlockingDriver:
-    """Takes the steps of flows, one flow at a time, in the thread that calls."""
+    """Takes the steps of flows, one flow at a time, in the calling thread."""
 
     def __init__(self, run: Callable[[Runnable], Result] | None = None) -> None:
         self._run = run
@@ -53,17 +53,17 @@ class BlockingDriver:
         self._selector.register(self._nudge, selectors.EVENT_READ)
 
     def perform(self, flow: Flow[T]) -> T:
-        """Go through with a flow; returns or raises what it does."""
+        """Run a flow to its end; returns its result or raises its exception."""
         return perform(flow, self._take)
 
-    def nudge(self) -> None:
-        """Have conditions looked at again; from any thread, or a signal handler."""
+    def wake(self) -> None:
+        """Have the condition of the waiting flow checked again; from any thread, or a signal handler."""
         self._nudge()
 
     def close(self) -> None:
-        """Hang up everywhere."""
-        for line in list(self._sockets):
-            self._shut(line, "the connection was closed from here")
+        """Close all connections."""
+        for connection in list(self._sockets):
+            self._shut(connection, "the connection was closed from here")
         self._selector.close()
         self._nudge.close()
 
@@ -71,12 +71,12 @@ class BlockingDriver:
         match step:
             case WaitStep(condition, deadline):
                 return self._until(condition, deadline)
-            case SendStep(line, data):
-                return self.send(line, data)
-            case OpenStep(line):
-                return self._open(line)
-            case CloseStep(line, problem):
-                return self._shut(line, problem)
+            case SendStep(connection, data):
+                return self.send(connection, data)
+            case OpenStep(connection):
+                return self._open(connection)
+            case CloseStep(connection, problem):
+                return self._shut(connection, problem)
             case RunStep(task):
                 assert self._run is not None
                 return self._run(task)
@@ -90,10 +90,10 @@ class BlockingDriver:
                 return condition()
         return True
 
-    def send(self, line: DraftConnection, data: bytes) -> None:
-        """Send all of it, if there is a connection."""
-        sock = self._sockets.get(line)
-        if sock is None or not line.is_open:
+    def send(self, connection: DraftConnection, data: bytes) -> None:
+        """Send data, if there is a connection."""
+        sock = self._sockets.get(connection)
+        if sock is None or not connection.is_open:
             return
         rest = memoryview(data)
         try:
@@ -102,47 +102,47 @@ class BlockingDriver:
                 rest = rest[sock.send(rest) :]
             sock.setblocking(False)
         except OSError as error:
-            self._shut(line, f"the connection to {line.address} was lost: {words_of(error)}")
+            self._shut(connection, f"the connection to {connection.address} was lost: {describe_os_error(error)}")
 
     # --- connecting ---
 
-    def _open(self, line: DraftConnection) -> None:
-        line.opening()
-        host, port = line.address.host, line.address.port
+    def _open(self, connection: DraftConnection) -> None:
+        connection.opening()
+        host, port = connection.address.host, connection.address.port
         try:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            line.lost(f"cannot connect to {line.address}: {words_of(error)}")
+            connection.lost(f"cannot connect to {connection.address}: {describe_os_error(error)}")
             return
-        self._call(Call(line, list(addresses)), 0)
+        self._start_connecting(ConnectAttempt(connection, list(addresses)), 0)
 
-    def _call(self, call: Call, last_error: int) -> None:
+    def _start_connecting(self, call: ConnectAttempt, last_error: int) -> None:
         """Begin to connect to the next address of the server."""
-        line, others = call
+        connection, others = call
         while others:
             family, kind, protocol, _, address = others.pop(0)
             sock = socket.socket(family, kind, protocol)
             sock.setblocking(False)
             last_error = sock.connect_ex(address)
             if last_error in (0, errno.EINPROGRESS):
-                self._sockets[line] = sock
+                self._sockets[connection] = sock
                 self._selector.register(sock, selectors.EVENT_WRITE, call)
                 return
             sock.close()
-        line.lost(f"cannot connect to {line.address}: {words_of(OSError(last_error, ''))}")
+        connection.lost(f"cannot connect to {connection.address}: {describe_os_error(OSError(last_error, ''))}")
 
-    def _on_called(self, sock: socket.socket, call: Call) -> None:
+    def _on_called(self, sock: socket.socket, call: ConnectAttempt) -> None:
         self._selector.unregister(sock)
         error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
-            del self._sockets[call.line]
+            del self._sockets[call.connection]
             sock.close()
-            self._call(call, error)
+            self._start_connecting(call, error)
             return
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(sock)
-        self._selector.register(sock, selectors.EVENT_READ, call.line)
-        self.send(call.line, call.line.opened())
+        enable_keepalive(sock)
+        self._selector.register(sock, selectors.EVENT_READ, call.connection)
+        self.send(call.connection, call.connection.opened())
 
     # --- listening ---
 
@@ -152,30 +152,30 @@ class BlockingDriver:
             sock.clear()
             return
         assert isinstance(sock, socket.socket)
-        if isinstance(key.data, Call):
-            if self._sockets.get(key.data.line) is sock:
+        if isinstance(key.data, ConnectAttempt):
+            if self._sockets.get(key.data.connection) is sock:
                 self._on_called(sock, key.data)
         elif self._sockets.get(key.data) is sock:
             self._read(sock, key.data)
 
-    def _read(self, sock: socket.socket, line: DraftConnection) -> None:
+    def _read(self, sock: socket.socket, connection: DraftConnection) -> None:
         try:
             data = sock.recv(READ_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
-            self._shut(line, f"the connection to {line.address} was lost: {words_of(error)}")
+            self._shut(connection, f"the connection to {connection.address} was lost: {describe_os_error(error)}")
             return
         if not data:
-            self._shut(line, f"{line.address} closed the connection")
+            self._shut(connection, f"{connection.address} closed the connection")
             return
-        line.receive(data)
-        if not line.is_open:
-            self._shut(line, str(line.problem))
+        connection.receive(data)
+        if not connection.is_open:
+            self._shut(connection, str(connection.problem))
 
-    def _shut(self, line: DraftConnection, problem: str) -> None:
-        sock = self._sockets.pop(line, None)
+    def _shut(self, connection: DraftConnection, problem: str) -> None:
+        sock = self._sockets.pop(connection, None)
         if sock is not None:
             self._selector.unregister(sock)
             sock.close()
-        line.lost(problem)
+        connection.lost(problem)

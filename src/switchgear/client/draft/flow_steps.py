@@ -1,4 +1,4 @@
-"""The parts of a conversation that are the same whether one waits for the network by blocking or with asyncio.
+"""`DraftConnection` and the steps of flows: the client and worker of the 2005 draft without I/O.
 
 A `DraftConnection` is one connection without I/O: bytes go in, and what they mean is noted.  A *flow* is a generator
 that works with connections: it yields steps (connect, send, wait until something is so), and a driver takes them.
@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, Protocol, TypeVar
 
 from switchgear.client.address import ServerAddress
-from switchgear.client.connection import LARGEST_PACKET_BYTES
+from switchgear.client.gearman.packets import LARGEST_PACKET_BYTES
 from switchgear.errors import PeerError, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman_draft.codec import Decoder
 from switchgear.protocols.gearman_draft.messages import ErrorCode, ErrorReport
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class ConnectionState(Enum):
-    """Where a connection is in its life, which may begin again."""
+    """The state of a connection, which may be opened again after it was shut."""
 
     SHUT = auto()
     OPENING = auto()
@@ -44,7 +44,7 @@ class ConnectionState(Enum):
 
 
 class DraftConnection:
-    """One connection to a server."""
+    """One connection to a server, without I/O."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
@@ -63,13 +63,13 @@ class DraftConnection:
         self.state = ConnectionState.OPENING
 
     def opened(self) -> bytes:
-        """The connection stands; returns what is to be said first."""
+        """The connection is made; returns the first bytes to send."""
         self.state = ConnectionState.OPEN
         self._decoder = Decoder(LARGEST_PACKET_BYTES)
         return self.on_opened()
 
     def receive(self, data: bytes) -> None:
-        """The server sent this.  If it makes no sense, the line is shut."""
+        """Handle bytes of the server.  If they are not of the draft, the connection is shut."""
         try:
             for kind, body in self._decoder.feed(data):
                 self.on_packet(kind, body)
@@ -79,7 +79,7 @@ class DraftConnection:
             self.lost(f"{self.address} does not speak the draft: {error}")
 
     def lost(self, problem: str) -> None:
-        """The connection is over, or was never made."""
+        """The connection was lost, or could not be made."""
         if self.state is not ConnectionState.SHUT:
             self.state = ConnectionState.SHUT
             self.problem = ServerUnreachable(problem)
@@ -88,18 +88,18 @@ class DraftConnection:
     # --- for those who make something of it ---
 
     def on_opened(self) -> bytes:
-        """A new conversation begins."""
+        """A connection was made; returns the first bytes to send."""
         return b""
 
     def on_packet(self, kind: int, body: bytes) -> None:
-        """The server said this; raises PeerError if it cannot be."""
+        """Handle a packet of the server; raises PeerError."""
 
     def on_lost(self) -> None:
-        """No answer will come any more."""
+        """The connection was lost; no answers come any more."""
 
 
 def refusal(body: bytes) -> ServerRefused:
-    """The error that an error packet tells of."""
+    """The exception for the body of an error packet."""
     report = ErrorReport.unpack(body)
     known = report.code in ErrorCode.__members__.values()
     return ServerRefused(ErrorCode(report.code).name if known else f"ERROR {report.code}", report.text)
@@ -110,32 +110,32 @@ def refusal(body: bytes) -> ServerRefused:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """Begin to connect.  How it went is seen in the line's state, after some `WaitStep`."""
+    """Begin to connect.  The state of the connection tells the result, after some `WaitStep`."""
 
-    line: DraftConnection
+    connection: DraftConnection
 
 
 @dataclass(frozen=True, slots=True)
 class SendStep:
-    """Send this, if there is a connection."""
+    """Send data, if there is a connection."""
 
-    line: DraftConnection
+    connection: DraftConnection
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CloseStep:
-    """Hang up, for this reason."""
+    """Close the connection, for this reason."""
 
-    line: DraftConnection
+    connection: DraftConnection
     problem: str
 
 
 @dataclass(frozen=True, slots=True)
 class WaitStep:
-    """Let things arrive until this is so, or it is that late; the answer is whether it is so.
+    """Receive until the condition is true or the deadline has passed; the answer is whether the condition is true.
 
-    What has arrived already is looked at in any case.
+    What has arrived already is handled in any case.
     """
 
     condition: Callable[[], bool]
@@ -143,16 +143,16 @@ class WaitStep:
 
 
 class Runnable(Protocol):
-    """Something that only the outside knows how to do."""
+    """An action that only the driver can perform."""
 
     @property
-    def line(self) -> DraftConnection:
-        """Without it, there is no sense in going on."""
+    def connection(self) -> DraftConnection:
+        """The connection without which the action is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Do this; the answer is its result."""
+    """Perform an action; the answer is its result."""
 
     task: Runnable
 

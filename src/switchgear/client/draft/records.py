@@ -1,4 +1,4 @@
-"""What an application knows of its jobs."""
+"""Records of jobs, their statuses and results, as an application of the 2005 draft keeps them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DraftResult(NamedTuple):
 
 
 class DraftStatus(NamedTuple):
-    """How far along a job is: so many parts of so many, 0 of 0 if nobody has said."""
+    """How far a job is: so many parts of so many; 0 of 0 if its worker has not reported."""
 
     numerator: int
     denominator: int
@@ -32,9 +32,9 @@ class DraftStatus(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class JobRecord:
-    """A job that a server has taken: all that is needed to ask for it, or to create it once more.
+    """A job that a server has taken, with all that is needed to ask for it or to create it again.
 
-    It can be written down and made again by an application that is restarted: a handle is good on its server only.
+    It can be stored, and made again by an application that is restarted: a handle is good on its server only.
     """
 
     name: str
@@ -52,7 +52,7 @@ class JobRecord:
         return cls(request.name.decode(), request.args, request.dupkey.decode(), request.job_type, server, handle)
 
     def request(self) -> JobRequest:
-        """The job as it was, or would again be, asked for."""
+        """The request that creates the job."""
         return JobRequest(ascii_bytes(self.name), ascii_bytes(self.dupkey), JobType(self.job_type), self.args)
 
 

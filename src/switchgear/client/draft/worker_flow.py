@@ -1,4 +1,4 @@
-"""The worker's side of the draft: ask each server in turn, run one task at a time, sleep, be woken.
+"""The worker of the 2005 draft, without I/O: asks each server in turn, runs one task at a time, sleeps, is woken.
 
 Two meanings of noop.  It says both "no job for you" and "wake up", and a worker that gets up by itself, because its
 time is over, may ask a server that has just called it.  Then two packets come, and the first noop must not be taken
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.client.address import ServerAddress
 from switchgear.client.draft.flow_steps import (
     CloseStep,
@@ -28,7 +29,6 @@ from switchgear.client.draft.flow_steps import (
 )
 from switchgear.client.draft.records import ascii_bytes
 from switchgear.client.failure_reason import reason_of
-from switchgear.client.worker_connection import ReconnectBackoff
 from switchgear.errors import ServerRefused
 from switchgear.protocols.gearman_draft.codec import packet
 from switchgear.protocols.gearman_draft.messages import (
@@ -62,28 +62,28 @@ class DraftTask:
     """A task as its handler sees it."""
 
     def __init__(
-        self, line: DraftWorkerConnection, assignment: Assignment, announce: Callable[[DraftTask, bytes], None]
+        self, connection: DraftWorkerConnection, assignment: Assignment, announce: Callable[[DraftTask, bytes], None]
     ) -> None:
         self.name = assignment.name.decode("ascii", "replace")
         self.args = assignment.args
-        self.server = line.address
-        self.line = line
+        self.server = connection.address
+        self.connection = connection
         self._announce = announce
 
     def __repr__(self) -> str:
         return f"DraftTask({self.name!r}, {str(self.server)!r})"
 
     def progress(self, numerator: int, denominator: int, seconds_left: float | None = None) -> None:
-        """Tell how far it is, and how many seconds it will take, if that is known."""
+        """Report how far the task is, and how many more seconds it will take, if that is known."""
         seconds = 0 if seconds_left is None else max(1, round(seconds_left))
         self._announce(self, packet(Packet.JOB_STATUS_ANNOUNCE, Progress(numerator, denominator, seconds).pack()))
 
 
 class DraftWorkerObserver:
-    """Hears of what a worker does.  Does nothing unless overridden.  Must not raise."""
+    """Callbacks for what a worker does, which do nothing unless overridden.  Must not raise."""
 
     def connected(self, server: ServerAddress) -> None:
-        """The connection stands, and the names are announced."""
+        """The worker is connected, and has announced its names."""
 
     def disconnected(self, server: ServerAddress, problem: str, retry_seconds: float) -> None:
         """There is no connection; another attempt follows after a pause."""
@@ -98,20 +98,20 @@ class DraftWorkerObserver:
         """The end of a task was announced."""
 
     def task_dropped(self, task: DraftTask) -> None:
-        """The server was gone before the end could be announced; it will have the task run again, if it comes back."""
+        """The connection was lost before the end was announced; if the server comes back, it has the task run again."""
 
     def sleeping(self) -> None:
-        """Sleep was announced to all servers that are there."""
+        """The worker has announced sleep to all connected servers."""
 
     def woken(self, server: ServerAddress | None) -> None:
-        """A server called, or has come back; None: the time was over."""
+        """The worker was woken by a server that called or has come back; None: by the end of `sleep_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftTiming:
-    """How a worker looks for work."""
+    """Intervals and limits of a worker."""
 
-    sleep_threshold_seconds: float = 0.02  # so long servers are asked in vain before going to sleep
+    sleep_threshold_seconds: float = 0.02  # for how long servers without tasks are polled before going to sleep
     pause_seconds: float = 0.002  # between two rounds of asking
     sleep_seconds: float = 10.0  # then they are asked again, called or not
     tasks_total: int = 0  # so many tasks and no more; 0: no end
@@ -137,9 +137,11 @@ def failed(error: Exception) -> Result:
 class DraftWorkerConnection(DraftConnection):
     """A connection on which tasks are asked for."""
 
-    def __init__(self, address: ServerAddress, names: list[bytes], observer: DraftWorkerObserver) -> None:
+    def __init__(
+        self, address: ServerAddress, names: list[bytes], observer: DraftWorkerObserver, backoff: ReconnectBackoff
+    ) -> None:
         super().__init__(address)
-        self.failures = 0  # attempts to connect since an answer was last heard
+        self.pauses = RetryPauses(backoff)  # between attempts to connect, until a server answers
         self.retry_at: float | None = 0.0  # when to connect; None: that is to be found out
         self.give_up_at = 0.0  # while connecting
         self.calls = False  # there is something new: it has called, or is there again
@@ -147,14 +149,14 @@ class DraftWorkerConnection(DraftConnection):
         self._observer = observer
         self._asked = False
         self._assignment: Assignment | None = None
-        self._may_call = False  # sleep was announced, and nothing heard since that would tell
+        self._may_call = False  # sleep was announced, so a call may be on its way
         self._fence_is_due = False  # the answer to the question is sure only when the fence is there
         self._fences = 0  # sent and not come back
 
     # --- for the worker ---
 
-    def question(self) -> bytes:
-        """What to send to ask for a task."""
+    def task_request(self) -> bytes:
+        """The packet that asks for a task."""
         self._asked = True
         self._assignment = None
         self.calls = False
@@ -169,16 +171,16 @@ class DraftWorkerConnection(DraftConnection):
         return not self._asked
 
     def take_assignment(self) -> Assignment | None:
-        """The task that the answer brought, if it did."""
+        """The task in the answer; None if there was none."""
         assignment, self._assignment = self._assignment, None
         return assignment
 
     def sleep(self) -> bytes:
-        """What to send to announce sleep."""
+        """The packet that announces sleep."""
         self._may_call = True
         return SLEEP
 
-    # --- what is heard ---
+    # --- input ---
 
     def on_opened(self) -> bytes:
         self._asked = self._may_call = self._fence_is_due = False
@@ -193,7 +195,7 @@ class DraftWorkerConnection(DraftConnection):
         self.retry_at = None
 
     def on_packet(self, kind: int, body: bytes) -> None:
-        self.failures = 0
+        self.pauses.reset()
         if kind == Packet.NOOP:
             if not self._asked:
                 self.calls = True
@@ -220,7 +222,7 @@ class DraftWorkerConnection(DraftConnection):
 
 
 class DraftWorkerFlow:
-    """The flow of a worker: one task at a time, whichever server has it."""
+    """The flow of a worker: one task at a time, from any of its servers."""
 
     def __init__(
         self,
@@ -236,108 +238,118 @@ class DraftWorkerFlow:
         if not addresses or not job_names:
             raise ValueError("a worker needs a server and a name")
         self.observer = observer or DraftWorkerObserver()
-        self.lines = [DraftWorkerConnection(address, job_names, self.observer) for address in dict.fromkeys(addresses)]
+        self.connections = [
+            DraftWorkerConnection(address, job_names, self.observer, timing.backoff)
+            for address in dict.fromkeys(addresses)
+        ]
         self.stopping = False
-        self._pace = timing
+        self._timing = timing
         self._announce = announce
         self._clock = clock
         self._first = 0  # whose turn it is
         self._tasks_done = 0
 
     def work(self) -> Flow[None]:
-        """Work until told to stop, and then say goodbye."""
+        """Work until stopped, and then disconnect."""
         while not self.stopping:
-            task = yield from self._look_for_task()
+            task = yield from self._poll_servers()
             if task is not None:
                 yield from self._do(task)
             elif not self.stopping:
                 yield from self._sleep()
-        yield from self._say_goodbye()
+        yield from self._disconnect_all()
 
     # --- looking for work ---
 
-    def _look_for_task(self) -> Flow[DraftTask | None]:
+    def _poll_servers(self) -> Flow[DraftTask | None]:
         """Ask every server in turn, again and again until it is time to sleep."""
-        threshold = self._clock() + self._pace.sleep_threshold_seconds
+        threshold = self._clock() + self._timing.sleep_threshold_seconds
         while not self.stopping:
-            yield from self._redial()
+            yield from self._reconnect()
             task = yield from self._ask_around()
             now = self._clock()
             if task is not None or now >= threshold:
                 return task
-            yield WaitStep(lambda: self.stopping, min(threshold, now + self._pace.pause_seconds))
+            yield WaitStep(lambda: self.stopping, min(threshold, now + self._timing.pause_seconds))
         return None
 
     def _ask_around(self) -> Flow[DraftTask | None]:
-        for place in [*range(self._first, len(self.lines)), *range(self._first)]:
-            line = self.lines[place]
-            if not line.is_open or self.stopping:
+        for place in [*range(self._first, len(self.connections)), *range(self._first)]:
+            connection = self.connections[place]
+            if not connection.is_open or self.stopping:
                 continue
-            yield SendStep(line, line.question())
-            if not (yield WaitStep(line.is_answered, self._clock() + ANSWER_SECONDS)):
-                yield CloseStep(line, f"{line.address} did not answer within {ANSWER_SECONDS:g} s")
-            assignment = line.take_assignment()
+            yield SendStep(connection, connection.task_request())
+            if not (yield WaitStep(connection.is_answered, self._clock() + ANSWER_SECONDS)):
+                yield CloseStep(connection, f"{connection.address} did not answer within {ANSWER_SECONDS:g} s")
+            assignment = connection.take_assignment()
             if assignment is not None:
-                self._first = (place + 1) % len(self.lines)  # no server is served only when others have nothing
-                return DraftTask(line, assignment, self._announce)
+                self._first = (place + 1) % len(self.connections)  # no server is served only when others have nothing
+                return DraftTask(connection, assignment, self._announce)
         return None
 
     def _sleep(self) -> Flow[None]:
-        """Sleep, with an ear on every server, until one calls or it has been long enough."""
-        servers = [line for line in self.lines if line.is_open]
-        for line in servers:
-            yield SendStep(line, line.sleep())
+        """Sleep until a server wakes the worker, or for `sleep_seconds`."""
+        servers = [connection for connection in self.connections if connection.is_open]
+        for connection in servers:
+            yield SendStep(connection, connection.sleep())
         if servers:
             self.observer.sleeping()
-        deadline = self._clock() + self._pace.sleep_seconds
+        deadline = self._clock() + self._timing.sleep_seconds
         while not self._is_called() and self._clock() < deadline:
-            yield from self._redial()
-            yield WaitStep(lambda: self._is_called() or self._has_lost(), min(deadline, self._next_look()))
+            yield from self._reconnect()
+            yield WaitStep(lambda: self._is_called() or self._has_lost(), min(deadline, self._next_deadline()))
         if self.stopping:
             return
-        callers = [place for place, line in enumerate(self.lines) if line.calls]
-        self.observer.woken(self.lines[callers[0]].address if callers else None)
+        callers = [place for place, connection in enumerate(self.connections) if connection.calls]
+        self.observer.woken(self.connections[callers[0]].address if callers else None)
         if callers:
             self._first = callers[0]
 
     def _is_called(self) -> bool:
-        return self.stopping or any(line.calls for line in self.lines)
+        return self.stopping or any(connection.calls for connection in self.connections)
 
     # --- connections ---
 
     def _has_lost(self) -> bool:
-        """Whether a server has gone that was there."""
-        return any(line.retry_at is None and line.state is ConnectionState.SHUT for line in self.lines)
+        """Whether a connection was lost and has no time for its next attempt yet."""
+        return any(
+            connection.retry_at is None and connection.state is ConnectionState.SHUT for connection in self.connections
+        )
 
-    def _redial(self) -> Flow[None]:
-        """Connect to servers that are not there, after a pause."""
+    def _reconnect(self) -> Flow[None]:
+        """Connect to servers without a connection, after a pause."""
         now = self._clock()
-        for line in self.lines:
-            if line.state is ConnectionState.OPENING and now >= line.give_up_at:
-                yield CloseStep(line, f"cannot connect to {line.address}: no answer in time")
-            if line.state is not ConnectionState.SHUT:
+        for connection in self.connections:
+            if connection.state is ConnectionState.OPENING and now >= connection.give_up_at:
+                yield CloseStep(connection, f"cannot connect to {connection.address}: no answer in time")
+            if connection.state is not ConnectionState.SHUT:
                 continue
-            if line.retry_at is None:
-                pause_seconds = self._pace.backoff.seconds(line.failures)
-                line.failures += 1
-                line.retry_at = now + pause_seconds
-                self.observer.disconnected(line.address, str(line.problem), pause_seconds)
-            if now >= line.retry_at:
-                line.give_up_at = now + CONNECT_SECONDS
-                yield OpenStep(line)
+            if connection.retry_at is None:
+                pause_seconds = connection.pauses.next_seconds()
+                connection.retry_at = now + pause_seconds
+                self.observer.disconnected(connection.address, str(connection.problem), pause_seconds)
+            if now >= connection.retry_at:
+                connection.give_up_at = now + CONNECT_SECONDS
+                yield OpenStep(connection)
 
-    def _next_look(self) -> float:
-        """When some connection has to be seen to."""
-        moments = [line.give_up_at for line in self.lines if line.state is ConnectionState.OPENING]
-        moments += [line.retry_at or 0.0 for line in self.lines if line.state is ConnectionState.SHUT]
+    def _next_deadline(self) -> float:
+        """When the next attempt to connect begins or is given up."""
+        moments = [
+            connection.give_up_at for connection in self.connections if connection.state is ConnectionState.OPENING
+        ]
+        moments += [
+            connection.retry_at or 0.0 for connection in self.connections if connection.state is ConnectionState.SHUT
+        ]
         return min(moments, default=float("inf"))
 
-    def _say_goodbye(self) -> Flow[None]:
-        """Leave; a server hangs up when it has dealt with all that was said before."""
-        for line in self.lines:
-            if line.is_open:
-                yield SendStep(line, GOODBYE)
-        yield WaitStep(lambda: not any(line.is_open for line in self.lines), self._clock() + GOODBYE_SECONDS)
+    def _disconnect_all(self) -> Flow[None]:
+        """Say goodbye to all servers, which then close the connections after everything sent before."""
+        for connection in self.connections:
+            if connection.is_open:
+                yield SendStep(connection, GOODBYE)
+        yield WaitStep(
+            lambda: not any(connection.is_open for connection in self.connections), self._clock() + GOODBYE_SECONDS
+        )
 
     # --- working ---
 
@@ -345,12 +357,12 @@ class DraftWorkerFlow:
         self.observer.task_started(task)
         started = self._clock()
         result: Result | None = yield RunStep(task)  # None: given up, because the server is gone
-        yield WaitStep(lambda: not task.line.is_open, self._clock())  # it may have gone meanwhile
-        if result is None or not task.line.is_open:
+        yield WaitStep(lambda: not task.connection.is_open, self._clock())  # it may have gone meanwhile
+        if result is None or not task.connection.is_open:
             self.observer.task_dropped(task)
             return
-        yield SendStep(task.line, packet(Packet.JOB_COMPLETE_ANNOUNCE, result.pack()))
+        yield SendStep(task.connection, packet(Packet.JOB_COMPLETE_ANNOUNCE, result.pack()))
         self.observer.task_ended(task, result.code, self._clock() - started)
         self._tasks_done += 1
-        if self._tasks_done == self._pace.tasks_total:
+        if self._tasks_done == self._timing.tasks_total:
             self.stopping = True

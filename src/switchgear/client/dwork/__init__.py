@@ -1,4 +1,4 @@
-"""Clients for dwork servers, blocking or with asyncio: ours with all it can do, and the original with what it can."""
+"""Clients for dwork servers, blocking or with asyncio: for ours, and for the original with fewer features."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Where a dwork server is: `dwork://HOST:PORT`."""
+"""The address of a dwork server: `dwork://HOST:PORT`."""
 
 from __future__ import annotations
 

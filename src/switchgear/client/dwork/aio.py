@@ -1,4 +1,4 @@
-"""The client for asyncio."""
+"""`AsyncDworkClient`: the dwork client for asyncio."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
-from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.dwork.address import DEFAULT_URL, DworkAddress
 from switchgear.client.dwork.dealer_socket import DealerSocket
 from switchgear.client.dwork.records import ServerStatus, Stolen, TaskRecord, text_of
 from switchgear.client.dwork.request_flows import Flow, Names, RequestFlows, TaskLike, WaitUntil
 from switchgear.client.flow_runner import perform_async
+from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.zeromq_sockets import CurveKeys
 from switchgear.errors import ServerUnreachable
 
@@ -49,9 +49,9 @@ class AsyncDworkClient:
             keys.check(1, "server")
         self._keys = keys
         self._requests = RequestFlows(self._address, location or socket.gethostname(), timeout_seconds, time.monotonic)
-        self._wire: DealerSocket | None = None
+        self._dealer: DealerSocket | None = None
         self._is_closed = False
-        self._news: asyncio.Future[None] | None = None  # somebody waits for something to happen
+        self._changed: asyncio.Future[None] | None = None  # set while flows wait for a change
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,16 +62,17 @@ class AsyncDworkClient:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up.  Tasks that were stolen stay with this location; see `exit` and `transfer`.  May be called again."""
+        """Disconnect.  Tasks that were stolen stay with this location; see `exit` and `transfer`.  May be called
+        again."""
         self._is_closed = True
-        wire, self._wire = self._wire, None
-        if wire is None:
+        dealer, self._dealer = self._dealer, None
+        if dealer is None:
             return
         loop = asyncio.get_running_loop()
-        for descriptor in wire.descriptors:
+        for descriptor in dealer.descriptors:
             loop.remove_reader(descriptor)
         self._requests.give_back_surplus()
-        await asyncio.to_thread(wire.close)  # it may wait until the last words have left
+        await asyncio.to_thread(dealer.close)  # it may wait until the last words have left
 
     @property
     def location(self) -> str:
@@ -88,7 +89,7 @@ class AsyncDworkClient:
 
     async def steal(self, n: int = 1, wait_seconds: float = 0.0, *, lease_seconds: float = 0.0) -> Stolen:
         """Take up to `n` tasks."""
-        return await self._perform(self._requests.steal_or_tell_why_not(n, wait_seconds, lease_seconds))
+        return await self._perform(self._requests.steal_with_reason(n, wait_seconds, lease_seconds))
 
     async def complete(self, names: Names, error: str | bytes | None = None) -> tuple[str, ...]:
         """Report tasks as done or, with `error`, as failed; returns those that the server does not know."""
@@ -99,7 +100,7 @@ class AsyncDworkClient:
         return await self._perform(self._requests.transfer(names, after))
 
     async def heartbeat(self, *, lease_seconds: float = 0.0) -> None:
-        """Say that this location is alive, so that it keeps its tasks."""
+        """Renew the lease of this location, so that it keeps its tasks."""
         await self._perform(self._requests.heartbeat(lease_seconds))
 
     async def exit(self, location: str | bytes | None = None) -> bool:
@@ -113,7 +114,7 @@ class AsyncDworkClient:
         return await self._perform(self._requests.status())
 
     async def lookup(self, name: str | bytes) -> TaskRecord | None:
-        """What the server knows of a task; None if it knows of none."""
+        """The record of a task; None if the server does not know it."""
         return await self._perform(self._requests.lookup(name))
 
     async def tasks(self) -> AsyncIterator[TaskRecord]:
@@ -127,7 +128,7 @@ class AsyncDworkClient:
                 return
 
     async def speaks_more(self) -> bool:
-        """Whether the server knows what the original does not."""
+        """Whether the server has the extensions to the original dwork."""
         return await self._perform(self._requests.speaks_more())
 
     def unreachable(self, seconds: float) -> ServerUnreachable:
@@ -137,23 +138,23 @@ class AsyncDworkClient:
     # --- the driver ---
 
     async def _perform(self, flow: Flow[T]) -> T:
-        """Go through with a flow; returns or raises what it does."""
+        """Run a flow to its end; returns its result or raises its exception."""
         self._open()
         return await perform_async(flow, self._until)
 
     def _open(self) -> None:
-        if self._wire is not None:
+        if self._dealer is not None:
             return
         if self._is_closed:
             raise RuntimeError("the client is closed")
-        self._wire = DealerSocket(self._address, self._keys, self._requests.conversation)
+        self._dealer = DealerSocket(self._address, self._keys, self._requests.pending_requests)
         loop = asyncio.get_running_loop()
-        for descriptor in self._wire.descriptors:
+        for descriptor in self._dealer.descriptors:
             loop.add_reader(descriptor, self._pump)
 
     def _pump(self) -> None:
-        if self._wire is not None and self._wire.pump() and self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._dealer is not None and self._dealer.pump() and self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
 
     async def _until(self, step: WaitUntil) -> bool:
         while True:
@@ -163,8 +164,8 @@ class AsyncDworkClient:
             left = step.deadline - time.monotonic()
             if left <= 0:
                 return False
-            if self._news is None or self._news.done():
-                self._news = asyncio.get_running_loop().create_future()
+            if self._changed is None or self._changed.done():
+                self._changed = asyncio.get_running_loop().create_future()
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await asyncio.shield(self._news)  # others may wait for it too
+                    await asyncio.shield(self._changed)  # others may wait for it too

@@ -1,4 +1,4 @@
-"""The client that blocks."""
+"""`DworkClient`: the dwork client that blocks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
-from switchgear.client.connection import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.dwork.address import DEFAULT_URL, DworkAddress
 from switchgear.client.dwork.dealer_socket import DealerSocket
 from switchgear.client.dwork.records import ServerStatus, Stolen, TaskRecord, text_of
 from switchgear.client.dwork.request_flows import Flow, Names, RequestFlows, TaskLike, WaitUntil
 from switchgear.client.flow_runner import perform
+from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS
 from switchgear.client.zeromq_sockets import CurveKeys
 
 __all__ = ["DworkClient"]
@@ -48,7 +48,7 @@ class DworkClient:
         if keys is not None:
             keys.check(1, "server")
         self._requests = RequestFlows(address, location or socket.gethostname(), timeout_seconds, time.monotonic)
-        self._wire = DealerSocket(address, keys, self._requests.conversation)
+        self._dealer = DealerSocket(address, keys, self._requests.pending_requests)
 
     def __enter__(self) -> Self:
         return self
@@ -59,9 +59,10 @@ class DworkClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up.  Tasks that were stolen stay with this location; see `exit` and `transfer`.  May be called again."""
+        """Disconnect.  Tasks that were stolen stay with this location; see `exit` and `transfer`.  May be called
+        again."""
         self._requests.give_back_surplus()
-        self._wire.close()
+        self._dealer.close()
 
     @property
     def location(self) -> str:
@@ -90,7 +91,7 @@ class DworkClient:
         Should the answer be lost with the connection, the tasks in it stay with this location, which does not know of
         them, until its lease ends or it exits.
         """
-        return self._perform(self._requests.steal_or_tell_why_not(n, wait_seconds, lease_seconds))
+        return self._perform(self._requests.steal_with_reason(n, wait_seconds, lease_seconds))
 
     def complete(self, names: Names, error: str | bytes | None = None) -> tuple[str, ...]:
         """Report one task or several as done or, with `error` *, as failed: then what waits for them goes on waiting.
@@ -107,7 +108,7 @@ class DworkClient:
         return self._perform(self._requests.transfer(names, after))
 
     def heartbeat(self, *, lease_seconds: float = 0.0) -> None:
-        """Say that this location is alive, so that it keeps its tasks."""
+        """Renew the lease of this location, so that it keeps its tasks."""
         self._perform(self._requests.heartbeat(lease_seconds))
 
     def exit(self, location: str | bytes | None = None) -> bool:
@@ -121,7 +122,7 @@ class DworkClient:
         return self._perform(self._requests.status())
 
     def lookup(self, name: str | bytes) -> TaskRecord | None:
-        """What the server knows of a task *; None if it knows of none."""
+        """The record of a task *; None if the server does not know it."""
         return self._perform(self._requests.lookup(name))
 
     def tasks(self) -> Iterator[TaskRecord]:
@@ -134,23 +135,23 @@ class DworkClient:
                 return
 
     def speaks_more(self) -> bool:
-        """Whether the server knows what is marked with a star."""
+        """Whether the server has the extensions, which are marked with a star."""
         return self._perform(self._requests.speaks_more())
 
     # --- the driver ---
 
     def _perform(self, flow: Flow[T]) -> T:
-        """Go through with a flow; returns or raises what it does."""
-        if self._wire.is_closed:
+        """Run a flow to its end; returns its result or raises its exception."""
+        if self._dealer.is_closed:
             raise RuntimeError("the client is closed")
         return perform(flow, self._until)
 
     def _until(self, step: WaitUntil) -> bool:
         while True:
-            self._wire.pump()
+            self._dealer.pump()
             if step.condition():
                 return True
             left = step.deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._wire.poll(left)
+            self._dealer.poll(left)

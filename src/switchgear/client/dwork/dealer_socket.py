@@ -1,4 +1,4 @@
-"""The socket of a client: a DEALER, and a monitor that tells when its connection comes and goes.
+"""`DealerSocket`: the DEALER socket of a dwork client, and the monitor of its connection.
 
 ZeroMQ connects, and connects again, by itself.  The socket takes messages only while there is a connection, so those
 that were taken and not answered are lost with it, and no others.
@@ -43,10 +43,10 @@ _LOST_AT_ONCE: Final = _PROBLEMS[zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL]
 
 
 class DealerSocket:
-    """One connection at a time, made anew when it is lost."""
+    """Carries the messages of `PendingRequests`, over one connection at a time."""
 
-    def __init__(self, address: DworkAddress, keys: CurveKeys | None, conversation: PendingRequests) -> None:
-        self._conversation = conversation
+    def __init__(self, address: DworkAddress, keys: CurveKeys | None, pending_requests: PendingRequests) -> None:
+        self._pending_requests = pending_requests
         self._context = zmq.Context()
         try:
             self._socket = dealer(self._context, SETTINGS, keys)
@@ -63,68 +63,70 @@ class DealerSocket:
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """What to watch; after either became readable, and before it is watched, `pump`."""
+        """The descriptors to watch; `pump` has to be called after one became readable, and before watching starts."""
         return cast(int, self._socket.get(zmq.FD)), cast(int, self._monitor.get(zmq.FD))
 
     def poll(self, timeout_seconds: float | None) -> None:
-        """Wait for news."""
+        """Wait until something can be read or sent."""
         poller = zmq.Poller()
-        wanted = zmq.POLLIN | (zmq.POLLOUT if self._conversation.outbox else 0)
+        wanted = zmq.POLLIN | (zmq.POLLOUT if self._pending_requests.outbox else 0)
         poller.register(self._socket, wanted)
         poller.register(self._monitor, zmq.POLLIN)
         poller.poll(None if timeout_seconds is None else max(0, int(timeout_seconds * 1000) + 1))
 
     def pump(self) -> bool:
-        """Do all that can be done without waiting; False if that was nothing."""
+        """Receive and send as much as possible without waiting; returns whether there was anything."""
         did_anything = False
-        # Looking whether there is room to send tells ZeroMQ that we know of what has come, so we look for that last.
-        while self._receive() or self._hear_monitor() or self._send() or _events(self._socket) & zmq.POLLIN:
+        # Asking for POLLOUT resets ZeroMQ's signal for input as well, so input is checked last.
+        while self._receive() or self._read_monitor() or self._send() or _events(self._socket) & zmq.POLLIN:
             did_anything = True
         return did_anything
 
-    def _hear_monitor(self) -> bool:
-        """What became of the connection.  Before anything is sent: what was sent on a lost one is not answered."""
-        heard = False
+    def _read_monitor(self) -> bool:
+        """Read the events of the connection; before anything is sent, because requests on a lost connection get no
+        answer."""
+        received = False
         while _events(self._monitor) & zmq.POLLIN:
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._conversation.connected()
+                self._pending_requests.connected()
             elif event in _LOST:
-                self._conversation.disconnected(self._problem(event))
-            heard = True
-        return heard
+                self._pending_requests.disconnected(self._problem(event))
+            received = True
+        return received
 
     def _problem(self, event: int) -> str:
-        """In words.  Only a connection that stood can be lost; who hangs up before may not like our keys."""
-        if event == zmq.EVENT_DISCONNECTED and not self._conversation.is_connected:
+        """The problem that an event stands for.  A server that closes the connection during the handshake refuses our
+        keys."""
+        if event == zmq.EVENT_DISCONNECTED and not self._pending_requests.is_connected:
             return _LOST_AT_ONCE
-        return _PROBLEMS.get(event, self._conversation.problem)
+        return _PROBLEMS.get(event, self._pending_requests.problem)
 
     def _receive(self) -> bool:
-        heard = False
+        received = False
         while _events(self._socket) & zmq.POLLIN:
-            self._conversation.receive(self._socket.recv_multipart(zmq.NOBLOCK))
-            heard = True
-        return heard
+            self._pending_requests.receive(self._socket.recv_multipart(zmq.NOBLOCK))
+            received = True
+        return received
 
     def _send(self) -> bool:
-        conversation = self._conversation
+        pending_requests = self._pending_requests
         sent = False
-        while _events(self._socket) & zmq.POLLOUT and (message := conversation.next_message()) is not None:
+        while _events(self._socket) & zmq.POLLOUT and (message := pending_requests.next_message()) is not None:
             try:
                 self._socket.send_multipart(message, zmq.NOBLOCK)
             except zmq.Again:
                 break
-            conversation.sent()
+            pending_requests.sent()
             sent = True
         return sent
 
     def close(self) -> None:
-        """Hang up.  What is still to be sent then has a moment to leave."""
+        """Close the socket, with a moment for messages that are still to be sent."""
         if self.is_closed:
             return
         linger_ms = 0
-        if self._conversation.outbox and self._conversation.is_connected:
+        if self._pending_requests.outbox and self._pending_requests.is_connected:
             linger_ms = LAST_WORDS_MS
             self._send()
         self._socket.disable_monitor()

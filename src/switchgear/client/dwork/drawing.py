@@ -1,4 +1,4 @@
-"""Graphs of tasks as pictures: DOT, for Graphviz and whatever else reads it, and SVG, drawn here."""
+"""Draws task graphs as DOT (for Graphviz) and as SVG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABEL_CHARACTERS: Final = 30
 
 
 class Colours(NamedTuple):
-    """Of a state."""
+    """The fill and line colours of a state."""
 
     fill: str
     line: str
@@ -52,7 +52,7 @@ LEGEND_ENTRY: Final = 118
 
 
 def short(name: str) -> str:
-    """A name that fits a box, with what cannot be shown made visible."""
+    """A name shortened to fit a box, with unprintable characters escaped."""
     name = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
     return name if len(name) <= LABEL_CHARACTERS else name[: LABEL_CHARACTERS - 1] + "…"
 
@@ -61,7 +61,7 @@ def short(name: str) -> str:
 
 
 def dot_of(graph: TaskGraph) -> str:
-    """The graph in the language of Graphviz."""
+    """The graph as DOT."""
     critical = _critical_edges(graph)
     lines = [
         "digraph tasks {",
@@ -84,13 +84,13 @@ def dot_of(graph: TaskGraph) -> str:
 
 
 def _dot_string(text: str) -> str:
-    """A string of DOT, in which nothing but its own line ends is an escape."""
+    """A quoted DOT string."""
     lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'
 
 
 def _about(task: GraphTask, state: str) -> str:
-    """Everything about a task, for whoever points at it."""
+    """The tooltip of a task."""
     lines = [printable(task.name), f"{state}, {task.seconds:.3g} s" if task.seconds else state]
     if task.error:
         lines.append(task.error)
@@ -106,7 +106,7 @@ def _critical_edges(graph: TaskGraph) -> set[tuple[int, int]]:
 
 
 def svg_of(graph: TaskGraph) -> str:
-    """The graph drawn, with a legend."""
+    """The graph as SVG, with a legend."""
     return _Drawing(graph).svg()
 
 
@@ -178,12 +178,12 @@ class _Drawing:
         )
 
     def _edges(self) -> list[str]:
-        """Those of the critical path last, so that they are on top."""
+        """All edges, those of the critical path last, so that they are drawn on top."""
         usual = [self._edge(edge, way) for edge, way in self.layout.edges.items() if edge not in self.critical]
         return usual + [self._edge(edge, way) for edge, way in self.layout.edges.items() if edge in self.critical]
 
     def _edge(self, edge: tuple[int, int], way: list[int]) -> str:
-        """A curve that leaves each column, and comes to the next, level."""
+        """The SVG path of an edge: a curve that is horizontal at each column."""
         first = way[0]
         column = self.layout.column_of[first]
         x, y = self.lefts[column] + self.widths[column], self._y(first)
@@ -207,7 +207,7 @@ class _Drawing:
 
 
 def _clean(text: str) -> str:
-    """Without what XML cannot hold."""
+    """The text without characters that XML does not allow."""
     return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 

@@ -1,4 +1,4 @@
-"""A graph of tasks to be looked at: how many are in which state, what took longest, and what is stuck."""
+"""`TaskGraph`: counts of states, the critical path, and stuck tasks of a task graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GraphTask:
 
 
 class TaskGraph:
-    """Tasks by id.  What waits for a task that is not among them waits for nothing."""
+    """Tasks by id.  Predecessors that are not among them are ignored."""
 
     def __init__(self, tasks: Iterable[GraphTask]) -> None:
         self.tasks = {task.id: task for task in tasks}
@@ -47,7 +47,7 @@ class TaskGraph:
 
     @classmethod
     def of_records(cls, records: Iterable[TaskRecord], now_us: int) -> TaskGraph:
-        """As a server has it."""
+        """The graph of a server's task records."""
         return cls(
             GraphTask(record.id, record.name, record.state, record.after, record.seconds(now_us), record.error)
             for record in records
@@ -55,7 +55,7 @@ class TaskGraph:
 
     @classmethod
     def of_file(cls, file: TaskFile) -> TaskGraph:
-        """As a file has it, before anything has run."""
+        """The graph of a task file, before anything has run."""
         ids = {name: number for number, name in enumerate(file.tasks, 1)}
         tasks = []
         for name, predecessors in file.tasks.items():
@@ -64,7 +64,7 @@ class TaskGraph:
         return cls(tasks)
 
     def _order(self) -> list[int]:
-        """All ids, each after those that it waits for.  What waits for itself, which a server may have, comes last."""
+        """All ids, each after its predecessors.  Tasks in a cycle, which a server may have, come last."""
         blockers = {task_id: len(before) for task_id, before in self.before.items()}
         pending = deque(task_id for task_id, number in blockers.items() if not number)
         order: dict[int, None] = {}
@@ -78,16 +78,16 @@ class TaskGraph:
         return [*order, *(task_id for task_id in self.tasks if task_id not in order)]
 
     def state_of(self, task: GraphTask) -> str:
-        """Its state, or that it is stuck."""
+        """The state of a task, or that it is stuck."""
         return "stuck" if task.id in self.stuck and task.state not in UNSUCCESSFUL else task.state
 
     def counts(self) -> dict[str, int]:
-        """How many tasks are in which state, without the states that none is in."""
+        """How many tasks are in which state, without empty states."""
         counted = Counter(map(self.state_of, self.tasks.values()))
         return {state: counted[state] for state in (*STATES, *(counted.keys() - set(STATES))) if counted[state]}
 
     def all_behind(self, ids: Iterable[int]) -> set[int]:
-        """All tasks that wait for any of these, directly or not, and are not done all the same."""
+        """All unfinished tasks that wait for any of these, directly or not."""
         found: set[int] = set()
         pending = list(ids)
         while pending:
@@ -98,11 +98,11 @@ class TaskGraph:
         return found
 
     def unsuccessful(self) -> list[GraphTask]:
-        """Tasks that ended and were not done."""
+        """Tasks that ended without success."""
         return [task for task in self.tasks.values() if task.state in UNSUCCESSFUL]
 
     def critical_path(self) -> list[GraphTask]:
-        """The chain of tasks that took longest: nothing that runs the others faster makes the whole faster."""
+        """The chain of dependent tasks that took longest in total."""
         best: dict[int, tuple[float, int]] = {}  # the length of the longest chain up to each, and the task before it
         for task_id in self.order:
             seconds, previous = max(

@@ -1,4 +1,4 @@
-"""Where to put the tasks of a graph on a page: in columns, each task to the right of all that it waits for.
+"""Layout of a task graph in columns, each task to the right of its predecessors.
 
 The usual steps for layered graphs.  A task's column is the length of the longest way to it.  An edge over several
 columns is cut into short ones by bends.  The order within the columns is improved by going through them to and fro and
@@ -26,7 +26,7 @@ Place = int
 
 @dataclass(slots=True)
 class Layout:
-    """Columns and rows.  Rows are not whole numbers; in a column, tasks are at least one apart."""
+    """The column and row of each task.  Rows are fractions; within a column, tasks are at least one apart."""
 
     columns: list[list[Place]]
     rows: dict[Place, float] = field(default_factory=dict)
@@ -35,12 +35,12 @@ class Layout:
 
     @property
     def height(self) -> float:
-        """In rows."""
+        """The height in rows."""
         return max(self.rows.values(), default=0.0) + 1
 
 
 def lay_out(order: Sequence[int], before: Mapping[int, Sequence[int]]) -> Layout:
-    """Place all tasks; `order` has each after those `before` it."""
+    """Lay out all tasks; `order` has each after those `before` it."""
     layout = _columns(order, before)
     left, right = _neighbours(layout)
     _reduce_crossings(layout, left, right)
@@ -72,7 +72,7 @@ Neighbours = dict[Place, list[Place]]
 
 
 def _neighbours(layout: Layout) -> tuple[Neighbours, Neighbours]:
-    """For each place those in the column to its left, and to its right, that an edge joins it with."""
+    """For each place its neighbours by an edge in the columns to the left and to the right."""
     left: Neighbours = {place: [] for column in layout.columns for place in column}
     right: Neighbours = {place: [] for place in left}
     for way in layout.edges.values():
@@ -107,7 +107,8 @@ def _reduce_crossings(layout: Layout, left: Neighbours, right: Neighbours) -> No
 
 
 def _sort_by_neighbours(column: list[Place], other: list[Place], neighbours: Neighbours) -> None:
-    """By the middle of a place's neighbours; one without any stays about where it was."""
+    """Sort a column by the mean row of each place's neighbours; places without neighbours stay about where they
+    were."""
     position = {place: number for number, place in enumerate(other)}
     scale = len(other) / max(1, len(column))
     wish = {
@@ -154,7 +155,7 @@ def _assign_rows(layout: Layout, left: Neighbours, right: Neighbours) -> None:
 
 
 def _offsets(column: list[Place]) -> list[float]:
-    """How far below the first place of its column each must be, at the least."""
+    """The least distance of each place from the first one of its column."""
     offsets = [0.0]
     for one, other in pairwise(column):
         offsets.append(offsets[-1] + (_height(one) + _height(other)) / 2)
@@ -166,11 +167,11 @@ def _height(place: Place) -> float:
 
 
 def _spread(wishes: list[float], offsets: list[float]) -> list[float]:
-    """Rows in this order and far enough apart, as near to the wishes as that allows.
+    """Rows in this order and far enough apart, as near to the wanted rows as possible.
 
-    Less their offsets, the rows only must not fall; neighbours whose wishes fall share the mean of them.
+    Without their offsets, the rows must only not decrease; neighbours whose wanted rows decrease share their mean.
     """
-    blocks: list[tuple[float, int]] = []  # mean of the wishes, and of how many
+    blocks: list[tuple[float, int]] = []  # mean of the wanted rows, and of how many
     for wish, offset in zip(wishes, offsets, strict=True):
         mean, size = wish - offset, 1
         while blocks and blocks[-1][0] > mean:

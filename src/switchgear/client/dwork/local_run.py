@@ -1,6 +1,6 @@
-"""A graph of tasks run on the spot: the scheduling engine of a server, without the server.
+"""Runs a task graph without a server, on the scheduling engine.
 
-`LocalRun` decides what may start, and is told what ended; it runs nothing itself.  `run_tasks` runs what it says, so
+`LocalRun` decides which task may start, and is told of ends; it runs nothing itself.  `run_tasks` runs what it says, so
 many at a time.
 """
 
@@ -24,7 +24,7 @@ FUNCTION: Final = b"dwork"
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """How it went.  Tasks are named in the order of the file."""
+    """The report of a run.  Tasks are in the order of the file."""
 
     done: list[str]
     failed: dict[str, str]  # and why
@@ -42,7 +42,7 @@ class RunReport:
 
     @property
     def left(self) -> list[str]:
-        """All that was not done."""
+        """All tasks that were not done."""
         return [*self.failed, *self.interrupted, *self.blocked, *self.not_started]
 
 
@@ -50,7 +50,7 @@ class LocalRun:
     """The tasks of a file, from the first to the last."""
 
     def __init__(self, file: TaskFile, now_us: int, *, keep_going: bool = False) -> None:
-        """Raises CycleRefused.  What the file does not have counts as done."""
+        """Raises CycleRefused.  Predecessors that the file does not have count as done."""
         self.tasks = file.tasks
         self.keep_going = keep_going
         self.failed: dict[str, str] = {}
@@ -76,13 +76,14 @@ class LocalRun:
         return len(self._worker.running)
 
     def take(self, now_us: int) -> str | None:
-        """The next task to start; None if there is none now, and if nothing is running either, for good."""
+        """The next task to start; None if there is none now.  If no task runs either, the run is over."""
         self._engine.advance(now_us)
         job = self._engine.take(self._worker)
         return None if job is None else text_of(job.name)
 
     def end(self, name: str, failure: str | None, now_us: int) -> None:
-        """A task has ended: it is done, or failed for a reason.  After a failure no other is started, unless asked."""
+        """A task has ended: done, or failed for a reason.  After a failure no other is started, unless the run keeps
+        going."""
         self._engine.advance(now_us)
         job_id = self._jobs[name].id
         if failure is None:
@@ -92,14 +93,14 @@ class LocalRun:
             self.failed[name] = failure
             if not self.keep_going:
                 self.stop()
-        self._engine.take_changes()  # nobody keeps them
+        self._engine.take_changes()  # there is no store
 
     def stop(self) -> None:
-        """Start nothing more."""
+        """Start no more tasks."""
         self._engine.stop_handing_out()
 
     def report(self, now_us: int) -> RunReport:
-        """How it went until now."""
+        """The report until now."""
         graph = self._graph(now_us)
         states: dict[str, list[str]] = {}
         for task in graph.tasks.values():
@@ -138,7 +139,7 @@ T = TypeVar("T", bound=TaskResult)
 
 
 class RunObserver(Generic[T]):
-    """Hears of what is run.  Does nothing unless overridden."""
+    """Callbacks for what is run, which do nothing unless overridden."""
 
     def started(self, name: str) -> None:
         """A task is about to be run."""
@@ -154,7 +155,7 @@ async def run_tasks(
     clock_us: Callable[[], int],
     observer: RunObserver[T],
 ) -> None:
-    """Run what there is to be run, up to `jobs` at a time.  If this is cancelled, so is everything that runs."""
+    """Run all tasks, up to `jobs` at a time.  Cancelling it cancels the running tasks."""
     running: dict[asyncio.Future[T], tuple[str, int]] = {}  # with name and time of the start
     try:
         while True:

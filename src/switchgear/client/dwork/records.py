@@ -1,4 +1,4 @@
-"""What the client is told, and tells, of tasks.
+"""Tasks and servers as a dwork client sees them: records, stolen tasks, status.
 
 Names are bytes to a server and text to Python: what is not UTF-8 is kept as Python keeps it in file names, so that
 every name comes back as it went.
@@ -51,7 +51,7 @@ class StolenTask:
 
 @dataclass(frozen=True, slots=True)
 class Stolen:
-    """What a Steal brought: tasks, or none."""
+    """The answer to a Steal: some tasks, or none."""
 
     tasks: tuple[StolenTask, ...] = ()
     all_done: bool = False  # nothing is left to do: all are done, except those that are stuck
@@ -71,7 +71,7 @@ class Stolen:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """How a server is."""
+    """The status of a server."""
 
     active: int  # tasks that are not done
     ready: int  # those of them that could be stolen now
@@ -87,7 +87,7 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """What a server knows of a task."""
+    """A server's record of a task."""
 
     name: str
     id: int
@@ -114,7 +114,7 @@ class TaskRecord:
         )
 
     def seconds(self, now_us: int) -> float:
-        """How long it ran, or has been running; 0 if it has not."""
+        """How long the task ran, or has been running; 0 if it has not been started."""
         if not self.started_us:
             return 0.0
         end_us = self.ended_us or (now_us if self.state == "running" else 0)

@@ -1,4 +1,4 @@
-"""What a client can ask, as flows: generators that yield what they wait for, and that either driver goes through with.
+"""The requests of a dwork client as flows: generators that yield what they wait for, and that either driver runs.
 
 There are two drivers, `blocking.py` and `aio.py`, and one of everything else.
 """
@@ -28,7 +28,7 @@ __all__ = ["Flow", "Names", "RequestFlows", "TaskLike", "WaitUntil", "names_of"]
 T = TypeVar("T")
 
 TASKS_PER_MESSAGE: Final = 1000
-BYTES_PER_MESSAGE: Final = 4 * 1024 * 1024  # or a little more; servers hang up on messages that are too long
+BYTES_PER_MESSAGE: Final = 4 * 1024 * 1024  # or a little more; servers refuse messages that are too long
 MESSAGES_IN_FLIGHT: Final = 8  # of one request that is cut into several
 
 TaskLike = str | bytes | NewTask | tuple[str | bytes, Iterable[str | bytes]]
@@ -36,7 +36,7 @@ Names = str | bytes | Iterable[str | bytes]
 
 
 class WaitUntil(NamedTuple):
-    """Wait until something is so, or until a deadline; the driver sends back whether it is so."""
+    """Wait until a condition is true, or until a deadline; the driver sends back whether it is true."""
 
     condition: Callable[[], bool]
     deadline: float
@@ -58,7 +58,7 @@ class RequestFlows:
         self.address = address
         self.location = bytes_of(location)
         self.timeout_seconds = timeout_seconds
-        self.conversation = PendingRequests(clock)
+        self.pending_requests = PendingRequests(clock)
         self._clock = clock
         self._speaks_more: bool | None = None  # whether the server knows more than the original; None: not asked yet
 
@@ -78,13 +78,13 @@ class RequestFlows:
                     most_pending = 0  # the original server may take messages in another order than they were sent
                 while len(pending) > most_pending:
                     yield from self._answer(pending.popleft())
-                pending.append(self.conversation.ask(Query(QueryType.CREATE, batch)))
+                pending.append(self.pending_requests.ask(Query(QueryType.CREATE, batch)))
                 created += len(batch)
             while pending:
                 yield from self._answer(pending.popleft())
         finally:
-            for question in pending:
-                self.conversation.forget(question)
+            for request in pending:
+                self.pending_requests.forget(request)
         return created
 
     def _task_message(self, task: TaskLike, common: tuple[bytes, ...]) -> Task:
@@ -97,7 +97,7 @@ class RequestFlows:
 
     def steal(self, n: int, wait_seconds: float, lease_seconds: float) -> Flow[Stolen]:
         """Take up to so many tasks, if there are any within the time."""
-        surplus = self.conversation.surplus
+        surplus = self.pending_requests.surplus
         if surplus and n > 0:
             return Stolen(tuple(Stolen.task_of(surplus.popleft()) for _ in range(min(n, len(surplus)))))
         query = Query(
@@ -110,8 +110,8 @@ class RequestFlows:
         answer = yield from self._ask(query, wait_seconds)
         return Stolen(tuple(map(Stolen.task_of, answer.tasks)), answer.type == QueryType.EXIT)
 
-    def steal_or_tell_why_not(self, n: int, wait_seconds: float, lease_seconds: float) -> Flow[Stolen]:
-        """The same, and if nothing is left to do, how many tasks cannot be done."""
+    def steal_with_reason(self, n: int, wait_seconds: float, lease_seconds: float) -> Flow[Stolen]:
+        """The same; if no task is left, also how many tasks cannot be done."""
         stolen = yield from self.steal(n, wait_seconds, lease_seconds)
         if not stolen.all_done or n == 0:
             return stolen
@@ -127,17 +127,17 @@ class RequestFlows:
         tasks = (Task(name, self.location, error=reason) for name in names_of(names))
         unknown: list[str] = []
         for batch in batches(tasks):
-            question = self.conversation.ask(Query(QueryType.COMPLETE, batch, location=self.location))
-            answer = yield from self._answer(question)
+            request = self.pending_requests.ask(Query(QueryType.COMPLETE, batch, location=self.location))
+            answer = yield from self._answer(request)
             if answer.type != QueryType.NOT_FOUND:
                 continue
             for task in answer.tasks or batch:
-                if not question.is_repeated or not (yield from self._has_ended(task.name, error is None)):
+                if not request.is_repeated or not (yield from self._has_ended(task.name, error is None)):
                     unknown.append(text_of(task.name))
         return tuple(unknown)
 
     def _has_ended(self, name: bytes, well: bool) -> Flow[bool]:
-        """Whether a task is not unfinished any more because we reported its end before, and the answer was lost."""
+        """Whether a task has ended because we reported its end before, and the answer was lost."""
         record = yield from self.lookup(name)
         return record is not None and record.state == ("done" if well else "failed")
 
@@ -157,7 +157,7 @@ class RequestFlows:
         return tuple(unknown)
 
     def heartbeat(self, lease_seconds: float) -> Flow[None]:
-        """Say that we are alive, and will say so again within the time."""
+        """Renew the lease for `lease_seconds`."""
         query = Query(QueryType.STEAL, n=0, location=self.location, lease_ms=int(lease_seconds * 1000) or None)
         yield from self._ask(query)
 
@@ -169,62 +169,62 @@ class RequestFlows:
     # --- those who look ---
 
     def status(self) -> Flow[ServerStatus]:
-        """How the server is."""
+        """The status of the server."""
         return ServerStatus.of((yield from self._ask(Query(QueryType.OK))))
 
     def lookup(self, name: str | bytes) -> Flow[TaskRecord | None]:
-        """What the server knows of a task; None if it knows of none."""
+        """The record of a task; None if the server does not know it."""
         answer = yield from self._ask(Query(QueryType.LOOKUP, name=bytes_of(name)))
         if answer.type != QueryType.OK:
             return None
         return TaskRecord.of(answer.tasks[0] if answer.tasks else Task(bytes_of(name)), answer.location)
 
     def page(self, cursor: int) -> Flow[tuple[list[TaskRecord], int]]:
-        """Some of all tasks that the server knows, and where the next ones begin; 0: there are no more."""
+        """A page of all tasks that the server knows, and the start of the next page; 0 if there is none."""
         answer = yield from self._ask(Query(QueryType.LIST, cursor=cursor or None))
         return [TaskRecord.of(task) for task in answer.tasks], answer.cursor or 0
 
     def speaks_more(self) -> Flow[bool]:
-        """Whether the server knows what the original does not: failures, waiting, leases, lookups, lists."""
+        """Whether the server has the extensions to the original dwork: failures, waiting, leases, lookups, lists."""
         if self._speaks_more is None:
-            question = self.conversation.ask(Query(QueryType.LOOKUP, name=b"\0"))
-            answer = yield from self._reply(question, 0.0)
+            request = self.pending_requests.ask(Query(QueryType.LOOKUP, name=b"\0"))
+            answer = yield from self._reply(request, 0.0)
             self._speaks_more = answer.type != QueryType.ERROR or answer.reason is not None
         return self._speaks_more
 
     # --- the conversation ---
 
     def give_back_surplus(self) -> None:
-        """Before the end: tasks that came for somebody who had given up are not kept.  Nobody waits for the answer."""
-        surplus = self.conversation.surplus
+        """Give back tasks of Steals that were given up; the answer is not waited for."""
+        surplus = self.pending_requests.surplus
         if surplus:
             tasks = [Task(task.name, self.location) for task in surplus]
             surplus.clear()
-            self.conversation.ask(Query(QueryType.TRANSFER, tasks, location=self.location))
+            self.pending_requests.ask(Query(QueryType.TRANSFER, tasks, location=self.location))
 
     def _ask(self, query: Query, extra_seconds: float = 0.0) -> Flow[Query]:
-        return (yield from self._answer(self.conversation.ask(query), extra_seconds))
+        return (yield from self._answer(self.pending_requests.ask(query), extra_seconds))
 
-    def _answer(self, question: DworkRequest, extra_seconds: float = 0.0) -> Flow[Query]:
-        """The answer to a question; raises ServerRefused, or ServerUnreachable if there is none in time."""
-        yield from self._reply(question, extra_seconds)
-        return question.result()
+    def _answer(self, request: DworkRequest, extra_seconds: float = 0.0) -> Flow[Query]:
+        """The answer to a request; raises ServerRefused, or ServerUnreachable if there is none in time."""
+        yield from self._reply(request, extra_seconds)
+        return request.result()
 
-    def _reply(self, question: DworkRequest, extra_seconds: float) -> Flow[Query]:
+    def _reply(self, request: DworkRequest, extra_seconds: float) -> Flow[Query]:
         deadline = self._clock() + self.timeout_seconds + extra_seconds
         try:
-            if not (yield WaitUntil(question.is_answered, deadline)):
+            if not (yield WaitUntil(request.is_answered, deadline)):
                 raise self.unreachable(self.timeout_seconds)
         finally:
-            if question.answer is None:
-                self.conversation.forget(question)
-        assert question.answer is not None
-        return question.answer
+            if request.answer is None:
+                self.pending_requests.forget(request)
+        assert request.answer is not None
+        return request.answer
 
     def unreachable(self, seconds: float) -> ServerUnreachable:
-        """The error for a server that was silent for so long."""
-        what = "no answer from" if self.conversation.is_connected else "cannot connect to"
-        problem = f" ({self.conversation.problem})" if self.conversation.problem else ""
+        """The error for a server that did not answer in time."""
+        what = "no answer from" if self.pending_requests.is_connected else "cannot connect to"
+        problem = f" ({self.pending_requests.problem})" if self.pending_requests.problem else ""
         return ServerUnreachable(f"{what} {self.address} within {seconds:g} s{problem}")
 
 

@@ -1,4 +1,4 @@
-"""Tasks as commands of the shell: the name of a task is what is run.
+"""`ShellCommands`: runs tasks as shell commands; the name of a task is its command.
 
 What a command writes goes to files that nobody else sees, and is passed on as a whole when it has ended: commands that
 run side by side would otherwise talk across each other.  Files, not pipes, since they hold any amount, and since a
@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from typing import IO, BinaryIO, Final
 
 from switchgear.client.dwork.records import bytes_of
-from switchgear.client.shell_handler import words_of
+from switchgear.client.exit_status import describe_exit_status
 
 __all__ = ["CommandResult", "ShellCommands"]
 
@@ -31,7 +31,7 @@ NOT_STARTED: Final = 127  # as the shell has it
 
 
 class CommandResult:
-    """How a command ended, and what it wrote.  To be closed."""
+    """The exit status and output of a command.  To be closed."""
 
     def __init__(self, status: int, stdout: IO[bytes], stderr: IO[bytes], problem: str = "") -> None:
         self.status = status  # or minus the number of the signal that killed it
@@ -41,10 +41,10 @@ class CommandResult:
 
     @property
     def failure(self) -> str | None:
-        """What to say of a command that failed: the last line that it wrote to standard error, or how it ended."""
+        """The failure reason of a command: its last line on standard error, or its exit status."""
         if not self.status:
             return None
-        return self._problem or self._last_line() or words_of(self.status)
+        return self._problem or self._last_line() or describe_exit_status(self.status)
 
     def _last_line(self) -> str:
         size = self.stderr.seek(0, os.SEEK_END)
@@ -53,7 +53,7 @@ class CommandResult:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def pass_on(self, stdout: BinaryIO, stderr: BinaryIO) -> None:
-        """Write what it wrote to where it belongs."""
+        """Write the output of the command to standard output and error."""
         outputs = [(self.stdout, stdout)] + ([(self.stderr, stderr)] if self.stderr is not self.stdout else [])
         for written, stream in outputs:
             written.seek(0)
@@ -101,13 +101,13 @@ class ShellCommands:
             raise
 
     def kill_at_once(self) -> None:
-        """Give no more grace: not to the commands that are being ended, and to none from now on."""
+        """Kill the commands that are being ended, and from now on all others without the grace period."""
         self._grace_seconds = 0.0
         for child in self._ending:
             child.signal(signal.SIGKILL)
 
     async def _end(self, child: _CommandProcess) -> None:
-        """End a command before its time: ask, wait a little, kill."""
+        """End a command early: SIGTERM, a grace period, SIGKILL."""
         self._ending.add(child)
         try:
             if self._grace_seconds:
@@ -121,7 +121,7 @@ class ShellCommands:
 
 
 class _CommandProcess:
-    """A process of ours.
+    """A process.
 
     Not asyncio's: in Python 3.11 that has a thread wait for each process, and for short commands most of the time would
     pass between their end and our hearing of it.
@@ -152,7 +152,7 @@ class _CommandProcess:
 
     def _wait_in_thread(self) -> None:
         status = self._process.wait()
-        with suppress(RuntimeError):  # the loop is closed, so nobody wants to know
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.exited.set_result, status)
 
     def signal(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Files of tasks: one line for each, `task,predecessor,predecessor…`.
+"""Task files: one line for each task, `task,predecessor,predecessor…`.
 
     # fetch before anything else
     fetch.sh
@@ -60,7 +60,7 @@ def fields_of(line: str) -> list[str]:
 
 
 def line_of(task: str, predecessors: Iterable[str] = ()) -> str:
-    """The line that says this."""
+    """The line for a task and its predecessors."""
     return ",".join(
         '"' + name.replace('"', '""') + '"' if _NEEDS_QUOTES.search(name) else name for name in (task, *predecessors)
     )
@@ -68,7 +68,7 @@ def line_of(task: str, predecessors: Iterable[str] = ()) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnknownPredecessor:
-    """A task waits for one that the file does not have."""
+    """A task has a predecessor that the file does not have."""
 
     line: int
     task: str
@@ -85,14 +85,14 @@ class UnknownPredecessor:
 
 @dataclass(slots=True)
 class TaskFile:
-    """All tasks of a file, in its order, each with what it waits for."""
+    """All tasks of a file in its order, each with its predecessors."""
 
     tasks: dict[str, list[str]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)  # where each was named first
     comments: int = 0
 
     def unknown_predecessors(self) -> Iterator[UnknownPredecessor]:
-        """Those that are waited for and not in the file."""
+        """The predecessors that are not tasks of the file."""
         for task, predecessors in self.tasks.items():
             for predecessor in predecessors:
                 if predecessor not in self.tasks:
@@ -100,7 +100,7 @@ class TaskFile:
 
 
 def parse_tasks(lines: Iterable[str]) -> TaskFile:
-    """Read lines; raises ConfigError that names the line in which something is wrong."""
+    """Parse lines; raises ConfigError with the number of a bad line."""
     file = TaskFile()
     for number, line in enumerate(lines, 1):
         line = line.strip(_BLANKS)
@@ -153,7 +153,7 @@ def in_order(tasks: dict[str, list[str]]) -> list[str]:
 
 
 def _visit(first: str, tasks: dict[str, list[str]], ordered: dict[str, None]) -> None:
-    """Put a task in order, after everything that it waits for.  Not by recursion: a chain may be long."""
+    """Append a task after all its predecessors.  Not by recursion: a chain may be long."""
     path = {first: iter(tasks[first])}
     while path:
         task = next(reversed(path))

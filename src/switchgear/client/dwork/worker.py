@@ -1,4 +1,4 @@
-"""A worker: steals tasks from a server and has them run, so many at a time.
+"""`DworkWorker`: steals tasks from a server and runs them, so many at a time.
 
 It works under a location of its own, which the server takes for one worker: its lease, and its Exit, concern all tasks
 of that location.
@@ -23,16 +23,16 @@ __all__ = ["DworkWorker", "DworkWorkerObserver"]
 R = TypeVar("R")
 T = TypeVar("T", bound=TaskResult)
 
-WAIT_SECONDS: Final = 2.0  # that one Steal may wait at the server, which then tells if nothing is left to do
+WAIT_SECONDS: Final = 2.0  # for one Steal to wait at the server, which then answers whether tasks are left
 SIGNS_OF_LIFE: Final = 3  # within one lease
-FAREWELL_SECONDS: Final = 0.5  # that a server may take to hear our goodbye, which no task depends on
+FAREWELL_SECONDS: Final = 0.5  # for a server to take our Exit, which no task depends on
 
 
 class DworkWorkerObserver(RunObserver[T]):
-    """Hears of what a worker does.  Does nothing unless overridden."""
+    """Callbacks for what a worker does, which do nothing unless overridden."""
 
     def unreachable(self, problem: str) -> None:
-        """The server does not answer; it will be asked again."""
+        """The server does not answer; the request is sent again."""
 
     def given_back(self, name: str) -> None:
         """A task was stopped before its end, and goes back to the server."""
@@ -41,11 +41,11 @@ class DworkWorkerObserver(RunObserver[T]):
         """The server did not take the report that a task has ended."""
 
     def failure_kept(self, name: str) -> None:
-        """The server cannot be told that the task failed, so it stays with our location."""
+        """The server has no failures, so the failed task stays with our location."""
 
 
 class DworkWorker(Generic[T]):
-    """Works for one server until all tasks are done, or until told to stop.  To be run once."""
+    """Works for one server until all tasks are done, or until stopped.  To be run once."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class DworkWorker(Generic[T]):
 
     async def run(self) -> None:
         """Work; raises ServerUnreachable if the server is silent for too long."""
-        speaks_more = await self._unless_stopped(self._insist(self._client.speaks_more))
+        speaks_more = await self._unless_stopped(self._retry_until_answered(self._client.speaks_more))
         if speaks_more is None:
             return
         self._speaks_more = speaks_more
-        pulse = asyncio.create_task(self._give_signs_of_life())
+        pulse = asyncio.create_task(self._send_heartbeats())
         try:
             await self._steal_and_start()
             while self._running:
@@ -113,7 +113,7 @@ class DworkWorker(Generic[T]):
     # --- taking ---
 
     async def _steal_and_start(self) -> None:
-        """Until there is nothing left to do, or we are told to stop."""
+        """Steal and start tasks until none is left, or until stopped."""
         wait_seconds = 0.0
         while not self._stopping.is_set():
             if len(self._running) >= self._jobs:
@@ -135,13 +135,13 @@ class DworkWorker(Generic[T]):
     async def _steal(self, wait_seconds: float) -> Stolen:
         free = self._jobs - len(self._running)
         if not self._speaks_more:
-            return await self._insist(lambda: self._client.steal(free))
+            return await self._retry_until_answered(lambda: self._client.steal(free))
         lease_seconds = self._lease_seconds
         steal = partial(self._client.steal, free, wait_seconds, lease_seconds=lease_seconds)
-        return await self._insist(steal, wait_seconds)
+        return await self._retry_until_answered(steal, wait_seconds)
 
     async def _unless_stopped(self, doing: Awaitable[R]) -> R | None:
-        """What comes of it, or None if we are told to stop first."""
+        """The result of a coroutine, or None if the worker is stopped first."""
         task = asyncio.ensure_future(doing)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -180,7 +180,7 @@ class DworkWorker(Generic[T]):
             self._probe = asyncio.create_task(self._stop_if_all_done())
 
     async def _stop_if_all_done(self) -> None:
-        """Perhaps that was the last task of all; a Steal that is waiting would tell us later."""
+        """Stop if that was the last task of all; a waiting Steal would tell later."""
         with suppress(ServerUnreachable, ServerRefused):
             if (await self._client.steal(0)).all_done and not self._running:
                 self._stopping.set()
@@ -197,20 +197,20 @@ class DworkWorker(Generic[T]):
             self._observer.failure_kept(name)
             return
         try:
-            await self._insist(lambda: self._client.complete(name, failure))
+            await self._retry_until_answered(lambda: self._client.complete(name, failure))
         except ServerRefused as error:
             self._observer.refused(name, error.text)
 
     # --- being known ---
 
-    async def _give_signs_of_life(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while self._speaks_more and self._lease_seconds:
             await asyncio.sleep(self._lease_seconds / SIGNS_OF_LIFE)
-            with suppress(ServerUnreachable, ServerRefused):  # whoever steals or reports will notice
+            with suppress(ServerUnreachable, ServerRefused):  # the next Steal or report notices it
                 await self._client.heartbeat(lease_seconds=self._lease_seconds)
 
-    async def _insist(self, ask: Callable[[], Awaitable[R]], extra_seconds: float = 0.0) -> R:
-        """Ask until there is an answer; raises ServerUnreachable when our patience is at its end.
+    async def _retry_until_answered(self, ask: Callable[[], Awaitable[R]], extra_seconds: float = 0.0) -> R:
+        """Repeat a request until there is an answer; raises ServerUnreachable after `patience_seconds`.
 
         `extra_seconds` are those that the server may take because it was asked to wait.
         """
@@ -232,7 +232,7 @@ class DworkWorker(Generic[T]):
     # --- leaving ---
 
     async def _leave(self) -> None:
-        """Give back what was not finished, and say goodbye; no harm is done if nobody hears it."""
+        """Give back unfinished tasks, and send Exit; failures are ignored."""
         for name in self._given_back:
             self._observer.given_back(name)
         matters = self._given_back and not self._is_silent

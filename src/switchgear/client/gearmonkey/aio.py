@@ -1,4 +1,4 @@
-"""The client for asyncio."""
+"""`AsyncGearMonkeyClient`: the GearMonkey client for asyncio."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AsyncGearMonkeyClient:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up, if the connection is our own."""
+        """Close the connection, if it was made from a URL."""
         if self._owned is not None:
             await self._owned.aclose()
 

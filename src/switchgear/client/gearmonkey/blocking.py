@@ -1,4 +1,4 @@
-"""The client that blocks."""
+"""`GearMonkeyClient`: the GearMonkey client that blocks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class GearMonkeyClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up, if the connection is our own."""
+        """Close the connection, if it was made from a URL."""
         if self._owned is not None:
             self._owned.close()
 

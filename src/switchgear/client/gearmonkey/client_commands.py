@@ -1,4 +1,4 @@
-"""What a client asks of Redis, command by command, whichever way the commands get there.
+"""The flows of a GearMonkey client: Redis commands out, answers in, for either driver.
 
 A flow gives commands and is given their answers, or one of our errors is thrown into it; so the client that blocks
 and the one for asyncio share all that matters.
@@ -82,7 +82,7 @@ def _call_roll(function: GearMonkeyFunction) -> Flow[None]:
 
 
 def _wait_for_token(function: GearMonkeyFunction, job_id: int, timeout: float, slice_seconds: float) -> Flow[None]:
-    """Wait for the token that a worker leaves, a slice of time after the other.
+    """Wait for the token that a worker pushes at the end of a job, in slices of time.
 
     It lies there for ten seconds only, and only one of several who wait gets it; so after each slice the hash has
     the last word.
@@ -97,7 +97,7 @@ def _wait_for_token(function: GearMonkeyFunction, job_id: int, timeout: float, s
 
 
 def _slices(timeout: float, longest: float) -> Iterator[float]:
-    """A time in parts that one command may take; without end for 0."""
+    """A timeout split into the times of single commands; endless for 0."""
     if not timeout:
         yield from repeat(longest)
     timeout = max(timeout, _SHORTEST_WAIT_SECONDS)

@@ -53,7 +53,7 @@ LOAD_SCRIPT: Final[Command] = ("SCRIPT LOAD", SCRIPT)
 
 
 class CreateOptions(IntFlag):
-    """How a client goes about creating a job."""
+    """Options of creating a job: roll call, waiting, timeout."""
 
     BLOCKING = 1  # return when the job is finished
     ROLLCALL = 2  # first see whether there are workers
@@ -138,7 +138,7 @@ class GearMonkeyFunction:
 
 
 def pop(functions: Iterable[GearMonkeyFunction], seconds: float) -> Command:
-    """A worker's question for the next job; a function's own jobs are taken by priority."""
+    """The command that takes the next job of some functions; jobs of one function by priority."""
     return ("BRPOP", *(key for function in functions for key in function.lists), seconds)
 
 
@@ -167,7 +167,7 @@ def checked_options(options: int, timeout: float) -> CreateOptions:
 
 
 def as_bytes(data: bytes | str, what: str) -> bytes:
-    """Input or output as it is kept: text is UTF-8."""
+    """Input or output as it is stored: text is UTF-8."""
     if isinstance(data, str):
         return data.encode()
     if isinstance(data, (bytes, bytearray, memoryview)):

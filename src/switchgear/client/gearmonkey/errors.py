@@ -1,4 +1,4 @@
-"""What can happen to a GearMonkey client, besides a Redis that is away (ServerUnreachable) or refuses (ServerRefused).
+"""Errors of GearMonkey clients, besides ServerUnreachable and ServerRefused.
 
 ClientError
 ├── NoWorkers            a roll call found nobody

@@ -45,9 +45,9 @@ class TakenJob(NamedTuple):
 class JobSource:
     """The queues of all functions that a worker accepts."""
 
-    def __init__(self, line: RetryingConnection, timing: WorkerTiming, now: Callable[[], float]) -> None:
-        self._line = line
-        self._pace = timing
+    def __init__(self, connection: RetryingConnection, timing: WorkerTiming, now: Callable[[], float]) -> None:
+        self._connection = connection
+        self._timing = timing
         self._now = now
         self._is_script_loaded = False
         self._newcomers: deque[GearMonkeyFunction] = deque()  # accepted and not yet counted
@@ -72,16 +72,16 @@ class JobSource:
                 return taken
             if taken := self._take_due(function):
                 return taken
-        return self._take_from_lists(self._turn, self._pace.block_seconds)
+        return self._take_from_lists(self._turn, self._timing.block_seconds)
 
     def sign_off(self) -> None:
         """Count this worker out; never raises."""
         while self._turn:
             function = self._turn.pop()
             try:
-                count = integer(self._line.insist(function.count_out()))
+                count = integer(self._connection.call_until_success(function.count_out()))
                 if count is not None and count < 0:
-                    self._line.insist(function.count_in())
+                    self._connection.call_until_success(function.count_in())
             except ClientError as error:
                 log.error("GearMonkey worker: still counted for %r: %s", function.name, error)
 
@@ -90,19 +90,19 @@ class JobSource:
     def _take_due(self, function: GearMonkeyFunction) -> TakenJob | None:
         command = function.take_due(self._now())
         try:
-            item = self._line.call(command)
+            item = self._connection.call(command)
         except ServerRefused as error:
             if error.code != "NOSCRIPT":
                 raise
             self._load_script()
-            item = self._line.call(command)
+            item = self._connection.call(command)
         return self._taken(function, item[1], from_schedule=True) if item else None
 
     def _glance_at_others(self, function: GearMonkeyFunction) -> TakenJob | None:
         return self._take_from_lists([other for other in self._turn if other is not function], GLANCE_SECONDS)
 
     def _take_from_lists(self, functions: Sequence[GearMonkeyFunction], seconds: float) -> TakenJob | None:
-        item = self._line.call(pop(functions, seconds)) if functions else None
+        item = self._connection.call(pop(functions, seconds)) if functions else None
         if not item:
             return None
         function = next(function for function in functions if item[0] in function.lists)
@@ -126,13 +126,13 @@ class JobSource:
         if not self._turn:
             self._counts_are_right()
         while self._newcomers:
-            self._line.call(self._newcomers[0].count_in())
+            self._connection.call(self._newcomers[0].count_in())
             self._turn.append(self._newcomers.popleft())
-        if self._failures_seen != self._line.failures_total or time.monotonic() >= self._check_counts_at:
+        if self._failures_seen != self._connection.failures_total or time.monotonic() >= self._check_counts_at:
             self._check_counts()
 
     def _load_script(self) -> None:
-        answer = self._line.call(LOAD_SCRIPT)
+        answer = self._connection.call(LOAD_SCRIPT)
         digest = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
         if digest != SCRIPT_SHA1:
             raise ServerRefused("SCRIPT", f"the script's SHA-1 is {SCRIPT_SHA1}, but Redis answers {digest!r}")
@@ -141,14 +141,14 @@ class JobSource:
     def _check_counts(self) -> None:
         self._counts_are_right()  # unless the following fails, which is a failure since then
         for function in self._turn:
-            answer = self._line.call(function.roll_call())
+            answer = self._connection.call(function.roll_call())
             count = 0 if answer is None else integer(answer)
             if count is None:
                 log.warning("GearMonkey worker: the count of %r is no number: %r", function.name, answer)
             elif count < 1:
-                self._line.call(function.count_in())
+                self._connection.call(function.count_in())
                 log.warning("GearMonkey worker: Redis had lost the count of %r; counted again", function.name)
 
     def _counts_are_right(self) -> None:
-        self._failures_seen = self._line.failures_total
-        self._check_counts_at = time.monotonic() + self._pace.count_check_seconds
+        self._failures_seen = self._connection.failures_total
+        self._check_counts_at = time.monotonic() + self._timing.count_check_seconds

@@ -31,11 +31,11 @@ class GearMonkeyJob:
 
     function: str
     job_id: int
-    status: str  # one of the four words, unless somebody's worker has others
+    status: str  # one of the four words, unless a foreign worker has others
     input: bytes
     output: bytes | None  # None: not finished
     dividend: int | None  # how much of ...
-    divisor: int | None  # ... how much is done; None: nobody has said
+    divisor: int | None  # ... how much is done; None: not reported
     raw: Mapping[bytes, bytes]  # the whole hash
 
     @classmethod

@@ -47,9 +47,9 @@ ANSWER_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 10
 SLICE_SECONDS: Final = 5
 GEARMONKEY_PORT: Final = 6380  # of our server's listener
-_ASSUMED_ANSWER_SECONDS: Final = 5  # redis-py's own default, of which its settings do not tell
+_ASSUMED_ANSWER_SECONDS: Final = 5  # redis-py's own default, which its settings do not show
 
-# Values are bytes, whatever else somebody's connection is used for.
+# Values are bytes, whatever the settings of a given connection are.
 RAW: Final[dict[str, Any]] = {NEVER_DECODE: True}
 
 REDIS_ERRORS: Final = (exceptions.RedisError, exceptions.RedisClusterException, OSError)

@@ -1,4 +1,4 @@
-"""A worker's way to its Redis: commands one after the other, through times in which Redis is away."""
+"""`RetryingConnection`: runs the Redis commands of a worker, and repeats them while Redis cannot be reached."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.client.gearmonkey.commands import LOAD_SCRIPT, Command
 from switchgear.client.gearmonkey.redis_adapter import RAW, REDIS_ERRORS, BlockingRedis, is_passing, translated
-from switchgear.client.worker_connection import ReconnectBackoff
 from switchgear.errors import ClientError
 
 __all__ = ["RetryingConnection", "WorkerTiming"]
@@ -22,32 +22,32 @@ log = logging.getLogger("switchgear")
 
 @dataclass(frozen=True, slots=True)
 class WorkerTiming:
-    """How a worker spends its time."""
+    """Intervals and timeouts of a worker."""
 
-    block_seconds: float = 1  # one look at the queues; the document says 1, and after it the schedule is looked at
+    block_seconds: float = 1  # one blocking pop; the document says 1, and the schedule is checked after it
     count_check_seconds: float = 60.0  # how often the worker sees to it that it is counted
-    farewell_seconds: float = 10.0  # so long a stopping worker tries to say what it has to, if Redis is away
+    farewell_seconds: float = 10.0  # for how long a stopping worker retries its last commands
     backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)  # between attempts to reach Redis
 
 
 class RetryingConnection:
-    """Gives commands to Redis.  `stop` may be called from anywhere, a signal handler included."""
+    """Runs commands on Redis.  `stop` may be called from anywhere, a signal handler included."""
 
     def __init__(self, connection: BlockingRedis, timing: WorkerTiming) -> None:
         self.stopping = False
-        self.failures_total = 0  # whoever sees it change knows that Redis may have been another one meanwhile
+        self.failures_total = 0  # when it changes, Redis may have been replaced meanwhile
         self._redis = connection
-        self._pace = timing
-        self._failures = 0  # in a row
-        self._nudges: queue.SimpleQueue[None] = queue.SimpleQueue()  # the one lock that a signal handler may touch
+        self._timing = timing
+        self._pauses = RetryPauses(timing.backoff)
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()  # the one lock that a signal handler may touch
 
     def stop(self) -> None:
-        """Insist no longer than the time of a farewell."""
+        """Repeat failing commands no longer than `farewell_seconds`."""
         self.stopping = True
-        self._nudges.put(None)
+        self._wakeups.put(None)
 
     def call(self, command: Command) -> Any:
-        """The answer to a command that is given once; raises one of our errors."""
+        """Run a command once; raises ClientError."""
         # On a cluster the script goes to every node, and redis-py takes no options for such a command.
         options = {} if command is LOAD_SCRIPT else RAW
         try:
@@ -55,11 +55,11 @@ class RetryingConnection:
         except REDIS_ERRORS as error:
             self.failures_total += 1
             raise translated(error) from error
-        self._failures = 0
+        self._pauses.reset()
         return answer
 
-    def insist(self, command: Command) -> Any:
-        """The answer to a command that is given until it works.
+    def call_until_success(self, command: Command) -> Any:
+        """Run a command until it works.
 
         Redis may have done it although no answer came, so it may be done twice.  Raises what will not pass, and what
         has not passed when a stopping worker's farewell is over.
@@ -72,16 +72,15 @@ class RetryingConnection:
                 if not is_passing(error):
                     raise
                 if self.stopping:
-                    give_up_at = min(give_up_at, time.monotonic() + self._pace.farewell_seconds)
+                    give_up_at = min(give_up_at, time.monotonic() + self._timing.farewell_seconds)
                 left_seconds = give_up_at - time.monotonic()
                 if left_seconds <= 0:
                     raise
-                self.rest(error, left_seconds)
+                self.pause_after(error, left_seconds)
 
-    def rest(self, error: ClientError, most_seconds: float = math.inf) -> None:
-        """Leave Redis alone for a while; the longer, the more often in a row it has failed."""
-        seconds = min(self._pace.backoff.seconds(self._failures), most_seconds)
-        self._failures += 1
+    def pause_after(self, error: ClientError, most_seconds: float = math.inf) -> None:
+        """Pause after a failure; pauses grow with failures in a row."""
+        seconds = min(self._pauses.next_seconds(), most_seconds)
         log.warning("GearMonkey worker: %s; next attempt in %.1f s", error, seconds)
         with suppress(queue.Empty):
-            self._nudges.get(timeout=seconds)
+            self._wakeups.get(timeout=seconds)

@@ -1,4 +1,4 @@
-"""The worker."""
+"""`GearMonkeyWorker`: runs jobs from Redis, one at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["GearMonkeyCurrentJob", "GearMonkeyWorker", "Output", "Work"]
 
 log = logging.getLogger("switchgear")
 
-# Redis takes no longer value unless it is configured to, and hangs up on who sends one.
+# Redis closes the connection on longer values, unless it is configured otherwise.
 LARGEST_OUTPUT_BYTES: Final = 512 * 1024 * 1024
 
 Output = bytes | str | None
@@ -39,7 +39,7 @@ Work = Callable[[bytes], Output]
 
 
 class GearMonkeyCurrentJob(NamedTuple):
-    """The job in hand."""
+    """The job that is run now."""
 
     function: str
     job_id: int
@@ -83,8 +83,8 @@ class GearMonkeyWorker:
             )
         self._work = work
         self._work_of: dict[str, Work] = {}
-        self._line = RetryingConnection(self._redis, timing)
-        self._queues = JobSource(self._line, timing, now)
+        self._connection = RetryingConnection(self._redis, timing)
+        self._jobs = JobSource(self._connection, timing, now)
         self._current: tuple[GearMonkeyFunction, int] | None = None
 
     # --- for userspace ---
@@ -92,26 +92,26 @@ class GearMonkeyWorker:
     def accept(self, fn: str, work: Work | None = None) -> None:
         """Take jobs of this function too, and do them with `work`, if it is given.  May be called from `work`."""
         function = GearMonkeyFunction(fn)
-        known = self._queues.functions
+        known = self._jobs.functions
         if all(other.name != fn for other in known):
             check_slots(self._redis, [*known, function])
-            self._queues.add(function)
+            self._jobs.add(function)
         if work is not None:
             self._work_of[fn] = work
 
     def work(self, input: bytes) -> Output:
-        """Do a job: return its output, or raise.  To be overridden, unless a function was given."""
+        """Run a job: return its output, or raise.  To be overridden, unless a function was given."""
         if self._work is None:
             raise NotImplementedError("a worker needs a function to work with, or a work() of its own")
         return self._work(input)
 
     @property
     def current(self) -> GearMonkeyCurrentJob | None:
-        """The job that `work` is doing."""
+        """The job that `work` is called for."""
         return None if self._current is None else GearMonkeyCurrentJob(self._current[0].name, self._current[1])
 
     def update(self, dividend: int, divisor: int) -> None:
-        """Tell from inside `work` that so many parts of so many are done.
+        """Report progress from inside `work`: so many parts of so many.
 
         What does not get through, because Redis is away, is not told again: the next update is newer.
         """
@@ -121,7 +121,7 @@ class GearMonkeyWorker:
             raise TypeError(f"dividend and divisor are integers; got {dividend!r} and {divisor!r}")
         function, job_id = self._current
         try:
-            self._line.call(function.set_progress(job_id, dividend, divisor))
+            self._connection.call(function.set_progress(job_id, dividend, divisor))
         except ClientError as error:
             if not is_passing(error):
                 raise
@@ -137,11 +137,11 @@ class GearMonkeyWorker:
         self._check_duties()
         with on_stop_signals(self._on_signal, wanted=handle_signals):
             try:
-                while not self._line.stopping:
+                while not self._connection.stopping:
                     self._turn()
             finally:
-                self._line.stop()
-                self._queues.sign_off()
+                self._connection.stop()
+                self._jobs.sign_off()
                 if self._owned is not None:
                     self._owned.close()
 
@@ -150,12 +150,12 @@ class GearMonkeyWorker:
 
         May be called from `work`, a signal handler or another thread.
         """
-        self._line.stop()
+        self._connection.stop()
 
     # --- a turn ---
 
     def _check_duties(self) -> None:
-        functions = self._queues.functions
+        functions = self._jobs.functions
         if not functions:
             raise ValueError("a worker has to accept() a function before it runs")
         overridden = type(self).work is not GearMonkeyWorker.work
@@ -164,11 +164,11 @@ class GearMonkeyWorker:
 
     def _turn(self) -> None:
         try:
-            taken = self._queues.take()
+            taken = self._jobs.take()
         except ClientError as error:
             if not is_passing(error):
                 raise
-            self._line.rest(error)
+            self._connection.pause_after(error)
             return
         if taken is None:
             return
@@ -181,22 +181,22 @@ class GearMonkeyWorker:
 
     def _do(self, taken: TakenJob) -> None:
         function, job_id = taken
-        fields = self._line.insist(function.read(job_id))
+        fields = self._connection.call_until_success(function.read(job_id))
         if not fields:
             log.warning("GearMonkey worker: job %d of %r has no hash any more; skipped", job_id, function.name)
             return
-        self._line.insist(function.publish("start", job_id))
-        self._line.insist(function.set_busy(job_id))
+        self._connection.call_until_success(function.publish("start", job_id))
+        self._connection.call_until_success(function.set_busy(job_id))
         status, output, interruption = self._outcome(taken, fields.get(b"input", b""))
         try:
             for command in function.finish(job_id, status, output):
-                self._line.insist(command)
+                self._connection.call_until_success(command)
         finally:
             if interruption is not None:
                 raise interruption
 
     def _outcome(self, taken: TakenJob, data: bytes) -> tuple[str, bytes, BaseException | None]:
-        """Status and output, and what has to be raised when they are told."""
+        """The status and output of a job, and the exception to raise after they are reported."""
         work = self._work_of.get(taken.function.name, self.work)
         try:
             try:
@@ -206,14 +206,14 @@ class GearMonkeyWorker:
                 self._current = None  # from here on no signal interrupts
         except Exception as error:
             return ERROR, reason_of(error), None
-        except BaseException as interruption:  # the process is to end, but somebody may be waiting for this job
-            self._line.stop()
+        except BaseException as interruption:  # the process is to end, but a client may wait for this job
+            self._connection.stop()
             return ERROR, reason_of(interruption), interruption
         return SUCCESS, output, None
 
     def _on_signal(self, number: int) -> None:
         """Only `work` is interrupted: a command that is cut off could take a job from its queue and drop it."""
-        if self._line.stopping and self._current is not None:
+        if self._connection.stopping and self._current is not None:
             raise interruption(number)
         self.stop()
 

@@ -1,4 +1,4 @@
-"""A worker and a client for PING/PONG brokers: ours, and any other that follows the document."""
+"""A worker and a client for PING/PONG brokers."""
 
 from switchgear.client.pingpong.client import PingPongClient
 from switchgear.client.pingpong.worker import PingPongWorker

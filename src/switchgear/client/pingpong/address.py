@@ -1,4 +1,4 @@
-"""Where a broker is: one address for clients, and one for workers."""
+"""Addresses of a PING/PONG broker: one for clients, and one for workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PING/PONG client that blocks."""
+"""`PingPongClient`: a PING/PONG client that blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PingPongClient"]
 
 
 class PingPongClient:
-    """Has jobs done by a broker, one at a time.  Not for use by several threads at once.
+    """Submits jobs to a broker, one at a time.  Not for use by several threads at once.
 
     A broker that is not there, or is restarted, says nothing; so a call that must end has to have a timeout.
     """
@@ -42,12 +42,12 @@ class PingPongClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up.  A job that was called for and has not been answered is done nevertheless."""
+        """Disconnect.  A job without an answer is run all the same."""
         self._socket.close()
         self._context.term()
 
     def call(self, job: bytes, timeout_seconds: float | None = None) -> bytes:
-        """The result of this job.
+        """Submit a job, and return its result.
 
         Raises JobFailed if there is none, and TimeoutError if there is no answer by then; the job may be done
         nevertheless, and its result is dropped.

@@ -1,4 +1,4 @@
-"""A PING/PONG worker that blocks: one function, one job at a time."""
+"""`PingPongWorker`: a PING/PONG worker that blocks, with one function and one job at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LAST_WORDS_MS: Final = 1000  # so long the last result may take to leave when th
 
 
 class PingPongWorker:
-    """Does the jobs of one broker with a function from bytes to bytes.
+    """Runs the jobs of one broker with a function from bytes to bytes.
 
     An exception of that function, or a result that is not bytes or is the word READY or PING, is a failure.  The
     protocol cannot say so: the worker logs it, and reconnects without an answer, so that the broker gives the job to
@@ -70,7 +70,7 @@ class PingPongWorker:
             keys.check(1, "broker")
         self._work = work
         self._keys = keys
-        self._dialogue = PingPongWorkerProtocol(
+        self._protocol = PingPongWorkerProtocol(
             broker_timeout_seconds, n_timeouts, ping_seconds, says_goodbye=says_goodbye
         )
         self._stopping = False
@@ -79,7 +79,7 @@ class PingPongWorker:
         self._reach = ReachabilityLog(log, self.address)
         self._socket: zmq.Socket[bytes] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
-        self._nudge: Waker | None = None  # while it runs
+        self._waker: Waker | None = None  # while it runs
 
     def run(self, *, handle_signals: bool = True) -> None:
         """Work until `stop` is called, and the job in hand, or on its way, is done.  To be called once.
@@ -88,57 +88,57 @@ class PingPongWorker:
         off the job in hand, which the broker then has done again.
         """
         self._context = zmq.Context()
-        nudge = self._nudge = Waker()
+        waker = self._waker = Waker()
         try:
-            with on_stop_signals(self._on_signal, wanted=handle_signals), nudge.by_signals():
-                self._perform(self._dialogue.start(time.monotonic()))
-                while not (self._dialogue.is_over or self._stopping_at_once):
+            with on_stop_signals(self._on_signal, wanted=handle_signals), waker.by_signals():
+                self._perform(self._protocol.start(time.monotonic()))
+                while not (self._protocol.is_over or self._stopping_at_once):
                     if self._stopping:
-                        self._perform(self._dialogue.leave(time.monotonic()))
-                    self._wait(nudge)
+                        self._perform(self._protocol.leave(time.monotonic()))
+                    self._wait(waker)
                     self._read()
-                    self._perform(self._dialogue.advance(time.monotonic()))
+                    self._perform(self._protocol.advance(time.monotonic()))
         finally:
             self._disconnect(LAST_WORDS_MS)
             self._context.term()
-            nudge.close()
+            waker.close()
 
     def stop(self) -> None:
         """Take no more jobs, and let `run` return; from the function, a signal handler, or another thread."""
         self._stopping = True
-        if self._nudge is not None:
-            self._nudge()
+        if self._waker is not None:
+            self._waker()
 
     # --- inside ---
 
     def _on_signal(self, number: int) -> None:
-        """Only the function is interrupted: what we say to the broker is said to the end."""
+        """Interrupt the function, but never a message to the broker."""
         self._stopping_at_once = self._stopping
         if self._stopping_at_once and self._is_working:
             raise interruption(number)
         self.stop()
 
-    def _wait(self, nudge: Waker) -> None:
-        """Until something arrives, or is due, or we are to stop."""
+    def _wait(self, waker: Waker) -> None:
+        """Wait until a message arrives, something is due, or the worker is stopped."""
         poller = zmq.Poller()
-        poller.register(nudge, zmq.POLLIN)
+        poller.register(waker, zmq.POLLIN)
         if self._socket is not None:
             poller.register(self._socket, zmq.POLLIN)
-        deadline = self._dialogue.next_deadline
+        deadline = self._protocol.next_deadline
         if deadline is None:
             return
         poller.poll(max(0, math.ceil((deadline - time.monotonic()) * 1000)))
-        nudge.clear()
+        waker.clear()
 
     def _read(self) -> None:
-        """Take what is there; a job is done before the next message is looked at."""
-        while self._socket is not None and not (self._dialogue.is_over or self._stopping_at_once):
+        """Handle the messages that have come; a job is run before the next message is read."""
+        while self._socket is not None and not (self._protocol.is_over or self._stopping_at_once):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             self._reach.found()
-            self._perform(self._dialogue.receive(frames, time.monotonic()))
+            self._perform(self._protocol.receive(frames, time.monotonic()))
 
     def _perform(self, actions: list[Action]) -> None:
         todo = deque(actions)
@@ -163,14 +163,14 @@ class PingPongWorker:
                 self._is_working = False  # from here on no signal interrupts
         except Exception:
             log.exception("a job of %d bytes failed; the broker will have it done again", len(job))
-            return self._dialogue.failed(time.monotonic())
+            return self._protocol.failed(time.monotonic())
         if not isinstance(result, bytes) or result in (READY, PING):
             what = "the word " + result.decode() if isinstance(result, bytes) else f"a {type(result).__name__}"
             log.error("a job of %d bytes failed: %s cannot be a result", len(job), what)
-            return self._dialogue.failed(time.monotonic())
-        # The broker answers a result with the next job, if it has one; so we say before it that we leave.
-        leave = self._dialogue.leave(time.monotonic()) if self._stopping else []
-        return [*leave, *self._dialogue.finished(result, time.monotonic())]
+            return self._protocol.failed(time.monotonic())
+        # The broker answers a result with the next job, if it has one; so the goodbye is sent before the result.
+        leave = self._protocol.leave(time.monotonic()) if self._stopping else []
+        return [*leave, *self._protocol.finished(result, time.monotonic())]
 
     def _connect(self) -> None:
         assert self._context is not None

@@ -1,4 +1,4 @@
-"""The worker's side of PING/PONG, without a socket and without a clock.
+"""The PING/PONG worker without I/O and without a clock.
 
 It is told the time and what arrives, and answers with what is to be done.  The time is in seconds, from any clock
 that does not jump.
@@ -41,7 +41,7 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class StartWork:
-    """Do this job, and report its end with `PingPongWorkerProtocol.finished` or `failed`."""
+    """Run this job, and report its end with `PingPongWorkerProtocol.finished` or `failed`."""
 
     job: bytes
 
@@ -50,7 +50,7 @@ Action = ConnectStep | DisconnectStep | SendMessage | StartWork
 
 
 class PingPongWorkerProtocol:
-    """What a worker does, and when."""
+    """The state of a worker: when to connect, ping, reconnect and stop."""
 
     def __init__(
         self,
@@ -80,23 +80,23 @@ class PingPongWorkerProtocol:
 
     @property
     def next_deadline(self) -> float | None:
-        """When `advance` has something to do, if nothing arrives before; None while working, and when it is over."""
+        """When `advance` has to be called, if nothing arrives before; None while a job runs, and after the end."""
         deadlines = [at for at in (self._ping_at, self._give_up_at, self._come_back_at) if at is not None]
         return min(deadlines, default=None)
 
     def start(self, now: float) -> list[Action]:
-        """Get in touch with the broker."""
+        """Connect to the broker."""
         self._come_back_at = None
         self._be_idle(now)
         return [ConnectStep(), SendMessage([b"", READY])]
 
     def receive(self, frames: list[bytes], now: float) -> list[Action]:
-        """The broker sent this.  Not to be called while working."""
+        """Handle a message of the broker.  Not to be called while a job runs."""
         if self._is_leaving:
             if frames == GOODBYE:
                 return self._end()
         else:
-            self._hear(now)  # any message is a sign of life
+            self._on_message(now)  # any message is a sign of life
         if len(frames) != 2 or frames[0] or frames[1] == PONG:
             return []
         self._is_working = True
@@ -105,7 +105,7 @@ class PingPongWorkerProtocol:
         return [StartWork(frames[1])]
 
     def finished(self, result: bytes, now: float) -> list[Action]:
-        """The job is done."""
+        """The job has succeeded."""
         if result in (READY, PING):
             return self.failed(now)  # the broker would take it for the word that it is
         self._is_working = False
@@ -118,7 +118,7 @@ class PingPongWorkerProtocol:
         return [SendMessage([b"", result])]
 
     def failed(self, now: float) -> list[Action]:
-        """The job is not done, and will not be by this attempt."""
+        """The job has failed."""
         self._is_working = False
         if self._is_leaving:
             return self._end()
@@ -126,7 +126,7 @@ class PingPongWorkerProtocol:
         return [DisconnectStep()]
 
     def leave(self, now: float) -> list[Action]:
-        """Take no more jobs; one that is being done, or is on its way, is still done."""
+        """Take no more jobs; one that runs, or is on its way, is still run."""
         if self._is_leaving:
             return []
         self._is_leaving = True
@@ -138,7 +138,7 @@ class PingPongWorkerProtocol:
         return [SendMessage(GOODBYE)] if self.says_goodbye else []
 
     def advance(self, now: float) -> list[Action]:
-        """It is now so late."""
+        """Do what is due by now."""
         if self._come_back_at is not None and now >= self._come_back_at:
             return self.start(now)
         if self._give_up_at is not None and now >= self._give_up_at:
@@ -149,11 +149,12 @@ class PingPongWorkerProtocol:
         return []
 
     def _be_idle(self, now: float) -> None:
-        """Nobody has listened while there was work, and what is being sent is a sign of life like a PING."""
+        """Become idle after a job: the timers start anew, because nothing was read meanwhile and the result is a sign
+        of life."""
         self._ping_at = now + self.ping_seconds
-        self._hear(now)
+        self._on_message(now)
 
-    def _hear(self, now: float) -> None:
+    def _on_message(self, now: float) -> None:
         self._give_up_at = now + self.n_timeouts * self.broker_timeout_seconds
 
     def _end(self) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Where a manager is: `wmp://HOST:PORT`."""
+"""Addresses of WMP managers: `wmp://HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class ManagerAddress(Address):
 
 
 def manager_addresses(urls: str | Iterable[str]) -> list[ManagerAddress]:
-    """Each manager once: a second connection with the same name would push out the first.  Raises ConfigError."""
+    """The addresses without duplicates: a second connection of the same identity would replace the first.  Raises
+    ConfigError."""
     addresses = [ManagerAddress.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
     if not addresses:
         raise ConfigError("no manager is named")

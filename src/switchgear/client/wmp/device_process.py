@@ -1,4 +1,4 @@
-"""A device as a process: sockets around `switchgear.protocols.wmp.device`.
+"""`WmpDevice`: a WMP device as a process, with sockets around `switchgear.protocols.wmp.device`.
 
 Workers connect to a ROUTER socket, as they would to a manager; managers are connected to as workers do it.  The name
 towards managers is always the same, so that the ways through a device hold when it is started again.  Nothing waits for
@@ -46,7 +46,7 @@ COUNTED: Final = ("up", "down", "bad", "dropped", "undelivered", "returned")
 
 
 class WmpDevice:
-    """Passes messages between workers below and managers above.  `run` does so in the thread that calls."""
+    """Passes messages between workers below and managers above.  `run` does so in the calling thread."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class WmpDevice:
             self._router.close(0)
             self._sockets.close()
             raise
-        self._lines: list[ManagerConnection] = []
-        self._nudge = Waker()
+        self._connections: list[ManagerConnection] = []
+        self._waker = Waker()
         self._stopping = False
         self._counts_wanted = False
         self._complain_at = 0.0
 
     def _listen(self, url: ListenUrl) -> ListenUrl:
-        """Start listening; returns where, with the port that was found if any would do."""
+        """Start listening; returns the address, with the actual port if port 0 was given."""
         router = self._router
         host = f"[{url.host}]" if ":" in url.host else url.host
         if ":" in url.host:
@@ -114,12 +114,12 @@ class WmpDevice:
     def stop(self) -> None:
         """Let `run` return; from any thread, or a signal handler."""
         self._stopping = True
-        self._nudge()
+        self._waker()
 
-    def tell_counts(self) -> None:
+    def log_counts(self) -> None:
         """Log the counts; from any thread, or a signal handler."""
         self._counts_wanted = True
-        self._nudge()
+        self._waker()
 
     def run(self) -> None:
         """Pass on messages until `stop` is called.  To be called once."""
@@ -130,35 +130,35 @@ class WmpDevice:
             heartbeat_seconds=zeromq.heartbeat_seconds,
         )
         try:
-            self._lines = connect(self._sockets.context, self.addresses, self.identity, settings, self._keys)
-            with self._nudge.by_signals():
+            self._connections = connect(self._sockets.context, self.addresses, self.identity, settings, self._keys)
+            with self._waker.by_signals():
                 self._pass_on()
         finally:
-            for line in self._lines:
-                line.close()
+            for connection in self._connections:
+                connection.close()
             self._router.close()
             self._sockets.close()
-            self._nudge.close()
+            self._waker.close()
             self._log_counts()
 
     def _pass_on(self) -> None:
-        waiting = SocketPoller(self._nudge, self._lines, self._router)
+        waiting = SocketPoller(self._waker, self._connections, self._router)
         while not self._stopping:
             arrivals = waiting.wait(None)
             if self._counts_wanted:
                 self._counts_wanted = False
                 self._log_counts()
             if self._router in arrivals:
-                self._hear_workers()
-            for number, line in enumerate(self._lines):
-                if line.monitor in arrivals:
-                    self._hear_changes(line)
-                if line.socket in arrivals:
-                    self._hear_manager(number, line)
+                self._read_workers()
+            for number, connection in enumerate(self._connections):
+                if connection.monitor in arrivals:
+                    self._read_changes(connection)
+                if connection.socket in arrivals:
+                    self._read_manager(number, connection)
 
     # --- upwards ---
 
-    def _hear_workers(self) -> None:
+    def _read_workers(self) -> None:
         for _ in range(MESSAGES_PER_TURN):
             message = receive_message(self._router)
             if message is None:
@@ -171,31 +171,31 @@ class WmpDevice:
 
     def _send_up(self, upwards: Upwards) -> None:
         number, message = upwards
-        if not self._lines[number].send(message, keep=message[COMMAND] == DONE):
+        if not self._connections[number].send(message, keep=message[COMMAND] == DONE):
             self.counts["dropped"] += 1
 
     # --- downwards ---
 
-    def _hear_changes(self, line: ManagerConnection) -> None:
-        for is_connected in line.changes():
-            log.info("%s %s", "connected to" if is_connected else "lost the connection to", line.address)
+    def _read_changes(self, connection: ManagerConnection) -> None:
+        for is_connected in connection.changes():
+            log.info("%s %s", "connected to" if is_connected else "lost the connection to", connection.address)
 
-    def _hear_manager(self, number: int, line: ManagerConnection) -> None:
-        line.flush()
+    def _read_manager(self, number: int, connection: ManagerConnection) -> None:
+        connection.flush()
         for _ in range(MESSAGES_PER_TURN):
-            message = receive_message(line.socket)
+            message = receive_message(connection.socket)
             if message is None:
                 return
             passed_on = self._device.from_above(number, message)
             if passed_on is None:
-                self._complain(f"from {line.address}")
+                self._complain(f"from {connection.address}")
             else:
                 self._send_down(passed_on)
 
     def _send_down(self, message: Message) -> None:
         try:
             send_message(self._router, message)
-        except zmq.ZMQError:  # nobody of that name is there, or takes anything
+        except zmq.ZMQError:  # no peer of that name is connected, or its queue is full
             answer = self._device.undeliverable(message)
             if answer is not None:
                 self._send_up(answer)
@@ -203,7 +203,7 @@ class WmpDevice:
     # --- telling people ---
 
     def _complain(self, whence: str) -> None:
-        """Of a bad message; of many only now and then, because whoever sends one can send a million."""
+        """Log a bad message; of many only some, because a peer can send a million."""
         now = time.monotonic()
         if now >= self._complain_at:
             self._complain_at = now + COMPLAIN_SECONDS

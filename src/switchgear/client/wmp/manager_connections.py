@@ -1,4 +1,4 @@
-"""Connections to managers, one DEALER socket each, for workers and for the upper side of devices.
+"""`ManagerConnection`: DEALER sockets to WMP managers, for workers and for the upper side of devices.
 
 Results matter, the rest is said again.  What is not a result is dropped while there is no connection, so that a manager
 that was away is not greeted with everything that was meant for it in the meantime.  A result waits here until the
@@ -24,13 +24,13 @@ from switchgear.client.waker import Waker
 from switchgear.client.wmp.address import ManagerAddress
 from switchgear.client.zeromq_sockets import CurveKeys, SocketSettings, dealer
 from switchgear.protocols.base import Message
+from switchgear.units import MIB
 
 __all__ = ["ManagerConnection", "SocketPoller", "connect", "receive_message", "send_message"]
 
 log = logging.getLogger("switchgear.client.wmp")
 
-MIB: Final = 1024 * 1024
-LAST_WORDS_MS: Final = 1000  # so long a manager may take for what it is still to be told at the end
+LAST_WORDS_MS: Final = 1000  # for the last messages to a manager when the socket is closed
 MOST_KEPT_BYTES: Final = 256 * MIB  # of results that wait for one manager; one may be larger
 
 NOBLOCK: Final = int(zmq.NOBLOCK)
@@ -38,7 +38,7 @@ MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 POLLIN: Final = int(zmq.POLLIN)
 POLLOUT: Final = int(zmq.POLLOUT)
 
-# What is heard of a connection that does not come about, and what it means.
+# Monitor events of connections that fail, and their meaning.
 PROBLEMS: Final[dict[int, str]] = {
     zmq.EVENT_CONNECT_RETRIED: "cannot be reached",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "closes the connection at once",
@@ -49,7 +49,7 @@ MONITORED: Final = reduce(or_, PROBLEMS, int(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq
 
 
 def receive_message(source: zmq.Socket[bytes]) -> Message | None:
-    """The next message, if there is one."""
+    """The next message; None if there is none."""
     try:
         frame: Any = source.recv(NOBLOCK, False)
     except zmq.Again:
@@ -62,14 +62,14 @@ def receive_message(source: zmq.Socket[bytes]) -> Message | None:
 
 
 def send_message(target: zmq.Socket[bytes], message: Message) -> None:
-    """Send all of it or, if the first frame is not taken, nothing: then this raises."""
+    """Send a whole message; raises, and sends nothing, if ZeroMQ does not take the first frame."""
     last = len(message) - 1
     for index, frame in enumerate(message):
         target.send(frame, MORE if index < last else NOBLOCK)
 
 
 class ManagerConnection:
-    """One connection, made again whenever it was lost."""
+    """One DEALER socket to a manager, which connects again by itself."""
 
     def __init__(self, address: ManagerAddress, dealer: zmq.Socket[bytes]) -> None:
         self.address = address
@@ -82,16 +82,16 @@ class ManagerConnection:
 
     @property
     def has_kept(self) -> bool:
-        """Whether results wait for the connection, or for room in ZeroMQ's queue."""
+        """Whether results wait to be sent."""
         return bool(self._kept)
 
     @property
     def flags(self) -> int:
-        """What to wait for.  Without a connection there is always room in ZeroMQ's queue, which is no news."""
+        """The events to poll for.  Without a connection ZeroMQ's queue always has room, so that POLLOUT is left out."""
         return POLLIN | POLLOUT if self._kept and self.is_connected else POLLIN
 
     def send(self, message: Message, *, keep: bool = False) -> bool:
-        """Send it; False if it was dropped.  With `keep` it is sent when that is possible, now or later."""
+        """Send a message; False if it was dropped.  With `keep` it is sent when that is possible, now or later."""
         if self.is_connected and not self._kept:
             try:
                 send_message(self.socket, message)
@@ -110,14 +110,14 @@ class ManagerConnection:
         return True
 
     def flush(self) -> None:
-        """There may be room again."""
+        """Send kept messages, as far as there is room."""
         with suppress(zmq.Again):
             while self._kept and self.is_connected:
                 send_message(self.socket, self._kept[0])
                 self._kept_bytes -= sum(map(len, self._kept.popleft()))
 
     def changes(self) -> Iterable[bool]:
-        """Whether the connection stands, after each change since the last call."""
+        """Whether there is a connection, after each change since the last call."""
         while cast(int, self.monitor.get(zmq.EVENTS)) & POLLIN:
             event = recv_monitor_message(self.monitor)["event"]
             if event in PROBLEMS:
@@ -147,38 +147,45 @@ def connect(
     settings: SocketSettings,
     keys: CurveKeys | None,
 ) -> list[ManagerConnection]:
-    """Begin to connect to all managers under one name; raises ConfigError."""
-    lines: list[ManagerConnection] = []
+    """Start connecting to all managers under one identity; raises ConfigError."""
+    connections: list[ManagerConnection] = []
     try:
         for number, address in enumerate(addresses):
             socket = dealer(context, settings, keys, number=number, identity=identity)
-            lines.append(ManagerConnection(address, socket))  # before connecting, so that no change is missed
+            connections.append(ManagerConnection(address, socket))  # before connecting, so that no change is missed
             zeromq_sockets.connect(socket, address)
     except BaseException:
-        for line in lines:
-            line.close(0)
+        for connection in connections:
+            connection.close(0)
         raise
-    return lines
+    return connections
 
 
 class SocketPoller:
     """Waits until somebody has something to say: managers, whoever nudges, and perhaps one other socket."""
 
-    def __init__(self, nudge: Waker, lines: list[ManagerConnection], other: zmq.Socket[bytes] | None = None) -> None:
-        self._nudge = nudge
-        self._lines = lines
+    def __init__(
+        self, waker: Waker, connections: list[ManagerConnection], other: zmq.Socket[bytes] | None = None
+    ) -> None:
+        self._waker = waker
+        self._connections = connections
         self._poller = zmq.Poller()
-        self._flags = [POLLIN for _ in lines]
-        for source in (nudge, other, *(line.monitor for line in lines), *(line.socket for line in lines)):
+        self._flags = [POLLIN for _ in connections]
+        for source in (
+            waker,
+            other,
+            *(connection.monitor for connection in connections),
+            *(connection.socket for connection in connections),
+        ):
             if source is not None:
                 self._poller.register(source, POLLIN)
 
     def wait(self, patience_ms: int | None) -> set[object]:
-        """The sockets on which something has happened."""
-        for index, line in enumerate(self._lines):
-            if self._flags[index] != line.flags:
-                self._flags[index] = line.flags
-                self._poller.register(line.socket, line.flags)
+        """Wait, and return the sockets with events."""
+        for index, connection in enumerate(self._connections):
+            if self._flags[index] != connection.flags:
+                self._flags[index] = connection.flags
+                self._poller.register(connection.socket, connection.flags)
         arrivals: set[object] = {source for source, _ in self._poller.poll(patience_ms)}
-        self._nudge.clear()
+        self._waker.clear()
         return arrivals

@@ -1,6 +1,6 @@
-"""A WMP worker: one thread that talks to all managers, and a thread for each slot that runs jobs.
+"""`WmpWorker`: one I/O thread for all managers, and a thread for each slot that runs jobs.
 
-Only the talking thread touches ZeroMQ.  What the others have to say goes through a queue and a nudge.
+Only the I/O thread touches ZeroMQ.  The others put their reports into a queue and wake it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ raise anything, or return None.
 
 
 class GiveBack(Exception):
-    """Raised by a function: the job is not for us, another worker should have it."""
+    """Raised by a function to give its job back, so that another worker gets it."""
 
 
 class WmpWorkerObserver:
-    """Hears of what a worker does, from the thread that talks.  Does nothing unless overridden.  Must not raise."""
+    """Callbacks for what a worker does, from its I/O thread, which do nothing unless overridden.  Must not raise."""
 
     def connected(self, manager: ManagerAddress) -> None:
-        """A connection stands, and the manager is told what the worker can do."""
+        """A connection was made, and READY is sent."""
 
     def disconnected(self, manager: ManagerAddress) -> None:
-        """A connection was lost; it is made again as soon as that is possible."""
+        """A connection was lost; it is made again when that is possible."""
 
     def refused(self, manager: ManagerAddress, error: PeerError) -> None:
-        """The manager said something that is not in the protocol."""
+        """A manager has sent a message that is not of the protocol."""
 
     def job_started(self, job: WmpJob) -> None:
         """A function is about to be called."""
@@ -64,7 +64,7 @@ class WmpWorkerObserver:
 
 
 class WmpWorker:
-    """Does jobs of some roles for any number of managers, over devices or not, `slots` at a time.
+    """Runs jobs of some roles for any number of managers, over devices or not, `slots` at a time.
 
     `run` works in the thread that calls; as a context manager, the worker works in a thread of its own.
     """
@@ -79,7 +79,7 @@ class WmpWorker:
         headers: Mapping[str, Any] | None = None,
         identity: str | bytes = b"",
         timing: WmpTiming | None = None,
-        lines: SocketSettings | None = None,
+        socket_settings: SocketSettings | None = None,
         keys: CurveKeys | None = None,
         observer: WmpWorkerObserver | None = None,
     ) -> None:
@@ -96,21 +96,21 @@ class WmpWorker:
             if _bytes(role) not in units:
                 raise ValueError(f"{role} needs {needed} slots, but it is not one of the roles")
             units[_bytes(role)] = needed
-        self._settings = lines or SocketSettings()
+        self._settings = socket_settings or SocketSettings()
         self._keys = keys
         if keys is not None:
             keys.check(len(self.addresses), "managers")
         self._observer = observer or WmpWorkerObserver()
-        self._working = WmpWorkerProtocol(
+        self._protocol = WmpWorkerProtocol(
             units, slots, len(self.addresses), timing or WmpTiming(), headers, self._note_progress
         )
         self._slots = slots
-        self._lines: list[ManagerConnection] = []
+        self._connections: list[ManagerConnection] = []
         self._jobs: SimpleQueue[WmpJob | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._running = 0
         self._news: SimpleQueue[tuple[WmpJob, WmpResult | None]] = SimpleQueue()  # None: there is progress
-        self._nudge: Waker | None = None  # while it runs
+        self._waker: Waker | None = None  # while it runs
         self._stop_at: float | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -148,19 +148,19 @@ class WmpWorker:
             self.stop(drain_seconds if self._stop_at is None else 0.0)
 
         context = zmq.Context()
-        nudge = self._nudge = Waker()
+        waker = self._waker = Waker()
         try:
-            self._lines = connect(context, self.addresses, self.identity, self._settings, self._keys)
-            self._working.start(time.monotonic())
-            with on_stop_signals(on_signal, wanted=handle_signals), nudge.by_signals():
-                self._work(nudge)
+            self._connections = connect(context, self.addresses, self.identity, self._settings, self._keys)
+            self._protocol.start(time.monotonic())
+            with on_stop_signals(on_signal, wanted=handle_signals), waker.by_signals():
+                self._work(waker)
         finally:
-            for line in self._lines:
-                line.close()
+            for connection in self._connections:
+                connection.close()
             context.term()
             for _ in self._threads:
                 self._jobs.put(None)
-            nudge.close()
+            waker.close()
 
     def stop(self, drain_seconds: float = DEFAULT_DRAIN_SECONDS) -> None:
         """Take no more jobs; `run` returns when those that run have ended, or after `drain_seconds`.
@@ -173,82 +173,82 @@ class WmpWorker:
         self._wake_up()
 
     def _wake_up(self) -> None:
-        if self._nudge is not None:
-            self._nudge()
+        if self._waker is not None:
+            self._waker()
 
     # --- the thread that talks ---
 
-    def _work(self, nudge: Waker) -> None:
-        waiting = SocketPoller(nudge, self._lines)
+    def _work(self, waker: Waker) -> None:
+        waiting = SocketPoller(waker, self._connections)
         while True:
             self._carry_out()
             if self._is_over():
                 return
             arrivals = waiting.wait(self._patience_ms())
             if self._stop_at is not None:
-                self._working.stop()  # before anything else is heard
-            self._hear_jobs()
-            for number, line in enumerate(self._lines):
-                if line.monitor in arrivals:
-                    self._hear_changes(number, line)
-                if line.socket in arrivals:
-                    self._hear_manager(number, line)
-            self._working.advance(time.monotonic())
+                self._protocol.stop()  # before anything else is handled
+            self._read_reports()
+            for number, connection in enumerate(self._connections):
+                if connection.monitor in arrivals:
+                    self._read_changes(number, connection)
+                if connection.socket in arrivals:
+                    self._read_manager(number, connection)
+            self._protocol.advance(time.monotonic())
 
     def _is_over(self) -> bool:
         stop_at = self._stop_at
         if stop_at is None:
             return False
-        self._working.stop()  # it may have been told so before it began
-        if self._working.is_settled and not any(line.has_kept for line in self._lines):
+        self._protocol.stop()  # it may have been stopped before it began
+        if self._protocol.is_settled and not any(connection.has_kept for connection in self._connections):
             return True
         if time.monotonic() < stop_at:
             return False
-        self._working.give_up(time.monotonic())
+        self._protocol.give_up(time.monotonic())
         self._carry_out()
         return True
 
     def _patience_ms(self) -> int | None:
-        moments = [moment for moment in (self._working.next_deadline(), self._stop_at) if moment is not None]
-        # Rather a little late than a little early, which would be in vain.
+        moments = [moment for moment in (self._protocol.next_deadline(), self._stop_at) if moment is not None]
+        # A little late, because waking up early would be useless.
         return max(0, math.ceil((min(moments) - time.monotonic()) * 1000)) if moments else None
 
     def _carry_out(self) -> None:
-        """Do what there is to do, and what that gives rise to."""
-        out, self._working.out = self._working.out, []
-        for deed in out:
-            if isinstance(deed, WmpSend):
-                self._lines[deed.connection].send(deed.message, keep=deed.keep)
+        """Carry out the steps of the protocol, and those that follow from them."""
+        out, self._protocol.out = self._protocol.out, []
+        for step in out:
+            if isinstance(step, WmpSend):
+                self._connections[step.connection].send(step.message, keep=step.keep)
             else:
-                self._start(deed.job)
+                self._start(step.job)
 
-    def _hear_changes(self, number: int, line: ManagerConnection) -> None:
-        for is_connected in line.changes():
+    def _read_changes(self, number: int, connection: ManagerConnection) -> None:
+        for is_connected in connection.changes():
             if is_connected:
-                self._working.connected(number, time.monotonic())
-                self._observer.connected(line.address)
+                self._protocol.connected(number, time.monotonic())
+                self._observer.connected(connection.address)
             else:
-                self._observer.disconnected(line.address)
+                self._observer.disconnected(connection.address)
 
-    def _hear_manager(self, number: int, line: ManagerConnection) -> None:
-        line.flush()
+    def _read_manager(self, number: int, connection: ManagerConnection) -> None:
+        connection.flush()
         for _ in range(MESSAGES_PER_TURN):
-            message = receive_message(line.socket)
+            message = receive_message(connection.socket)
             if message is None:
                 return
             try:
-                self._working.receive(number, message, time.monotonic())
+                self._protocol.receive(number, message, time.monotonic())
             except PeerError as error:
-                self._observer.refused(line.address, error)
+                self._observer.refused(connection.address, error)
 
-    def _hear_jobs(self) -> None:
+    def _read_reports(self) -> None:
         while not self._news.empty():
             job, outcome = self._news.get()
             if outcome is None:
-                self._working.progress(job, time.monotonic())
+                self._protocol.progress(job, time.monotonic())
                 continue
             self._running -= 1
-            self._working.finished(job, outcome, time.monotonic())
+            self._protocol.finished(job, outcome, time.monotonic())
             self._observer.job_ended(job, outcome)
 
     def _start(self, job: WmpJob) -> None:
@@ -282,7 +282,7 @@ class WmpWorker:
         if not isinstance(result, bytes):
             return WmpResult("failed", error=f"the function returned a {type(result).__name__}, not bytes".encode())
         if len(result) > self._settings.message_bytes:
-            # A manager would hang up on it, and have the job done again to no avail.
+            # A manager would close the connection on it, and have the job run again with the same result.
             words = f"the result has {len(result)} bytes; at most {self._settings.message_bytes} can be sent"
             return WmpResult("failed", error=words.encode())
         return WmpResult(result=result)
@@ -293,7 +293,7 @@ class WmpWorker:
 
 
 def new_identity() -> bytes:
-    """A name that nobody else has, and that tells people where the worker is."""
+    """A unique identity that contains the host and process id of the worker."""
     return f"{socket.gethostname()[:64]}/{os.getpid()}/{secrets.token_hex(4)}".encode()
 
 

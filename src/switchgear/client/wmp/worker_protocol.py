@@ -1,4 +1,4 @@
-"""The worker's side of WMP, without wires, threads and clock: messages and the time go in, messages and jobs come out.
+"""The worker of WMP, without I/O, threads and clock: messages and the time go in, messages and jobs come out.
 
 A worker has so many slots, and a job of a role needs so many of them.  Managers hear READY while something is free.
 The one that answers WAKE has what it may need locked for it, until it gives a job (TAKE), says that there is none (NO),
@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.errors import PeerError
 from switchgear.protocols.base import Message
 from switchgear.protocols.wmp.codec import (
@@ -54,10 +55,10 @@ RESERVED_HEADERS: Final = frozenset({"to", "path", "roles", "lease", "slots"})
 
 @dataclass(frozen=True, slots=True)
 class WmpTiming:
-    """How long a worker waits for what."""
+    """Leases, locks and retry pauses of a worker."""
 
     lease_seconds: float = 10.0  # managers are promised a sign of life of each job at least this often
-    lock_seconds: float = 10.0  # so long slots are kept for a manager that called and then says nothing
+    lock_seconds: float = 10.0  # for how long slots are reserved for a manager that called and then sends nothing
     retry_first_seconds: float = 1.0  # between two READY to a manager that does not answer; doubles
     retry_most_seconds: float = 30.0
 
@@ -65,6 +66,11 @@ class WmpTiming:
         for name in self.__slots__:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is more than 0, not {getattr(self, name)!r}")
+
+    @property
+    def backoff(self) -> ReconnectBackoff:
+        """The pauses between two READY to a manager that does not answer."""
+        return ReconnectBackoff(self.retry_first_seconds, self.retry_most_seconds, rng=without_jitter)
 
 
 class WmpJob:
@@ -77,20 +83,20 @@ class WmpJob:
         self.payload = payload
         self.reference = reference  # the manager's own name for it
         self.manager = manager  # the identity of the manager whose job it is
-        self.cancelled = threading.Event()  # set when nobody wants the result any more; then raise, or return None
+        self.cancelled = threading.Event()  # set when the job is cancelled; then raise, or return None
         self.latest_progress: tuple[int, int, int | None] | None = None
-        self.has_news = False  # and somebody was told so
+        self.has_updates = False  # and somebody was told so
         self._tell = tell
 
     def __repr__(self) -> str:
         return f"WmpJob({self.role!r}, {self.reference!r})"
 
     def progress(self, numerator: int, denominator: int, seconds_left: float | None = None) -> None:
-        """Tell how far it is, and how many seconds it will take, if that is known.  Only the latest matters."""
+        """Report how far the job is, and how many more seconds it will take, if known; replaces earlier reports."""
         left = None if seconds_left is None else _natural(seconds_left)
         self.latest_progress = (_natural(numerator), _natural(denominator), left)
-        if not self.has_news:
-            self.has_news = True
+        if not self.has_updates:
+            self.has_updates = True
             self._tell(self)
 
 
@@ -99,7 +105,7 @@ def _natural(number: float) -> int:
 
 
 class WmpResult(NamedTuple):
-    """How a job ended."""
+    """The outcome of a job."""
 
     status: str = "done"  # or "failed", "returned", "cancelled"
     result: bytes = b""
@@ -107,7 +113,7 @@ class WmpResult(NamedTuple):
 
 
 class WmpSend(NamedTuple):
-    """To be sent on this connection.  What is not to be kept may be lost."""
+    """A message to send on this connection; without `keep` it may be lost."""
 
     connection: int
     message: Message
@@ -115,26 +121,26 @@ class WmpSend(NamedTuple):
 
 
 class WmpStart(NamedTuple):
-    """To be run."""
+    """A job to start."""
 
     job: WmpJob
 
 
 @dataclass(slots=True)
 class _ManagerState:
-    """What is known of the manager, or managers, behind one connection."""
+    """What the worker knows of the manager, or managers, behind one connection."""
 
     number: int
-    pause_seconds: float  # before READY is repeated
+    pauses: RetryPauses  # before READY is repeated
     repeat_at: float = 0.0
     remembers: int = 0  # the room that it was told of last, if it has not called since
 
 
 @dataclass(slots=True)
 class _Lock:
-    """Slots that wait for a manager's job."""
+    """Slots that are reserved for a job of a manager that has called."""
 
-    line: _ManagerState
+    manager_state: _ManagerState
     manager: bytes  # the origin of the path
     units: int
     until: float
@@ -142,9 +148,9 @@ class _Lock:
 
 @dataclass(slots=True)
 class _RunningJob:
-    """A job that is being done."""
+    """A job that runs."""
 
-    line: _ManagerState
+    manager_state: _ManagerState
     route: list[bytes]
     named_manager: bytes | None  # as TAKE had it
     units: int
@@ -153,7 +159,7 @@ class _RunningJob:
 
 
 class WmpWorkerProtocol:
-    """What a worker knows and decides.  What there is to do is collected in `out`."""
+    """The state of a worker.  Its methods add the messages to send and the jobs to start to `out`."""
 
     def __init__(
         self,
@@ -176,17 +182,17 @@ class WmpWorkerProtocol:
         self.stopping = False
         self._roles = dict(roles)
         self._levels = sorted(set(roles.values()), reverse=True)
-        self._pace = timing
+        self._timing = timing
         self._tell = tell
-        self._lines = [_ManagerState(number, timing.retry_first_seconds) for number in range(connections)]
+        self._manager_states = [_ManagerState(number, RetryPauses(timing.backoff)) for number in range(connections)]
         self._locks: list[_Lock] = []
         self._runs: dict[WmpJob, _RunningJob] = {}
         self._by_reference: dict[tuple[bytes, bytes], WmpJob] = {}
         self._ready = {level: self._introduction(level, slots, headers or {}) for level in self._levels}
 
     def _introduction(self, level: int, slots: int, headers: Mapping[str, Any]) -> Message:
-        """READY for what needs no more than so many slots."""
-        own = {"roles": self._fitting(level), "slots": slots, "lease": self._pace.lease_seconds}
+        """The READY message for roles that need no more than so many slots."""
+        own = {"roles": self._fitting(level), "slots": slots, "lease": self._timing.lease_seconds}
         try:
             ready = encode(READY, {**headers, **own})
             roles_of(decode(ready)[1])
@@ -197,31 +203,32 @@ class WmpWorkerProtocol:
     # --- what happens ---
 
     def start(self, now: float) -> None:
-        """READY to all managers."""
+        """Send READY to all managers."""
         self._offer(now)
 
     def connected(self, connection: int, now: float) -> None:
-        """There is a new connection: who is there may never have heard of us."""
-        line = self._lines[connection]
-        line.remembers = 0
-        line.pause_seconds = self._pace.retry_first_seconds
+        """A connection was made: its manager may not know the worker."""
+        manager_state = self._manager_states[connection]
+        manager_state.remembers = 0
+        manager_state.pauses.reset()
         self._offer(now)
 
     def receive(self, connection: int, message: Message, now: float) -> None:
-        """A manager sent this; raises PeerError if it makes no sense, when there may still be something to do."""
-        line = self._lines[connection]
+        """Handle a message of a manager; raises PeerError if it is malformed, and even then there may be something in
+        `out`."""
+        manager_state = self._manager_states[connection]
         try:
             command, headers, payload = decode(message)
             if headers.get("to"):
                 raise PeerError(f"{command.decode()} is for somebody else", code="MISROUTED")
-            line.pause_seconds = self._pace.retry_first_seconds
+            manager_state.pauses.reset()
             if command == WAKE:
-                self._on_wake(line, headers, now)
+                self._on_wake(manager_state, headers, now)
             elif command == TAKE:
-                self._on_take(line, headers, payload or b"", now)
+                self._on_take(manager_state, headers, payload or b"", now)
             elif command == NO:
-                self._unlock(line, _origin(headers))
-                line.remembers = 0
+                self._unlock(manager_state, _origin(headers))
+                manager_state.remembers = 0
             elif command == CANCEL:
                 self._on_cancel(headers)
             else:
@@ -230,7 +237,7 @@ class WmpWorkerProtocol:
             self._offer(now)
 
     def advance(self, now: float) -> None:
-        """Time has passed."""
+        """Handle everything that is due by now."""
         for lock in [lock for lock in self._locks if lock.until <= now]:
             self._locks.remove(lock)
             self.free += lock.units
@@ -240,8 +247,8 @@ class WmpWorkerProtocol:
         self._offer(now)
 
     def progress(self, job: WmpJob, now: float) -> None:
-        """The function of a job has told how far it is."""
-        job.has_news = False  # before looking, so that what comes in this moment is told again
+        """The function of a job has reported progress."""
+        job.has_updates = False  # before reading, so that progress of this moment is sent again
         run = self._runs.get(job)
         if run is None or job.latest_progress is None or not self._is_current(job):
             return
@@ -263,16 +270,16 @@ class WmpWorkerProtocol:
         self._offer(now)
 
     def stop(self) -> None:
-        """Ask for nothing more, and give back what is given all the same."""
+        """Ask for no more jobs, and give back those that come all the same."""
         self.stopping = True
 
     @property
     def is_settled(self) -> bool:
-        """Whether no job is running, and none may be on its way."""
+        """Whether no job runs, and none may be on its way."""
         return not (self._runs or self._locks)
 
     def give_up(self, now: float) -> None:
-        """The time to finish is over: what still runs is for others."""
+        """Cancel the jobs that still run, and give them back."""
         for job, run in self._runs.items():
             job.cancelled.set()
             if self._is_current(job):
@@ -282,36 +289,38 @@ class WmpWorkerProtocol:
         self._locks.clear()
 
     def next_deadline(self) -> float | None:
-        """When `advance` is to be called, if nothing happens before."""
+        """When `advance` has to be called, if nothing comes before."""
         moments = [lock.until for lock in self._locks]
         moments += [run.sign_at for job, run in self._runs.items() if self._is_current(job)]
         if self._room():
-            moments += [line.repeat_at for line in self._lines]
+            moments += [manager_state.repeat_at for manager_state in self._manager_states]
         return min(moments, default=None)
 
     # --- managers call, give, refuse and cancel ---
 
-    def _on_wake(self, line: _ManagerState, headers: dict[str, Any], now: float) -> None:
-        told, line.remembers = line.remembers, 0
+    def _on_wake(self, manager_state: _ManagerState, headers: dict[str, Any], now: float) -> None:
+        told, manager_state.remembers = manager_state.remembers, 0
         role = role_of(headers)
         room = self._room()
-        # Who does not say what the job is may give any that there is room for.
+        # A manager that does not name a role may give any job that there is room for.
         units = room if role is None else self._roles.get(role, 0)
         if not 0 < units <= room:
             if told <= room:
-                line.remembers = told  # it knows what there is room for: no use in telling it again at once
+                manager_state.remembers = told  # it knows the room already
             return
         self.free -= units
-        self._locks.append(_Lock(line, _origin(headers), units, now + self._pace.lock_seconds))
-        asked_for = {"roles": self._fitting(units), "lease": self._pace.lease_seconds}
-        self._send(line, GIVE, {"to": headers.get("path", []), **asked_for})
+        self._locks.append(_Lock(manager_state, _origin(headers), units, now + self._timing.lock_seconds))
+        asked_for = {"roles": self._fitting(units), "lease": self._timing.lease_seconds}
+        self._send(manager_state, GIVE, {"to": headers.get("path", []), **asked_for})
 
-    def _on_take(self, line: _ManagerState, headers: dict[str, Any], payload: bytes, now: float) -> None:
+    def _on_take(self, manager_state: _ManagerState, headers: dict[str, Any], payload: bytes, now: float) -> None:
         origin = _origin(headers)
-        self._unlock(line, origin)
-        line.remembers = 0
+        self._unlock(manager_state, origin)
+        manager_state.remembers = 0
         reference = job_of(headers)
-        run = _RunningJob(line, headers.get("path", []), None, 0, self._pace.lease_seconds / SIGNS_PER_LEASE, now)
+        run = _RunningJob(
+            manager_state, headers.get("path", []), None, 0, self._timing.lease_seconds / SIGNS_PER_LEASE, now
+        )
         try:
             role = self._read_take(headers, run)
         except PeerError:
@@ -322,7 +331,7 @@ class WmpWorkerProtocol:
         if known is not None:
             if not known.cancelled.is_set():
                 return  # it is being done
-            del self._by_reference[manager, reference]  # cancelled but not stopped: it has nothing to say any more
+            del self._by_reference[manager, reference]  # cancelled but not stopped: its result is not reported
         if role is None or run.units > self.free or self.stopping:
             self._refuse(run, reference, now)
             return
@@ -335,7 +344,7 @@ class WmpWorkerProtocol:
         self.out.append(WmpStart(job))
 
     def _read_take(self, headers: dict[str, Any], run: _RunningJob) -> bytes | None:
-        """The role, if it is one of ours; the rest is noted for the run."""
+        """The role of a TAKE, if it is one of ours; its other headers are stored in the run."""
         run.named_manager = manager_of(headers)
         lease_seconds = lease_of(headers)
         if lease_seconds is not None:
@@ -346,10 +355,10 @@ class WmpWorkerProtocol:
         return role if run.units else None
 
     def _refuse(self, run: _RunningJob, reference: bytes, now: float) -> None:
-        """This job is not for us.  READY can wait a little, or the same job might be given again at once."""
+        """Give back a job that is not for this worker.  READY is delayed, or the same job might come again at once."""
         self._give_back(run, reference, now)
-        run.line.remembers = self._room()
-        run.line.repeat_at = now + run.line.pause_seconds
+        run.manager_state.remembers = self._room()
+        run.manager_state.repeat_at = now + run.manager_state.pauses.due_seconds()
 
     def _give_back(self, run: _RunningJob, reference: bytes, now: float) -> None:
         self._say(run, DONE, _done(reference, WmpResult("returned")), now, b"")
@@ -360,67 +369,68 @@ class WmpWorkerProtocol:
             job.cancelled.set()
 
     def _is_current(self, job: WmpJob) -> bool:
-        """Whether what is said under the job's reference is said of this job."""
+        """Whether the job's reference still stands for this job."""
         return self._by_reference.get((job.manager, job.reference)) is job
 
     # --- locks ---
 
-    def _unlock(self, line: _ManagerState, manager: bytes) -> None:
-        """The manager that called has answered."""
+    def _unlock(self, manager_state: _ManagerState, manager: bytes) -> None:
+        """Free the slots that are reserved for this manager."""
         for lock in self._locks:
-            if lock.line is line and lock.manager == manager:
+            if lock.manager_state is manager_state and lock.manager == manager:
                 self._locks.remove(lock)
                 self.free += lock.units
                 return
 
     def _room(self) -> int:
-        """How many slots the largest job may need that could be begun now; 0: none could."""
+        """How many slots the largest job may need that could start now; 0: none could."""
         return 0 if self.stopping else next((level for level in self._levels if level <= self.free), 0)
 
     def _fitting(self, units: int) -> list[str | bytes]:
-        """The roles whose jobs need no more than this."""
+        """The roles whose jobs need no more than so many slots."""
         return [_name(role) for role, needed in self._roles.items() if needed <= units]
 
     def _offer(self, now: float) -> None:
-        """READY to managers that do not remember us, or less than we can do, or have been silent for long."""
+        """Send READY to managers that do not know the free slots, or have been silent for long."""
         room = self._room()
         if not room:
             return
-        for line in self._lines:
-            if line.remembers >= room and line.repeat_at > now:
+        for manager_state in self._manager_states:
+            if manager_state.remembers >= room and manager_state.repeat_at > now:
                 continue
-            if any(lock.line is line for lock in self._locks):
-                line.repeat_at = max(line.repeat_at, now + self._pace.retry_first_seconds)
+            if any(lock.manager_state is manager_state for lock in self._locks):
+                manager_state.repeat_at = max(manager_state.repeat_at, now + self._timing.retry_first_seconds)
                 continue  # it has called, and is about to answer
-            line.remembers = room
-            line.repeat_at = now + line.pause_seconds
-            line.pause_seconds = min(2 * line.pause_seconds, self._pace.retry_most_seconds)
-            self.out.append(WmpSend(line.number, self._ready[room], False))
+            manager_state.remembers = room
+            manager_state.repeat_at = now + manager_state.pauses.next_seconds()
+            self.out.append(WmpSend(manager_state.number, self._ready[room], False))
 
     # --- speaking ---
 
     def _say(
         self, run: _RunningJob, command: bytes, headers: dict[str, Any], now: float, payload: bytes | None = None
     ) -> None:
-        """Say something of a job to its manager."""
+        """Send a message about a job to its manager."""
         run.sign_at = now + run.sign_seconds
         headers["to"] = run.route
         if run.named_manager is not None:
             headers["manager"] = run.named_manager
-        self._send(run.line, command, headers, payload)
+        self._send(run.manager_state, command, headers, payload)
 
-    def _send(self, line: _ManagerState, command: bytes, headers: dict[str, Any], payload: bytes | None = None) -> None:
-        self.out.append(WmpSend(line.number, encode(command, headers, payload), command == DONE))
+    def _send(
+        self, manager_state: _ManagerState, command: bytes, headers: dict[str, Any], payload: bytes | None = None
+    ) -> None:
+        self.out.append(WmpSend(manager_state.number, encode(command, headers, payload), command == DONE))
 
 
 def _origin(headers: dict[str, Any]) -> bytes:
-    """Who speaks: where the path begins."""
+    """The sender of a message: the first entry of its path."""
     path = headers.get("path")
     return path[-1] if path else b""
 
 
 def _name(role: bytes) -> str | bytes:
-    """As text where that is possible, for those who look at messages."""
+    """A name as text where it is UTF-8, so that messages can be read."""
     try:
         return role.decode()
     except UnicodeDecodeError:

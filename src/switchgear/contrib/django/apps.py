@@ -1,4 +1,4 @@
-"""For INSTALLED_APPS: "switchgear.contrib.django"."""
+"""The Django app config, for INSTALLED_APPS: "switchgear.contrib.django"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class SwitchgearConfig(AppConfig):  # type: ignore[misc]  # Django has no types
-    """Brings the command `manage.py switchgear_worker`."""
+    """Adds the command `manage.py switchgear_worker`."""
 
     name = "switchgear.contrib.django"
     label = "switchgear"

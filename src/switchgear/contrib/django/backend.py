@@ -1,4 +1,4 @@
-"""Django's tasks as jobs: enqueueing them, and asking what became of them.
+"""`SwitchgearBackend`: a backend for Django's tasks, which enqueues them as jobs and reads their results.
 
 Each queue of the backend is a function on the server, `django.QUEUE`, whose payload names the task: so a worker serves
 whole queues, and need not know beforehand which tasks there are.
@@ -17,8 +17,8 @@ from django.utils.module_loading import import_string
 from switchgear import errors
 from switchgear.app.app import App
 from switchgear.app.job import Job
-from switchgear.app.job_updates import TIMED_OUT_TEXT
 from switchgear.app.task import Task as AppTask
+from switchgear.client.gearman.job_subscriber import TIMED_OUT_TEXT
 from switchgear.contrib.django.framework import (
     BaseTaskBackend,
     Task,
@@ -29,7 +29,7 @@ from switchgear.contrib.django.framework import (
     normalize_json,
     task_enqueued,
 )
-from switchgear.contrib.django.running import run_task
+from switchgear.contrib.django.run_task import run_task
 from switchgear.errors import ConfigError, JobUnknown
 
 __all__ = ["DEFAULT_PREFIX", "SwitchgearBackend"]
@@ -54,7 +54,7 @@ ENDINGS: Final = {
 
 
 class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no types
-    """Keeps tasks on a Switchgear server, or in a directory.
+    """A task backend that keeps tasks on a Switchgear server, or in a directory.
 
     OPTIONS: `url` (one or a list; default: the directory `.switchgear`), `prefix` of the functions on the server, and
     whatever `App.task` takes that holds for every task, such as `retries`, `timeout` and `retention`.
@@ -71,7 +71,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
         url = options.pop("url", None)
         self.prefix = str(options.pop("prefix", DEFAULT_PREFIX))
         self._task_options = options
-        # Whoever enqueues is a web server or a shell; running the tasks is the worker's business.
+        # The enqueuing process is a web server or a shell; tasks are run by workers.
         try:
             self.app = App(url, run_here=False)
         except ConfigError as error:
@@ -81,7 +81,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
             self._queue_task(queue)
 
     def _queue_task(self, queue: str) -> AppTask[..., Any]:
-        """The queue as a task of the app."""
+        """The task of the app for a queue."""
         known = self._queue_tasks.get(queue)
         if known is None:
             try:
@@ -149,7 +149,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
         return self._result(result_id, answer)
 
     def _result(self, result_id: str, answer: dict[str, Any]) -> Any:
-        """What the server tells of a job, in the words of Django."""
+        """The Django task result of a job."""
         prefix, _, queue = str(answer["function"]).rpartition(".")
         if prefix != self.prefix:
             raise TaskResultDoesNotExist(result_id)
@@ -177,7 +177,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
 
 
 def rebuilt(arguments: dict[str, Any], queue: str, run_at: float | None) -> Any:
-    """The task as it was enqueued."""
+    """The task with the options that it was enqueued with."""
     task = import_string(arguments["task"])
     if not isinstance(task, Task):
         raise TaskResultDoesNotExist(f"{arguments['task']} is not a task any more")
@@ -187,7 +187,7 @@ def rebuilt(arguments: dict[str, Any], queue: str, run_at: float | None) -> Any:
 
 
 def failure(answer: dict[str, Any]) -> Any:
-    """Why a job did not succeed.
+    """The exception class and traceback of a job that did not succeed.
 
     The first line of its error names the exception; where that comes from is told by the line of the traceback that
     names it again.  What follows may be the rest of its message.

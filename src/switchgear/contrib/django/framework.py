@@ -1,4 +1,4 @@
-"""Django's task framework, from wherever this Django has it."""
+"""Imports Django's task framework: `django.tasks`, or the package `django_tasks` for earlier versions."""
 
 from __future__ import annotations
 

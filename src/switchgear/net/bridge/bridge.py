@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.config import ListenUrl
 from switchgear.errors import Refused
 from switchgear.model import Cause, Job, Worker
@@ -38,8 +38,7 @@ log = logging.getLogger("switchgear")
 
 DEEDS_AT_ONCE: Final = 500
 TICK_SECONDS: Final = 0.25
-FIRST_PAUSE_SECONDS: Final = 0.1
-LONGEST_PAUSE_SECONDS: Final = 5.0
+BACKOFF: Final = ReconnectBackoff(first_seconds=0.1, most_seconds=5.0)
 FAREWELL_SECONDS: Final = 3.0
 
 
@@ -97,7 +96,7 @@ class Bridge(Session):
         self._listener: asyncio.Task[None] | None = None
         self._next_tick = self._next_poll = self._next_renewal = 0.0
         self._lost_at = 0.0  # 0: the line is there, or was never tried
-        self._failures = 0
+        self._pauses = RetryPauses(BACKOFF)
         self._is_leaving = False  # when everything is said
 
     # --- like every door ---
@@ -158,7 +157,7 @@ class Bridge(Session):
             except Exception as error:
                 log.exception("defect in the bridge to %s", self.url)
                 self._note_lost(error)
-            await asyncio.sleep(self._pause_seconds())
+            await asyncio.sleep(self._pauses.next_seconds())
 
     def _note_lost(self, error: Exception) -> None:
         self.office.is_connected = False
@@ -168,11 +167,6 @@ class Bridge(Session):
         if not self._lost_at:
             self._lost_at = self._loop.time()
             self.hub.telemetry.emit("bridge_lost", url=str(self.url), error=str(error))
-
-    def _pause_seconds(self) -> float:
-        due = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 16))
-        self._failures += 1
-        return due * (0.5 + random.random() / 2)
 
     async def _connect(self) -> None:
         await self._stop_listening()
@@ -194,7 +188,7 @@ class Bridge(Session):
         self.outbound.poll()
         self._next_tick = self._next_poll = self._next_renewal = 0.0
         office.is_connected = True
-        self._failures = 0
+        self._pauses.reset()
         if self._lost_at:
             seconds = round(self._loop.time() - self._lost_at, 1)
             self._lost_at = 0.0

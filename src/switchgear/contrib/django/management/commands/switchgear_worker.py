@@ -1,4 +1,4 @@
-"""`manage.py switchgear_worker`: run what was enqueued."""
+"""`manage.py switchgear_worker`: runs a worker for enqueued tasks."""
 
 from __future__ import annotations
 

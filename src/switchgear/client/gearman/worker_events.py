@@ -1,0 +1,74 @@
+"""Events that `WorkerProtocol` makes of what a server sends to a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from switchgear.client.gearman.assigned_job import AssignedJob
+from switchgear.errors import ServerRefused
+
+__all__ = [
+    "JobAssigned",
+    "JobRevoked",
+    "JobUnrunnable",
+    "ReadyJobsCounted",
+    "RefusedByServer",
+    "ReportsConfirmed",
+    "WorkerEvent",
+    "WorkerSubscribed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSubscribed:
+    """The server knows the functions of the worker, and jobs may come."""
+
+    extended: bool  # the server knows our extensions
+
+
+@dataclass(frozen=True, slots=True)
+class JobAssigned:
+    """A job was assigned, and can be run."""
+
+    assignment: AssignedJob
+
+
+@dataclass(frozen=True, slots=True)
+class JobUnrunnable:
+    """A job was assigned that cannot be run; the server has been told."""
+
+    assignment: AssignedJob
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRevoked:
+    """The server wants this job stopped; the reason is one word, such as `cancelled` or `timed_out`."""
+
+    handle: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedByServer:
+    """The server has answered with an error; `about` is what it answers, if that is known."""
+
+    error: ServerRefused
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyJobsCounted:
+    """How many jobs of the functions of the worker are ready at the server."""
+
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportsConfirmed:
+    """The server has handled everything that was sent before `request_confirmation`."""
+
+
+WorkerEvent = (
+    WorkerSubscribed | JobAssigned | JobUnrunnable | JobRevoked | RefusedByServer | ReadyJobsCounted | ReportsConfirmed
+)
