@@ -336,13 +336,23 @@ class History:
                 if (row.function, row.unique) in keys:
                     self._violate("doubled", f"two jobs of {row.function} have the key {row.unique}; one is {row}")
                 keys.add((row.function, row.unique))
-            # A job that was never acknowledged may be there or not, and nobody knows it.
-            job = self._by_number.get(row.number) or self._by_token.get(row.name) or self._by_token.get(row.unique)
+            job = self._job_of(row)
             if job is not None:
                 found[job] = None
                 if job.ended_at:
                     self._blame("run again", job, "is listed as unfinished after its end had been acknowledged")
         return list(found), [job for job in self.owed if job not in found]
+
+    def _job_of(self, row: Listed) -> KnownJob | None:
+        """The job that is listed; None for one that was never acknowledged, which may be there or not."""
+        job = self._by_number.get(row.number)
+        if job is None:
+            job = self._by_token.get(row.name) or self._by_token.get(row.unique)
+            if job is None or job.number:  # another one that had the same key
+                return None
+            job.number = row.number
+            self._by_number[row.number] = job
+        return job
 
     # --- inside ---
 

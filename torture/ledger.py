@@ -21,13 +21,19 @@ class Ledger:
         self._unwritten: list[Event] = []
         self._wake = threading.Condition()
         self._closing = False
+        self._is_writing = False
         self._thread = threading.Thread(target=self._sync, name="ledger", daemon=True)
         self._thread.start()
 
     def write(self, event: Event) -> None:
         with self._wake:
             self._unwritten.append(event)
-            self._wake.notify()
+            self._wake.notify_all()
+
+    def flush(self) -> None:
+        """Wait until all of it is on disk."""
+        with self._wake:
+            self._wake.wait_for(lambda: not self._unwritten and not self._is_writing)
 
     def close(self) -> None:
         """Write what is left."""
@@ -43,10 +49,14 @@ class Ledger:
                 while not self._unwritten and not self._closing:
                     self._wake.wait()
                 events, self._unwritten = self._unwritten, []
+                self._is_writing = True
             if not events:
                 return
             os.write(self._file, b"".join(json.dumps(event).encode() + b"\n" for event in events))
             os.fdatasync(self._file)
+            with self._wake:
+                self._is_writing = False
+                self._wake.notify_all()
 
 
 def read_ledger(path: Path) -> Iterator[Event]:

@@ -118,6 +118,17 @@ class Run:
         self.server.kill()
         self.gone("kills")
 
+    def stop_quietly(self) -> None:
+        """End a server that was started only to be looked at."""
+        assert self.server is not None
+        self.server.kill()
+        self.server.close()
+        self.server = None
+
+    def flush_ledger(self) -> None:
+        """Let everything be in the file that was recorded so far."""
+        self._ledger.flush()
+
     def gone(self, how: str) -> None:
         assert self.server is not None
         self.server.close()

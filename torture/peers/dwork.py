@@ -81,14 +81,14 @@ async def creator(load: Load) -> None:
         while True:
             if load.is_full():
                 await asyncio.sleep(0.02)
-            payloads = {token: load.payload(token) for token in (load.token() for _ in range(load.chance.randint(1, 5)))}
+            tokens = [load.token() for _ in range(load.chance.randint(1, 5))]
             request, before = number_field(1, CREATE), b""
-            for token, payload in payloads.items():
+            for token in tokens:
                 load.history.record("submitting", token, "dwork", "", -1, 0)
-                request += task(payload, (before,) if before and load.chance.random() < 0.3 else ())
-                before = payload
+                request += task(token.encode(), (before,) if before and load.chance.random() < 0.3 else ())
+                before = token.encode()
             kind, _, reason = await ask(socket, request)
-            for token in payloads:
+            for token in tokens:
                 if kind == OK:
                     load.history.record("acknowledged", token, 0, name)
                 else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from torture.run import Run
-from torture.scenarios import kills, pauses
+from torture.scenarios import kills, pauses, power
 
 
 class Scenario(NamedTuple):
@@ -18,5 +18,6 @@ class Scenario(NamedTuple):
 
 SCENARIOS = {
     "kills": Scenario(kills.kills, 3),
+    "power": Scenario(power.power, 2),
     "pauses": Scenario(pauses.pauses, 1),
 }
