@@ -69,6 +69,7 @@ class Run:
         self.arguments: list[str] = [*plan.arguments, "--log-level", "warning"]
         self.environment: dict[str, str] = {}  # beyond our own
         self.server: ServerProcess | None = None
+        self.wall_offset = 0.0  # of the server's clock
         self.keep_directory = False
 
     def __enter__(self) -> Self:
