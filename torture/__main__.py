@@ -6,7 +6,6 @@ Exit status: 0 nothing is amiss, 1 something is, 2 the command is wrong or somet
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
 import subprocess
@@ -16,10 +15,11 @@ from pathlib import Path
 
 from torture.history import Violation
 from torture.mutants import MUTANTS
+from torture.play import play
 from torture.report import failure_text, table
-from torture.run import Plan, Run, Tally
-from torture.scenarios import SCENARIOS, Scenario
-from torture.server import DidNotStart, ForkingStarter, ServerStarter
+from torture.run import Plan, Tally
+from torture.scenarios import SCENARIOS
+from torture.server import ForkingStarter, ServerStarter
 
 # A failure that is found once is found again; what comes after it is not worth the time.
 FAILED_RUNS_AT_MOST = 3
@@ -64,17 +64,19 @@ def torture(options: argparse.Namespace) -> tuple[Tally, list[str]]:
     shares = sum(SCENARIOS[name].share for name in options.scenario)
     begun = time.monotonic()
     for name in options.scenario:
-        scenario = SCENARIOS[name]
-        deadline = begun + options.minutes * 60 * scenario.share / shares
+        deadline = begun + options.minutes * 60 * SCENARIOS[name].share / shares
         seed = options.seed
         while True:
             plan = Plan(float("inf") if options.runs else deadline)
             starter = starter_for(options)
             try:
-                tally = played(name, scenario, seed, plan, starter, failures)
+                run = play(name, seed, plan, starter)
             finally:
                 starter.close()
-            whole.add(tally)
+            whole.add(run.tally)
+            if run.tally.violations:
+                failures.append(failure_text(name, seed, run))
+                print(failures[-1], file=sys.stderr, flush=True)
             whole.counts[f"runs of {name}"] += 1
             seed += 1
             if options.runs and seed - options.seed >= options.runs:
@@ -91,21 +93,6 @@ def starter_for(options: argparse.Namespace) -> ServerStarter:
     if options.mutant:
         return ServerStarter(("torture.mutants", options.mutant))
     return ForkingStarter() if options.fork else ServerStarter()
-
-
-def played(
-    name: str, scenario: Scenario, seed: int, plan: Plan, starter: ServerStarter, failures: list[str]
-) -> Tally:
-    """One run."""
-    with Run(name, seed, plan, starter) as run:
-        try:
-            asyncio.run(scenario.play(run))
-        except (DidNotStart, OSError, TimeoutError) as error:
-            run.violate("stuck", f"{type(error).__name__}: {error}")
-    if run.tally.violations:
-        failures.append(failure_text(name, seed, run))
-        print(failures[-1], file=sys.stderr, flush=True)
-    return run.tally
 
 
 def in_lanes(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ def acknowledges_early() -> None:
             task.add_done_callback(late.discard)
         return ()
 
-    SqliteStore.commit = said_to_be_done  # type: ignore[method-assign]
+    SqliteStore.commit = said_to_be_done  # type: ignore[method-assign, assignment]
 
 
 def forgets(is_forgotten: Callable[[Job], bool]) -> None:
@@ -43,7 +43,7 @@ def forgets(is_forgotten: Callable[[Job], bool]) -> None:
     def stage_others(store: SqliteStore, jobs: Iterable[Job], *others: Any) -> None:
         stage(store, [job for job in jobs if not is_forgotten(job)], *others)
 
-    SqliteStore.stage = stage_others  # type: ignore[method-assign]
+    SqliteStore.stage = stage_others  # type: ignore[method-assign, assignment]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

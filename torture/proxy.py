@@ -1,4 +1,4 @@
-"""A network that is bad: what goes through it comes late, in single bytes, in part, or not at all, but never changed."""
+"""A bad network: what goes through it comes late, in single bytes, in part, or not at all, but never changed."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ class BadNetwork:
             await asyncio.gather(*ways, return_exceptions=True)
             server_writer.close()
 
-    async def _one_way(
-        self, fate: str, left: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _one_way(self, fate: str, left: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on what comes from one side to the other, until that ends or this connection's time has come."""
         while data := await reader.read(65_536):
             if fate in ("cut", "half-closed"):

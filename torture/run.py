@@ -70,7 +70,6 @@ class Run:
         self.environment: dict[str, str] = {}  # beyond our own
         self.server: ServerProcess | None = None
         self.wall_offset = 0.0  # of the server's clock
-        self.keep_directory = False
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +85,7 @@ class Run:
         self.tally.counts.update(
             submissions=counts["acknowledged"], completions=counts["ended"], hand_outs=counts["assigned"], runs=1
         )
-        if not (error or self.tally.violations or self.keep_directory):
+        if not (error or self.tally.violations):
             shutil.rmtree(self.directory)
 
     def draw_settings(self) -> None:

@@ -21,6 +21,7 @@ from torture.peers.gearman import CONTROL, CONTROL_RES, request
 from torture.peers.load import HANDLE_PREFIX, HOST, Ports
 
 UNFINISHED = ["waiting", "scheduled", "ready", "running"]
+ROOT = Path(__file__).parent.parent  # from where `python -m` finds the modules of this package
 START_SECONDS = 30.0
 ASK_SECONDS = 20.0
 # Below those that the system gives to connections, or one of ours could take the port of a server that is down.
@@ -153,7 +154,12 @@ class ServerStarter:
         command = [sys.executable, "-m", *self._module, *arguments]
         with log.open("ab") as out:
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=ROOT,
             )
         self._reap()
         self._children[child.pid] = child
@@ -174,7 +180,7 @@ class ForkingStarter(ServerStarter):
     def __init__(self) -> None:
         self._others = ServerStarter()  # with an environment of their own, which a fork cannot have
         self._parent = subprocess.Popen(
-            [sys.executable, "-m", "torture.fork_server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", "torture.fork_server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
         )
 
     def start(

@@ -94,15 +94,11 @@ def _submission(load: Load, token: str) -> bytes:
         limit = load.chance.randint(1, 3)
         load.history.record("submitting", token, function, unique, limit, 0)
         options = json.dumps({"attempts": limit, "priority": load.chance.choice(("high", "low"))})
-        return request(
-            SUBMIT_JOB_OPTIONS, function.encode(), unique.encode(), options.encode(), load.payload(token)
-        )
+        return request(SUBMIT_JOB_OPTIONS, function.encode(), unique.encode(), options.encode(), load.payload(token))
     if draw < 0.15:
         run_at = int(load.server_time() + load.chance.choice((-5, 1, 2)))
         load.history.record("submitting", token, function, unique, -1, run_at)
-        return request(
-            SUBMIT_JOB_EPOCH, function.encode(), unique.encode(), b"%d" % run_at, load.payload(token)
-        )
+        return request(SUBMIT_JOB_EPOCH, function.encode(), unique.encode(), b"%d" % run_at, load.payload(token))
     load.history.record("submitting", token, function, unique, -1, 0)
     kind = load.chance.choice((SUBMIT_JOB_BG, SUBMIT_JOB_HIGH_BG, SUBMIT_JOB_LOW_BG))
     return request(kind, function.encode(), unique.encode(), load.payload(token))
@@ -141,9 +137,7 @@ async def waiting_client(load: Load) -> None:
                 other = load.token()
                 load.history.record("submitting", other, function.decode(), token, -1, 0)
                 twin.send(request(SUBMIT_JOB_BG, function, token.encode(), load.payload(other)))
-                await asyncio.gather(
-                    _wait_end(load, peer, token, durable=False), _submission_answer(load, twin, other)
-                )
+                await asyncio.gather(_wait_end(load, peer, token, durable=False), _submission_answer(load, twin, other))
             else:
                 await _wait_end(load, peer, token, durable=False)
 

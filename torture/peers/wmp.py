@@ -41,9 +41,7 @@ async def worker(load: Load) -> None:
                 await _say(socket, b"READY", roles=FUNCTIONS, lease=LEASE_SECONDS, slots=1)
 
 
-async def _finish(
-    load: Load, socket: zmq.asyncio.Socket, name: str, token: str, headers: dict[str, Any]
-) -> None:
+async def _finish(load: Load, socket: zmq.asyncio.Socket, name: str, token: str, headers: dict[str, Any]) -> None:
     draw = load.chance.random()
     status = "returned" if draw < 0.04 else "failed" if draw < 0.08 else "done"
     if status == "returned":

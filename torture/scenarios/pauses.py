@@ -1,4 +1,4 @@
-"""SIGSTOP and SIGCONT: the server stands still for a while, as on a machine that swaps; some are killed while they do."""
+"""SIGSTOP and SIGCONT: the server stands still for a while, as on a machine that swaps; some are killed then."""
 
 from __future__ import annotations
 
