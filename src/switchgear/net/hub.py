@@ -300,8 +300,8 @@ class Hub(Context):
     def _begin_commit(self) -> None:
         """What the commit keeps that begins now, and who waits for it.
 
-        The store takes what is staged when its `commit` begins, so this happens in the same step of the event loop: were
-        something staged in between, it would be kept with this commit, and be refused if the next one failed.
+        The store takes what is staged when its `commit` begins, so this happens in the same step of the event loop.
+        What was staged in between would be kept with this commit, and be refused if the next one failed.
         """
         if self.turn_open:
             self._close_turn()
