@@ -10,6 +10,7 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -30,9 +31,7 @@ def main(arguments: list[str]) -> int:
     if options.lanes > 1:
         return in_lanes(options)
     tally, failures = torture(options)
-    if options.json:
-        options.json.write_text(json.dumps(as_json(tally, failures)))
-    else:
+    if not options.json:
         report(tally, failures)
     return 1 if failures else 0
 
@@ -77,6 +76,8 @@ def torture(options: argparse.Namespace) -> tuple[Tally, list[str]]:
             if run.tally.violations:
                 failures.append(failure_text(name, seed, run))
                 print(failures[-1], file=sys.stderr, flush=True)
+            if options.json:  # after each, so that a long one can be looked at, or broken off
+                options.json.write_text(json.dumps(as_json(whole, failures)))
             whole.counts[f"runs of {name}"] += 1
             seed += 1
             if options.runs and seed - options.seed >= options.runs:
@@ -99,7 +100,7 @@ def in_lanes(options: argparse.Namespace) -> int:
     """As many processes as there are lanes, each with seeds of its own."""
     lanes = []
     for lane in range(options.lanes):
-        results = Path(f"/tmp/torture-lane-{options.seed}-{lane}.json")
+        results = Path(tempfile.gettempdir(), f"torture-lane-{options.seed}-{lane}.json")
         command = [sys.executable, "-m", "torture", "--json", str(results), "--minutes", str(options.minutes)]
         command += ["--seed", str(options.seed + 1_000_000 * lane), "--runs", str(options.runs)]
         command += ["--kills", str(-(-options.kills // options.lanes))]

@@ -20,7 +20,6 @@ from torture.peers.gearman import healthy_worker
 from torture.peers.load import Load, ServerGone
 from torture.server import Operator, ServerProcess, ServerStarter, free_ports, serve_arguments
 
-
 # While the last jobs are done others come due, and are done the next time.
 DRAINS = 5
 

@@ -7,14 +7,16 @@ import random
 import signal
 from collections.abc import Callable
 
+from torture.peers import Peer
 from torture.peers.load import Load
 from torture.run import Run, everybody
 from torture.server import ServerProcess
 
 KILLS_PER_RUN = 50
 # A server that is not loaded enough to reach the moment drawn for it is killed all the same.
-LONGEST_LIFE_SECONDS = 0.5
+LONGEST_LIFE_SECONDS = 0.4
 MOST_ANSWERS = 1500
+FEWEST_PEERS = 5
 
 
 async def kills(run: Run) -> None:
@@ -46,7 +48,7 @@ async def kill_while_starting(run: Run) -> None:
 async def kill_under_load(run: Run, server: ServerProcess) -> None:
     load = run.load()
     try:
-        await load.run(everybody(run.chance), until=moment_has_come(load, run.chance, server.kill))
+        await load.run(some_of_everybody(run.chance), until=moment_has_come(load, run.chance, server.kill))
     finally:
         load.close()
     run.gone("kills")
@@ -64,10 +66,16 @@ async def stop_under_load(run: Run, server: ServerProcess) -> None:
         await asyncio.to_thread(server.wait)
 
     try:
-        await load.run(everybody(run.chance), until=stop())
+        await load.run(some_of_everybody(run.chance), until=stop())
     finally:
         load.close()
     run.gone("stops")
+
+
+def some_of_everybody(chance: random.Random) -> list[Peer]:
+    """Not all, so that some have a server nearly for themselves, and all have one more often."""
+    peers = everybody(chance)
+    return peers[: chance.randint(FEWEST_PEERS, len(peers))]
 
 
 async def moment_has_come(load: Load, chance: random.Random, act: Callable[[], None]) -> None:
