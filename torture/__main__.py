@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,8 @@ FAILED_RUNS_AT_MOST = 3
 
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
+    # As Ctrl-C does, which ends a run in order, with its servers.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if options.lanes > 1:
         return in_lanes(options)
     tally, failures = torture(options)
@@ -108,10 +112,15 @@ def in_lanes(options: argparse.Namespace) -> int:
         for name in options.scenario:
             command += ["--scenario", name]
         lanes.append((subprocess.Popen(command), results))
+    try:
+        for process, _ in lanes:
+            process.wait()
+    finally:
+        for process, _ in lanes:
+            process.terminate()
     whole = Tally()
     failures: list[str] = []
     for process, results in lanes:
-        process.wait()
         if not results.exists():
             failures.append(f"a lane ended with {process.returncode}")
             continue
@@ -141,4 +150,7 @@ def report(tally: Tally, failures: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -88,7 +88,7 @@ class Run:
         self.tally.counts.update(
             submissions=counts["acknowledged"], completions=counts["ended"], hand_outs=counts["assigned"], runs=1
         )
-        if not (error or self.tally.violations):
+        if not (isinstance(error, Exception) or self.tally.violations):
             shutil.rmtree(self.directory)
 
     def draw_settings(self) -> None:
