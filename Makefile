@@ -4,11 +4,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := .make
-CYCLES ?= 50
 SEED   ?= 1
 # `make fuzz TARGET=dwork-session SECONDS=600`; `python -m fuzz --list` names the targets.
 TARGET  ?= all
 SECONDS ?= 10
+TORTURE_MINUTES ?= 5
 
 # The package as it is installed: with compiled modules.  On PYTHONPATH it comes before the sources of the checkout, in
 # every process that a test starts.
@@ -17,11 +17,10 @@ ON_COMPILED := PYTHONPATH="$(CURDIR)/$(COMPILED)"
 SOURCES  := $(shell find src scripts/build_backend.py scripts/build-compiled setup.py -type f -not -name '*.pyc' -not -path '*.egg-info/*' 2>/dev/null)
 
 # What is tried a second time, uncompiled: all that compiled modules do, but not everybody who may talk to them.
-PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/build tests/fuzz
-PURE_CYCLES ?= 3
+PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/torture tests/build tests/fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit crash example simulate fuzz bench bench-docs bench-peers format diagram settings interop clean peers compiled pure
+.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings interop clean peers compiled pure
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,18 +39,18 @@ lint: $(STAMPS)/developing ## ruff: mistakes and formatting
 types: $(STAMPS)/developing ## mypy --strict
 	$(BIN)/mypy
 
-unit: $(STAMPS)/compiled ## every test, with compiled modules: import rules, units, properties, simulation, crashes, real peers
-	$(ON_COMPILED) EXPECT_BUILD=compiled SWITCHGEAR_CRASH_CYCLES=$(CYCLES) \
-		$(BIN)/pytest -n 2 --dist worksteal
+unit: $(STAMPS)/compiled ## every test, with compiled modules: import rules, units, properties, simulation, torture, real peers
+	$(ON_COMPILED) EXPECT_BUILD=compiled $(BIN)/pytest -n 2 --dist worksteal
 
 pure: $(STAMPS)/developing ## the tests of what is compiled, without compiled modules
-	BRIEF_TESTS=1 EXPECT_BUILD=pure SWITCHGEAR_CRASH_CYCLES=$(PURE_CYCLES) \
-		$(BIN)/pytest -n 2 --dist worksteal $(PURE_TESTS)
+	BRIEF_TESTS=1 EXPECT_BUILD=pure $(BIN)/pytest -n 2 --dist worksteal $(PURE_TESTS)
 
 compiled: $(STAMPS)/compiled ## build the package with compiled modules, and unpack it in build/compiled
 
-crash: $(STAMPS)/developing ## kill the server under load CYCLES times and check that nothing acknowledged is lost
-	SWITCHGEAR_CRASH_CYCLES=$(CYCLES) $(BIN)/pytest tests/system/test_crash.py -s
+torture: $(STAMPS)/compiled ## kill servers under load, fail their disks, set their clocks and more for TORTURE_MINUTES; SCENARIO=kills, SEED=7, LANES=2 as you like
+	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
+	$(ON_COMPILED) $(BIN)/python -m torture --minutes $(TORTURE_MINUTES) $(if $(LANES),--lanes $(LANES)) $(if $(SCENARIO),--scenario $(SCENARIO)) \
+		$(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
 
 example: $(STAMPS)/developing ## run the ten tasks of the 2005 draft through a server of their own
 	$(BIN)/python -m examples.livejournal

@@ -263,3 +263,37 @@ def test_a_failed_job_from_the_store_is_retried_and_releases_those_that_wait(hou
     again.engine.retry(copy_of(failed, again))
     assert again.drain_with(again.worker()) == ids(failed, job)
     assert [change.state for change in changes(again)] == [DONE, DONE]
+
+
+@pytest.mark.parametrize("expired_first", [True, False])
+def test_the_end_of_an_abandoned_job_is_kept_if_others_have_waited_for_it(house: House, expired_first: bool) -> None:
+    """One of them may become durable later, as here by a retry; a restart would then take the end for a success."""
+    client, other = RecordingPeer(), RecordingPeer()
+    first = house.submit(delivery=Delivery.WAIT, watcher=client)
+    second = house.submit(after=(first,), delivery=Delivery.WAIT, watcher=other, expires_us=house.at(1))
+    if expired_first:
+        house.pass_seconds(2)
+    house.engine.unwatch(client)
+    house.pass_seconds(2)
+    assert (first.state, second.state) == (CANCELLED, EXPIRED)
+    house.engine.retry(second)
+    assert second.state is WAITING
+    assert first in changes(house)
+    assert first.durable
+
+
+def test_a_job_that_has_just_expired_relies_on_what_it_was_told_to_wait_for(house: House) -> None:
+    client = RecordingPeer()
+    first = house.submit(b"other", delivery=Delivery.WAIT, watcher=client)
+    late = house.submit(expires_us=house.at(-1))
+    house.engine.add_predecessors(late, (first.id,))
+    assert late.state is EXPIRED
+    assert first.durable, "the late one may be retried"
+
+
+def test_an_abandoned_job_that_nobody_waits_for_leaves_nothing(house: House) -> None:
+    client = RecordingPeer()
+    job = house.submit(delivery=Delivery.WAIT, watcher=client)
+    house.engine.unwatch(client)
+    assert job.state is CANCELLED
+    assert changes(house) == []

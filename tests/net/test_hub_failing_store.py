@@ -463,3 +463,22 @@ async def test_a_store_that_fails_at_the_very_beginning() -> None:
     client.send(FOREGROUND)
     await idle()
     assert client.heard() == [created(1)]
+
+
+@in_turns
+async def test_nothing_is_refused_that_an_earlier_commit_has_kept() -> None:
+    """A submission that is staged after a commit was decided on, and before the store begins with it, is in it."""
+    house = await open_house()
+    client, other = house.connect(), house.connect()
+    client.send(BACKGROUND)
+    await idle()
+    house.store.succeed_soon()  # another commit follows at once, because
+    asyncio.get_running_loop().call_soon(lambda: other.send(BACKGROUND))
+    client.send(BACKGROUND)  # this waits; and the end of its turn is the end of the other's
+    await idle()
+    assert client.heard() == [created(1)]
+    await house.store.succeed()
+    assert client.heard() == [created(2)]
+    if house.store.is_committing:
+        await house.store.fail()
+    assert (3 in house.store.kept) == (other.heard() == [created(3)])

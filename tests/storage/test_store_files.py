@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -254,6 +255,25 @@ class TestTheLogIsLost:
         assert kept_after_a_crash(path) == [1]
         assert list(commit(store, [new_job(2)])) == []
         assert kept_after_a_crash(path) == [1, 2]
+
+    def test_what_is_staged_while_it_is_replaced_waits_for_the_next_commit(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        """Whoever staged it would otherwise take it for not kept, and might refuse it."""
+
+        async def stage_meanwhile() -> None:
+            store.stage([new_job(2)])
+            committing = asyncio.create_task(store.commit())
+            await asyncio.sleep(0)
+            store.stage([new_job(3)])
+            await committing
+
+        commit(store, [new_job(1)])
+        log_of(path).unlink()
+        run(stage_meanwhile())
+        assert kept_after_a_crash(path) == [1, 2]
+        run(store.commit())
+        assert kept_after_a_crash(path) == [1, 2, 3]
 
     def test_it_is_replaced_by_a_copy_of_itself(self, store: SqliteStore, path: Path) -> None:
         commit(store, [new_job(1)])

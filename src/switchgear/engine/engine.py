@@ -394,8 +394,7 @@ class Engine(Restoring):
             self.graph.add(job, blockers)
             if edges:
                 self._foresee_doom(job)
-            if job.delivery:
-                self._rely_on(blockers)
+            self._rely_on(job, blockers)
         return blockers
 
     def _join(self, job: Job, delivery: int, watcher: Peer | None, options: SubmitOptions | None) -> None:
@@ -414,7 +413,7 @@ class Engine(Restoring):
             job.delivery = delivery
             if self.keeps:
                 self._note(job)
-            self._rely_on(job.predecessors)
+            self._rely_on(job, job.predecessors)
 
     def withdraw(self, job: Job, told: set[Peer] | frozenset[Peer] = frozenset()) -> bool:
         """Undo a submission that the store could not keep, as if it had never been made.

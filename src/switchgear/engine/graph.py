@@ -40,6 +40,8 @@ class Graph:
         self.successors: dict[int, tuple[Job, ...] | dict[int, Job]] = {}
         self.unsuccessful: dict[int, JobState] = {}  # finished jobs that were not done, as long as it may matter
         self.minded: set[int] = set()  # those whose end without success is more to somebody than a longer wait
+        # Unfinished jobs that are not kept, and that others have waited for which are not kept either.
+        self.waited_for: set[int] = set()
         self._prune_above = MOST_UNSUCCESSFUL
 
     def blockers_among(self, job_ids: Iterable[int], unfinished: JobTable, edges: bytes = b"") -> list[int]:

@@ -19,6 +19,7 @@ from switchgear.model import (
     RUNNING,
     WAITING,
     Cause,
+    Delivery,
     EdgePolicy,
     Job,
     JobState,
@@ -187,6 +188,10 @@ class Tables(Dispatch):
                 peer.job_finished(job)
         if job.special:
             self._tidy(job)
+        if self.graph.waited_for and job.id in self.graph.waited_for:
+            self.graph.waited_for.remove(job.id)
+            # Whoever waits for it, or has, may be kept later.  A restart must not take this end for a success then.
+            job.delivery = Delivery.HANDLE
         if cause is ABANDONED and not self.notes_starts and job.leaves_nothing:
             self.drop_contents(job)  # it was never kept, and nobody wants to hear of its end
         else:

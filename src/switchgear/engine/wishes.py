@@ -115,14 +115,13 @@ class Wishes(Tables):
         if blockers:
             if job.state is not WAITING:
                 self._hold_back(job)
+            self._rely_on(job, blockers)
             if self._is_too_late(job):
                 self._leave_queue(job)
                 self._expire(job)
                 return
             self.graph.add(job, blockers)
             self._foresee_doom(job)
-            if job.delivery:
-                self._rely_on(blockers)
             self._offer_room(job.function)  # if it was running
 
     def _hold_back(self, job: Job) -> None:
@@ -198,7 +197,7 @@ class Wishes(Tables):
             self._rank_last(job)
             self._move(job, Cause.RETRIED_WAITING)
             self.graph.add(job, blockers)
-            self._rely_on(blockers)
+            self._rely_on(job, blockers)
         else:
             self._move(job, Cause.RETRIED)
             self._enqueue_last(job)
@@ -229,20 +228,25 @@ class Wishes(Tables):
         take_key(job)
         self.deadlines.add(job.unique_until_us, Kind.KEY_HELD, job)
 
-    def _rely_on(self, job_ids: Sequence[int]) -> None:
-        """A job that is worth keeping waits for these, so they are worth keeping too.
+    def _rely_on(self, job: Job, job_ids: Sequence[int]) -> None:
+        """The job waits for these.  If it is worth keeping, they are worth keeping too: were they lost in a crash, it
+        would be taken for granted that they were done.
 
-        Were they lost in a crash, it would be taken for granted that they were done.
+        If it is not, it may still be retried one day, and be kept then.  So at least their ends have to be known.
         """
         jobs = self.jobs
         pending = list(job_ids)
+        is_durable = bool(job.delivery)
         for job_id in pending:  # it grows
-            job = jobs.get(job_id)
-            if job is not None and not job.delivery:
-                job.delivery = Delivery.HANDLE
+            other = jobs.get(job_id)
+            if other is not None and not other.delivery:
+                if not is_durable:
+                    self.graph.waited_for.add(job_id)
+                    continue
+                other.delivery = Delivery.HANDLE
                 if self.keeps:
-                    self._note(job)
-                pending.extend(job.predecessors)
+                    self._note(other)
+                pending.extend(other.predecessors)
 
     # --- submissions that change what another was promised ---
 

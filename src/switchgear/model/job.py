@@ -345,8 +345,9 @@ class Job:
 
     @property
     def leaves_nothing(self) -> bool:
-        """Whether it ended because whoever waited for it was gone, and not even its unique key is remembered."""
-        if self.history is None or not self.finished_us or self.history[-2] != ABANDONED:
+        """Whether it ended because whoever waited for it was gone, and nobody else relies on it: no job that waits for
+        it, and nobody who uses its unique key."""
+        if self.delivery or self.history is None or not self.finished_us or self.history[-2] != ABANDONED:
             return False
         return not self.unique_until_us
 

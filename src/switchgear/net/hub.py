@@ -322,8 +322,15 @@ class Hub(Context):
             self._lazy = self._loop.call_later(LAZY_COMMIT_SECONDS, self._start_commit)
 
     def _start_commit(self) -> None:
-        if self._commit is not None:
-            return
+        if self._commit is None:
+            self._commit = self._loop.create_task(self._run_commit())
+
+    def _begin_commit(self) -> None:
+        """What the commit keeps that begins now, and who waits for it.
+
+        The store takes what is staged when its `commit` begins, so this happens in the same step of the event loop.
+        What was staged in between would be kept with this commit, and be refused if the next one failed.
+        """
         if self.turn_open:
             self._close_turn()
         if self._lazy is not None:
@@ -338,9 +345,9 @@ class Hub(Context):
         self._held, self._waiting = self._waiting, []
         for session in self._held:
             session.hold()
-        self._commit = self._loop.create_task(self._run_commit())
 
     async def _run_commit(self) -> None:
+        self._begin_commit()
         error: StorageError | None = None
         try:
             refused = await self.store.commit()

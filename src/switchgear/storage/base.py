@@ -99,7 +99,9 @@ class Store(ABC):
 
     @abstractmethod
     async def commit(self) -> Sequence[int]:
-        """Keep all that is staged now.  Returns the ids of jobs refused because the store has a newer revision.
+        """Keep all that is staged when this begins, and nothing that is staged later.
+
+        Returns the ids of jobs refused because the store has a newer revision.
 
         Raises StorageError if nothing was kept; everything stays staged and the call may be repeated.
         """

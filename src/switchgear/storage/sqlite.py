@@ -280,13 +280,14 @@ class SqliteStore(Store):
         async with self._committing:
             if self._staged.is_empty():
                 return ()
-            await self._check_files()
-            batch = self._staged
-            keeping = self._in_writer_thread(self._writer.put, batch.work())
-            self._staged = Staged()
+            # Before anything is waited for: what is staged from now on belongs to the next commit.
+            batch, self._staged = self._staged, Staged()
             self._in_flight = batch
+            keeping: Future[list[int]] | None = None
             is_kept = False
             try:
+                await self._check_files()
+                keeping = self._in_writer_thread(self._writer.put, batch.work())
                 await _end_of(keeping)
                 await self._check_files()  # the files may have gone meanwhile
                 is_kept = True
@@ -296,9 +297,9 @@ class SqliteStore(Store):
                     self._put_back(keeping, batch)
             return keeping.result()
 
-    def _put_back(self, keeping: Future[list[int]], batch: Staged) -> None:
+    def _put_back(self, keeping: Future[list[int]] | None, batch: Staged) -> None:
         """Stage again what a commit has not kept, or not where it would be found."""
-        if not keeping.cancelled() and keeping.exception() is None:
+        if keeping is not None and not keeping.cancelled() and keeping.exception() is None:
             try:
                 self._files.check()
             except StorageError:

@@ -13,22 +13,28 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which history (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="play so many, from SEED on")
     parser.add_argument("--steps", type=int, default=DEFAULT_STEPS, help="its length (default: %(default)s)")
+    parser.add_argument(
+        "--check-every", type=int, default=1, metavar="STEPS", help="look at the whole engine only so often"
+    )
     parser.add_argument("--verbose", action="store_true", help="tell every step")
     options = parser.parse_args(arguments)
     say = print if options.verbose else None
-    jobs = starts = crashes = 0
+    events = starts = crashes = 0
     for seed in range(options.seed, options.seed + options.seeds):
         try:
-            world = simulate(seed, options.steps, say)
+            world = simulate(seed, options.steps, say, options.check_every)
         except SimulationFailed as failure:
             print(failure, file=sys.stderr)
             if options.verbose and failure.__cause__ is not None:
                 raise failure.__cause__ from None
             return 1
-        jobs += sum(function.submitted for function in world.engine.functions.values())
+        events += world.events
         starts += world.history.starts
         crashes += world.crashes
-    print(f"nothing amiss: {options.seeds} × {options.steps} steps, {starts} starts of jobs, {crashes} crashes")
+    print(
+        f"nothing amiss: {options.seeds} × {options.steps} steps, {events} events,"
+        f" {starts} starts of jobs, {crashes} crashes"
+    )
     return 0
 
 

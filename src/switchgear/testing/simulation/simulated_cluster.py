@@ -27,19 +27,30 @@ FUNCTION_NAMES: Final = (b"mail", b"resize", b"index", b"report")
 class SimulationFailed(AssertionError):
     """A history in which something happened that never should; says how to see it again."""
 
-    def __init__(self, seed: int, steps: int, step: int, deed: str, reason: BaseException) -> None:
+    def __init__(
+        self, seed: int, steps: int, step: int, deed: str, reason: BaseException, check_every: int = 1
+    ) -> None:
         self.seed = seed
         self.step = step
         command = f"python -m switchgear.testing.simulation --seed {seed} --steps {steps} --verbose"
+        if check_every > 1:
+            command += f" --check-every {check_every}"  # looking more often may change what is seen, never what happens
         kind = "" if isinstance(reason, BrokenInvariant) else f"{type(reason).__name__}: "
         super().__init__(f"seed {seed}, step {step} ({deed}): {kind}{reason}\nreplay it with: {command}")
 
 
-def simulate(seed: int, steps: int = DEFAULT_STEPS, say: Callable[[str], None] | None = None) -> SimulatedCluster:
-    """Play one history to its end; raises SimulationFailed."""
+def simulate(
+    seed: int, steps: int = DEFAULT_STEPS, say: Callable[[str], None] | None = None, check_every: int = 1
+) -> SimulatedCluster:
+    """Play one history to its end; raises SimulationFailed.
+
+    Most of the time goes into looking at the whole engine after each step.  With `check_every` that is done after every
+    so many steps only; the moves of jobs, the promises and the ends are looked at in any case.
+    """
     from switchgear.testing.simulation.actions import choose_deed, temperament  # they know the world, too
 
     world = SimulatedCluster(seed, say)
+    world.check_every = check_every
     weights = temperament(world.rng)
     deed = "begin"
     try:
@@ -53,7 +64,7 @@ def simulate(seed: int, steps: int = DEFAULT_STEPS, say: Callable[[str], None] |
         deed = "the end"
         world.finish_everything()
     except Exception as error:
-        raise SimulationFailed(seed, steps, world.step, deed, error) from error
+        raise SimulationFailed(seed, steps, world.step, deed, error, check_every) from error
     return world
 
 
@@ -64,6 +75,9 @@ class SimulatedCluster:
         self.rng = rng = Random(seed)
         self.say = say
         self.step = 0
+        self.check_every = 1
+        self.looks = 0  # after steps
+        self.events = 0  # steps, and the moves of jobs that came of them
         self.now_us = START_US
         self.span_us = 0  # time that has really passed, however the clock was set
         self.settings = EngineSettings(
@@ -225,13 +239,16 @@ class SimulatedCluster:
     def finish_step(self) -> None:
         """Look at what happened, and at everything that should be true."""
         moves = self.history.observe(self.engine, self.store)
+        self.events += 1 + len(moves)
         self.limits.observe(moves, self)
         for job, cause in moves:
             if self.say is not None:
                 self.tell(f"{job} {cause.name}")
             if job.finished_us and not job.leaves_nothing:  # nobody can find such a one
                 self.ended_jobs[job.id] = job
-        check_engine(self.engine, {*self.store.unstored_ends(), *self.engine.changed})
+        self.looks += 1
+        if self.looks % self.check_every == 0:
+            check_engine(self.engine, {*self.store.unstored_ends(), *self.engine.changed})
         self.check_counts()
         self.check_workers()
         self.check_clients()
@@ -330,7 +347,9 @@ class SimulatedCluster:
                         helper.receive(job)
                     if helper.asks is Asks.SLEEP:
                         helper.asleep = self.engine.sleep(helper.worker)
-                self.limits.observe(self.history.observe(self.engine, self.store), self)
+                moves = self.history.observe(self.engine, self.store)
+                self.events += 1 + len(moves)
+                self.limits.observe(moves, self)
                 for job_id in list(helper.holds):
                     if self.engine.complete(helper.worker, job_id, b"done") is None:
                         broken(f"{helper} could not complete job {job_id}")

@@ -1,0 +1,1 @@
+"""The torture suite itself: does it find what is wrong, and is nothing wrong?"""

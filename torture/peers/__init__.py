@@ -1,0 +1,35 @@
+"""Peers of every protocol.  They share no code with the product: the formats are written down here once more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from torture.peers import draft, dwork, gearman, gearmonkey, pingpong, wmp
+from torture.peers.load import Load
+
+Peer: TypeAlias = Callable[[Load], Awaitable[None]]
+
+# Who speaks to a server at the same time.
+EVERYBODY: tuple[Peer, ...] = (
+    gearman.submitter,
+    gearman.streaming_submitter,
+    gearman.unique_submitter,
+    gearman.unique_submitter,
+    gearman.waiting_client,
+    gearman.watching_client,
+    gearman.watching_client,
+    gearman.text_canceller,
+    gearman.packet_canceller,
+    gearman.worker,
+    gearman.worker,
+    draft.application,
+    draft.worker,
+    gearmonkey.client,
+    gearmonkey.worker,
+    dwork.creator,
+    dwork.worker,
+    wmp.worker,
+    pingpong.client,
+    pingpong.worker,
+)

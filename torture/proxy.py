@@ -1,0 +1,104 @@
+"""A bad network: what goes through it comes late, in single bytes, in part, or not at all, but never changed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections import Counter
+from contextlib import suppress
+from dataclasses import astuple
+from functools import partial
+
+from torture.peers.load import HOST, Ports
+from torture.server import free_ports
+
+# How a connection is treated; most of them pass.
+FATES = ("whole", "whole", "split", "late", "late", "cut", "half-closed")
+LATEST_SECONDS = 0.05
+MOST_BYTES_BEFORE_CUT = 20_000
+
+
+class BadNetwork:
+    """Stands in front of every port of a server."""
+
+    def __init__(self, ports: Ports, chance: random.Random) -> None:
+        self._targets = ports
+        self._chance = chance
+        self.ports = free_ports(random.Random())
+        self.counts: Counter[str] = Counter()
+        self._listeners: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        for target, port in zip(astuple(self._targets), astuple(self.ports)):
+            accept = partial(self._accept, target)
+            self._listeners.append(await asyncio.start_server(accept, HOST, port))
+
+    async def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _accept(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+        try:
+            await self._pass_on(target, reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _pass_on(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection(HOST, target)
+        for end in (writer, server_writer):
+            end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        fate = self._chance.choice(FATES)
+        left = [int(MOST_BYTES_BEFORE_CUT * self._chance.random()) for _ in range(2)]
+        ways = [
+            asyncio.create_task(self._one_way(fate, left[0], reader, server_writer)),
+            asyncio.create_task(self._one_way(fate, left[1], server_reader, writer)),
+        ]
+        try:
+            if fate == "half-closed":
+                await asyncio.wait(ways)
+            else:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            server_writer.close()
+
+    async def _one_way(self, fate: str, left: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what comes from one side to the other, until that ends or this connection's time has come."""
+        while data := await reader.read(65_536):
+            if fate in ("cut", "half-closed"):
+                data, left = data[:left], left - len(data)
+            if fate == "late":
+                await asyncio.sleep(LATEST_SECONDS * self._chance.random())
+            await self._write(fate, writer, data)
+            if left <= 0 and fate in ("cut", "half-closed"):
+                self.counts["cuts"] += 1
+                break
+        if writer.can_write_eof():
+            with suppress(OSError):
+                writer.write_eof()
+
+    async def _write(self, fate: str, writer: asyncio.StreamWriter, data: bytes) -> None:
+        if fate != "split":
+            writer.write(data)
+            await writer.drain()
+            return
+        position = 0
+        while position < len(data):
+            size = self._chance.randint(1, 7) if position < 2_000 else len(data)
+            writer.write(data[position : position + size])
+            await writer.drain()
+            await asyncio.sleep(0)
+            position += size
