@@ -70,8 +70,8 @@ class LimitsConfig(Checked):
     memory_bytes: int = setting(
         0,
         Size(0),
-        "Memory in bytes that all peers together may use: jobs with their payloads and results, schedules, functions and"
-        " workers, incomplete packets, unread answers, subscriptions. Beyond it the server refuses submissions, and"
+        "Memory in bytes that all peers together may use: jobs with their payloads and results, schedules, functions"
+        " and workers, incomplete packets, unread answers, subscriptions. Beyond it the server refuses submissions, and"
         " closes connections with incomplete packets or unread answers, the largest first. A job counts as its contents"
         " and at least 450 bytes, or 150 in the middle of a long queue. 0: half of the machine's memory, or of the"
         " control group's if that is less.",
