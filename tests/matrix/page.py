@@ -29,32 +29,32 @@ SAYS: Final = {Degree.NONE: "no", Degree.PART: "in part", Degree.ALL: "yes"}
 HEAD: Final = """\
 # Every submitter with every worker
 
-A job that is submitted over any protocol can be done by a worker of any other.  How much passes between the two
-depends on what both have words for.  This page is written by the tests in `tests/matrix/`, which send jobs through
-every pair, with the clients and workers of this package, a real server and a real Redis (`make interop` writes it
-anew); a test fails when it does not tell the truth.
+A worker of any protocol can run a job that was submitted over any other.  What passes between the two depends on the
+messages that both protocols have.  The tests in `tests/matrix/` write this page: they send jobs through every pair,
+with the clients and workers of this package, a real server and a real Redis (`make interop` writes it again).  A test
+fails if the page is wrong.
 
 Submitters are the rows, workers the columns.
 """
 
 LEGEND: Final = """\
-| | what passes |
+| letter | meaning |
 |---|---|
 | R | the result comes back |
-| r | that the job is done comes back; one of the two has no room for the bytes of a result, so there are none |
-| P | progress that the worker tells reaches the submitter while the job runs |
-| F | the worker says that the job failed, and the submitter hears so, with the reason |
+| r | the end of the job comes back; one of the two protocols has no field for a result, so the result is empty |
+| P | progress that the worker reports reaches the submitter while the job runs |
+| F | the worker reports that the job failed, and the submitter receives that with the reason |
 | C | the submitter cancels the job while it runs, and the worker is told |
-| c | the submitter cancels the job while it runs; the worker cannot be told, and what it reports is dropped |
-| D | the worker is killed in the middle of the job; another one does it, and the submitter gets its result |
-| · | one of the two has no words for it: see below |
+| c | the submitter cancels the job while it runs; the worker cannot be told, and its report is dropped |
+| D | the worker is killed in the middle of the job; another worker runs it, and the submitter gets its result |
+| · | one of the two protocols has no message for it: see below |
 
 "GearMonkey" is a GearMonkey client or worker at the server's `gearmonkey://` listener; "GearMonkey, Redis" is one at a
-real Redis, to which the server has a [bridge](howto/gearmonkey-bridge.md).  Where both are at the Redis they find each
-other there, and the server has no part in it: a job whose worker dies is lost, as it is without the server.
+real Redis, to which the server has a [bridge](howto/gearmonkey-bridge.md).  If both are at the Redis, they find each
+other there without the server: a job whose worker dies is lost, as it is without the server.
 
-A PING/PONG or dwork listener has jobs of one function, which the other side has to name.  A job whose submitter has no
-word for it can still be cancelled by an operator (`switchgear cancel`); the submitter then hears of a failure.
+A PING/PONG or dwork listener has jobs of one function, which the other side has to name.  An operator can cancel a job
+whose submitter has no message for it (`switchgear cancel`); the submitter then receives a failure.
 """
 
 
@@ -67,8 +67,8 @@ def is_complete(findings: Mapping[tuple[str, Capability], Degree]) -> bool:
 def rendered(findings: Mapping[tuple[str, Capability], Degree]) -> str:
     """The page."""
     parts = [HEAD, _table(findings), LEGEND]
-    parts += ["## What submitters can say and hear\n", _reasons(SUBMITTERS)]
-    parts += ["## What workers can say and hear\n", _reasons(WORKERS)]
+    parts += ["## Messages of submitters\n", _reasons(SUBMITTERS)]
+    parts += ["## Messages of workers\n", _reasons(WORKERS)]
     return "\n".join(parts)
 
 

@@ -73,19 +73,19 @@ def _none(why: str) -> Can:
     return Can(Degree.NONE, why)
 
 
-_HEARS_NOTHING_OF_DEATH = _all("hears nothing of it, and gets the result of the next attempt")
+_HEARS_NOTHING_OF_DEATH = _all("gets the result of the next attempt; no message about the lost one")
 
 _GEARMONKEY_SUBMITTER = (
-    _all("`output` in the job's hash, once the lock says that it has ended"),
-    _all("`status:dividend` and `status:divisor`, when it looks"),
+    _all("`output` in the job's hash, after the lock signals the end"),
+    _all("`status:dividend` and `status:divisor`, when it reads them"),
     _all("`status` error; the reason is the `output`"),
-    _none("no command takes a job back"),
+    _none("no command for it"),
 )
 _GEARMONKEY_WORKER = (
     _all("`output`"),
     _all("`status:dividend` and `status:divisor`"),
     _all("`status` error; the reason is the `output`"),
-    _part("is not told; what it writes is dropped"),
+    _part("is not told; its report is dropped"),
 )
 
 SUBMITTERS: Final = {
@@ -97,7 +97,7 @@ SUBMITTERS: Final = {
             _all("WORK_COMPLETE"),
             _all("WORK_STATUS"),
             _all("WORK_EXCEPTION, with the reason"),
-            _all("CONTROL cancel, a packet of our own"),
+            _all("CONTROL cancel, an extension packet"),
             _HEARS_NOTHING_OF_DEATH,
         ),
         _side(
@@ -115,15 +115,15 @@ SUBMITTERS: Final = {
             _all("the answer"),
             _none("a request has one answer, and nothing before it"),
             _all("FAILED, with the reason"),
-            _none("no word for it"),
+            _none("no message for it"),
             _HEARS_NOTHING_OF_DEATH,
         ),
         _side(
             "dwork",
             "dwork",
             _part("Lookup says that the task is done; tasks have no results"),
-            _none("no message has room for it"),
-            _all("Lookup says that the task has failed, and why"),
+            _none("no field for it"),
+            _all("Lookup says that the task has failed, with the reason"),
             _none("no message for it"),
             _HEARS_NOTHING_OF_DEATH,
         ),
@@ -134,7 +134,7 @@ SUBMITTERS: Final = {
             "Python API",
             _all("`job.result()`"),
             _all("`job.updates()`"),
-            _all("an exception; it has the reason, and the traceback if the worker is of Python"),
+            _all("an exception with the reason, and with the traceback if the worker is a Python worker"),
             _all("`job.cancel()`"),
             _HEARS_NOTHING_OF_DEATH,
         ),
@@ -151,7 +151,7 @@ WORKERS: Final = {
             _all("WORK_STATUS"),
             _all("WORK_EXCEPTION, with the reason"),
             _part("is not told; its report is dropped"),
-            _all("at once: its connection is gone"),
+            _all("at once: its connection closes"),
         ),
         _side(
             "draft",
@@ -160,14 +160,14 @@ WORKERS: Final = {
             _all("job_status_announce"),
             _all("job_complete_announce with a code and the reason"),
             _part("is not told; its announcement is dropped"),
-            _all("at once: its connection is gone"),
+            _all("at once: its connection closes"),
         ),
         _side(
             "pingpong",
             "PING/PONG",
             _all("the result"),
-            _none("while it works it says nothing"),
-            _none("no word for it: the worker goes without an answer, and the job is done again"),
+            _none("it sends nothing while it works"),
+            _none("no message for it: the worker sends no answer, and the job runs again"),
             _part("is not told; its result is dropped"),
             _all("after `resend` seconds"),
         ),
@@ -178,18 +178,18 @@ WORKERS: Final = {
             _all("STATUS"),
             _all("DONE with an error"),
             _all("CANCEL"),
-            _all("when the lease is over that it promised signs of life for"),
+            _all("when its lease expires"),
         ),
         _side(
             "dwork",
             "dwork",
             _part("Complete says that it is done; the result is empty"),
-            _none("no message has room for it"),
-            _all("Complete with an error, a field of our own"),
+            _none("no field for it"),
+            _all("Complete with an error, an extension field"),
             _part("is not told; its Complete is answered with NotFound"),
-            _all("when its lease is over"),
+            _all("when its lease expires"),
         ),
-        _side("gearmonkey", "GearMonkey", *_GEARMONKEY_WORKER, _all("at once: its connection is gone")),
+        _side("gearmonkey", "GearMonkey", *_GEARMONKEY_WORKER, _all("at once: its connection closes")),
         _side(
             "redis",
             "GearMonkey, Redis",
@@ -200,11 +200,11 @@ WORKERS: Final = {
         _side(
             "python",
             "Python API",
-            _all("what the task returns"),
+            _all("the return value of the task"),
             _all("`current_job().progress()`"),
             _all("an exception; its traceback is part of the reason"),
             _all("`current_job().cancelled`"),
-            _all("at once: its connection is gone"),
+            _all("at once: its connection closes"),
         ),
     )
 }

@@ -82,12 +82,11 @@ SCHEMES: Mapping[str, Scheme] = {
         has_curve=True,
         options={
             "identity": Option(
-                "", "what the manager calls itself, and workers tell it from others by; default: host name and port"
+                "", "the identity of the manager, different from those of other managers; default: host name and port"
             ),
             "timeout": Option(
                 "600",
-                "after so many seconds a job is given to another worker, if its worker does not promise signs of life;"
-                " 0: never",
+                "seconds after which a job goes to another worker, if its worker promises no heartbeats; 0: never",
                 "seconds",
             ),
         },
@@ -97,13 +96,15 @@ SCHEMES: Mapping[str, Scheme] = {
         has_curve=True,
         options={
             "workers": Option("5563", "the port for workers", "port"),
-            "function": Option("pingpong", "the function whose jobs these are"),
+            "function": Option("pingpong", "the function of the jobs"),
             "expire": Option(
-                "3", "WORKER_EXPIRE_SECONDS: an idle worker that is silent for so long gets no job; 0: never", "seconds"
+                "3",
+                "WORKER_EXPIRE_SECONDS: seconds of silence after which an idle worker gets no job; 0: never",
+                "seconds",
             ),
             "resend": Option(
                 "60",
-                "a job whose worker has not answered after so many seconds is sent to another; 0: never",
+                "seconds after which a job is sent to another worker, if its worker has not answered; 0: never",
                 "seconds",
             ),
         },
@@ -115,7 +116,7 @@ SCHEMES: Mapping[str, Scheme] = {
             "function": Option("dwork", "the function whose jobs are the tasks"),
             "lease": Option(
                 "3600",
-                "the tasks of a worker that is silent for so many seconds are given to others; 0: never",
+                "seconds of silence after which the tasks of a worker are assigned to others; 0: never",
                 "seconds",
             ),
         },
@@ -126,27 +127,33 @@ SCHEMES: Mapping[str, Scheme] = {
         dials=True,
         options={
             "functions": Option(
-                "", "only these functions' jobs are taken, separated by commas; default: all with workers"
+                "", "take only jobs of these functions, separated by commas; default: all with workers"
             ),
             "outbound": Option(
                 "auto",
-                "which functions' jobs are given to GearMonkey workers, if the server has no worker for them:"
+                "functions whose jobs GearMonkey workers get if the server has no worker for them:"
                 " those with registered GearMonkey workers (`auto`), none (`never`), or these, separated by commas",
             ),
             "lease": Option(
-                "30", "so many seconds after its last sign of life a server's jobs are offered again", "seconds"
+                "30", "seconds after the last heartbeat of a server until its jobs are available to others", "seconds"
             ),
-            "claim": Option("100", "at most so many jobs of a function are taken ahead of their workers", "count"),
-            "push": Option("1000", "at most so many jobs are with GearMonkey workers at once", "count"),
+            "claim": Option(
+                "100", "the maximum number of jobs of a function that are taken ahead of their workers", "count"
+            ),
+            "push": Option(
+                "1000",
+                "the maximum number of jobs that are in Redis at once, waiting or with GearMonkey workers",
+                "count",
+            ),
             "busy": Option(
                 "600",
-                "a job that shows no progress at a GearMonkey worker for so many seconds is lost; 0: never",
+                "seconds without progress after which a job of a GearMonkey worker is lost; 0: never",
                 "seconds",
             ),
-            "user": Option("", "whom to log in as"),
+            "user": Option("", "the user name for the login"),
             "password_file": Option("", "a file with the password"),
             "tls": Option("no", "`yes`: the connection is encrypted"),
-            "ca_file": Option("", "certificates to trust then; default: those of the system"),
+            "ca_file": Option("", "trusted certificates for `tls=yes`; default: those of the system"),
         },
     ),
 }

@@ -62,92 +62,95 @@ class LimitsConfig(Checked):
     packet_bytes: int = setting(
         64 * MIB,
         Size(64, 4 * GIB - 1),
-        "The largest packet that is taken. A larger one ends the connection. A change holds for new connections.",
-        "Room for any sane payload, while a hundred peers sending at once still fit in memory.",
+        "The largest packet that the server accepts. A larger one ends the connection. A change applies to new"
+        " connections.",
+        "Large enough for any reasonable payload; packets of a hundred peers at once still fit in memory.",
         reloadable=True,
     )
     memory_bytes: int = setting(
         0,
         Size(0),
-        "Bytes that all peers together may make the server hold in memory: jobs with their payloads and results,"
-        " schedules, functions and workers, unfinished packets, answers that wait, subscriptions. Beyond it submissions"
-        " are refused, and connections that hold unfinished packets or do not read are closed, the largest first. A job"
-        " counts for 450 bytes and its contents at least, and for 150 in the middle of a long queue. 0: half of the"
-        " machine's memory, or of the control group's if that is less.",
-        "The server must not be killed by the system for what strangers sent it; the other half is for the server"
-        " itself, and for what the allocator does not give back.",
+        "Memory in bytes that all peers together may use: jobs with their payloads and results, schedules, functions"
+        " and workers, incomplete packets, unread answers, subscriptions. Beyond it the server refuses submissions, and"
+        " closes connections with incomplete packets or unread answers, the largest first. A job counts as its contents"
+        " and at least 450 bytes, or 150 in the middle of a long queue. 0: half of the machine's memory, or of the"
+        " control group's if that is less.",
+        "The system must not kill the server because of what peers send; the other half of the memory is for the server"
+        " itself, and for memory that the allocator does not return.",
         reloadable=True,
         default_note="half of the machine's memory",
     )
     connections: int = setting(
         10_000,
         WholeNumber(1, 1_000_000),
-        "Connections open at one time. Later ones are closed at once.",
-        "Far above common use, and it leaves an end to what a runaway client can take.",
+        "The maximum number of open connections. The server closes further ones at once.",
+        "Far above common use; it limits what a runaway client can use.",
         reloadable=True,
     )
     connections_per_address: int = setting(
         200,
         WholeNumber(0),
-        "Connections open at one time from one address other than loopback; 0: no limit of its own.",
+        "The maximum number of open connections from one address other than loopback; 0: no separate limit.",
         "One broken machine must not use up the connections of all others.",
         reloadable=True,
     )
     backlog: int = setting(
         1024,
         WholeNumber(1, 65_535),
-        "Connections that the system keeps waiting until the server accepts them.",
-        "After a restart all workers come back at the same moment; the system caps it at its own maximum.",
+        "Connections that the system queues until the server accepts them.",
+        "After a restart all workers reconnect at the same moment; the system caps the value at its own maximum.",
     )
     slow_reader_bytes: int = setting(
         8 * MIB,
         Size(KIB),
-        "Bytes that may wait for a peer that is behind with reading. If more than that waits and the peer takes"
-        " nothing of it for two seconds, its connection is closed.",
-        "A peer that stopped reading must not make the server hold its answers without end.",
+        "Bytes of output that may wait for a peer. If more is waiting and the peer reads nothing for two seconds, the"
+        " server closes the connection.",
+        "Output for a peer that stopped reading must not grow without limit.",
         reloadable=True,
     )
     slow_reader_seconds: float = setting(
         10,
         Seconds(1, 86_400),
-        "How long a peer may take nothing of what waits for it until its connection is closed.",
-        "A busy peer on a slow line recovers within seconds; a stuck one does not.",
+        "The server closes the connection of a peer that reads nothing of its waiting output for this long.",
+        "A busy peer on a slow network recovers within seconds; a stuck one does not.",
         reloadable=True,
     )
     functions: int = setting(
         10_000,
         WholeNumber(1),
-        "Distinct functions known at one time. For one more, one is forgotten that has no jobs, no workers and no"
-        " settings; if there is none, the command that needs it is refused.",
-        "Real installations have tens to hundreds; a client that puts ids into names makes millions.",
+        "The maximum number of functions. For a new one, the server forgets one that has no jobs, no workers and no"
+        " settings; if there is none, it refuses the command.",
+        "Real installations have tens to hundreds; a client that puts ids into names creates millions.",
         reloadable=True,
     )
     schedules: int = setting(
         1_000,
         WholeNumber(0),
-        "Schedules known at one time; 0: no limit. One more is refused.",
-        "Each makes jobs for ever; a client that puts ids into their names makes any number of them.",
+        "The maximum number of schedules; 0: no limit. The server refuses further ones.",
+        "Each schedule makes jobs for ever; a client that puts ids into their names creates any number of them.",
         reloadable=True,
     )
     jobs: int = setting(
         0,
         WholeNumber(0),
-        "Unfinished jobs of all functions together; 0: no limit. A submission beyond it is refused.",
-        "Accepting work that has to wait is what the server is for; the store's size is the natural limit.",
+        "The maximum number of unfinished jobs of all functions together; 0: no limit. The server refuses further"
+        " submissions.",
+        "Queueing work is the purpose of the server; the size of the store is the natural limit.",
         reloadable=True,
     )
     jobs_per_function: int = setting(
         0,
         WholeNumber(0),
-        "Unfinished jobs of one function; 0: no limit. The admin command `maxqueue` sets another for one function.",
-        "How long a queue may sensibly grow depends on the function.",
+        "The maximum number of unfinished jobs of one function; 0: no limit. The admin command `maxqueue` sets"
+        " another limit for one function.",
+        "A sensible length of a queue depends on the function.",
         reloadable=True,
     )
     jobs_per_worker: int = setting(
         10_000,
         WholeNumber(1),
-        "Jobs that one worker connection may hold at one time.",
-        "Workers hold one or a few; without an end, one that only takes would empty every queue.",
+        "The maximum number of jobs that one worker connection can hold.",
+        "Workers hold one or a few jobs; without a limit, a worker that only takes jobs would empty every queue.",
         reloadable=True,
     )
     name_bytes: int = setting(
@@ -155,36 +158,35 @@ class LimitsConfig(Checked):
         WholeNumber(1, 8192),
         "The longest function name, and in the 2005 draft the longest duplicate key. Gearman's unique keys have at"
         " most 64 bytes.",
-        "Names are kept in memory for every job; everything that is longer belongs into the payload.",
+        "Names are in memory for every job; longer data belongs into the payload.",
         reloadable=True,
     )
     text_line_bytes: int = setting(
         8192,
         WholeNumber(64, MIB),
-        "The longest line of the text admin protocol. A longer one ends the connection. A change holds for new"
+        "The longest line of the text admin protocol. A longer one ends the connection. A change applies to new"
         " connections.",
-        "Commands are a few words; gearmand stops at the same length.",
+        "Commands are a few words; gearmand has the same limit.",
         reloadable=True,
     )
     keepalive_idle_seconds: int = setting(
         60,
         Seconds(0, 32_767, whole=True),
-        "Silence after which the system asks whether a peer is still there; 0: never ask. A change holds for new"
-        " connections.",
-        "A machine that vanishes closes nothing, and its jobs wait for this to be noticed.",
+        "TCP keepalive: idle time before the first probe; 0: no probes. A change applies to new connections.",
+        "A machine that disappears closes no connection, and its jobs wait until the server detects this.",
         reloadable=True,
     )
     keepalive_interval_seconds: int = setting(
         15,
         Seconds(1, 32_767, whole=True),
-        "Pause between two such questions.",
-        "With the two settings beside it, a lost peer is noticed after two minutes.",
+        "TCP keepalive: pause between two probes.",
+        "With the other two keepalive settings, the server detects a lost peer after two minutes.",
         reloadable=True,
     )
     keepalive_count: int = setting(
         4,
         WholeNumber(1, 127),
-        "Questions without an answer after which the peer counts as lost.",
+        "TCP keepalive: unanswered probes after which a peer counts as lost.",
         "A short interruption of the network must not cost a worker its jobs.",
         reloadable=True,
     )
@@ -197,24 +199,24 @@ class EngineConfig(Checked):
     attempts: int = setting(
         3,
         WholeNumber(0, 2**31 - 1),
-        "How often a job is tried when its worker is lost or takes too long; 0: without end. A job may have"
-        " its own number.",
+        "The maximum number of attempts of a job whose worker is lost or times out; 0: no limit. A job can have its"
+        " own limit.",
         "A job that kills its worker would otherwise kill all of them, one after the other.",
         reloadable=True,
     )
     wakeups: int = setting(
         1,
         WholeNumber(0, 2**31 - 1),
-        "Sleeping workers that are woken for one new job; 0: all that can do it.",
-        "One job needs one worker; the others would be woken to find nothing.",
+        "How many sleeping workers are woken for one new job; 0: all that can run it.",
+        "One job needs one worker; the others would find no job.",
         reloadable=True,
     )
     wake_policy: str = setting(
         "",
         PythonName(empty=True),
-        "A Python function of yours, as MODULE:FUNCTION, that chooses which sleeping workers are woken for a job; see"
+        "Your own Python function, as MODULE:FUNCTION, that chooses which sleeping workers are woken for a job; see"
         " the manual. Empty: as many as `engine.wakeups` says, the one that has slept longest first.",
-        "Who has been idle longest is a fair choice where workers are alike.",
+        "The worker that has been idle longest is a fair choice if workers are alike.",
     )
     function_order: str = setting(
         "fair",
@@ -234,22 +236,24 @@ class GearmanConfig(Checked):
         "",
         # A handle is at most 63 bytes for existing clients, of which a colon and the number may need 21.
         Text(42),
-        "What job handles begin with; a colon and the job's number follow.",
-        "What clients have always seen; with several servers, it tells whose job it is.",
+        "The prefix of job handles; a colon and the job's number follow.",
+        "The format that clients know; with several servers, it identifies the server of a job.",
         default_note="`H:` and the host's name",
     )
     exceptions: bool = setting(
         False,
         Switch(),
         "Send WORK_EXCEPTION to every client, not only to those that asked for it.",
-        "A client that never asked may not know the packet; it gets WORK_FAIL.",
+        "A client that did not ask for it may not know the packet; it gets WORK_FAIL.",
     )
     shutdown: str = setting(
         "same-user",
         Choice("same-user", "loopback", "anywhere", "never"),
-        "Whose admin command `shutdown` is obeyed: that of processes of this machine which run as the server's own user"
-        " or as root, of every process of this machine, anybody's, or nobody's.",
-        "The protocol has no passwords. Whoever may send the server a signal can stop it anyway; nobody else should.",
+        "Who can stop the server with the admin command `shutdown`. same-user: processes on this machine that run as"
+        " the server's own user or as root. loopback: every process on this machine. anywhere: every peer. never: no"
+        " peer.",
+        "The protocol has no passwords. A process that may send the server a signal can stop it anyway; no other"
+        " process should.",
     )
 
 
@@ -260,36 +264,36 @@ class ZeromqConfig(Checked):
     curve_key_file: str = setting(
         "",
         FilePath(empty=True),
-        "The server's key pair, a file that ends in .key_secret (`switchgear keys` makes one). With it, everything that"
-        " is said on ZeroMQ is encrypted, and only peers that know the server's public key can speak to it.",
-        "Within one machine there is nobody to hide from.",
+        "The server's key pair, a file that ends in .key_secret (`switchgear keys` makes one). With it, all ZeroMQ"
+        " connections are encrypted, and only peers that know the server's public key can connect.",
+        "Connections within one machine need no encryption.",
     )
     curve_clients_dir: str = setting(
         "",
         FilePath(empty=True),
-        "The directory with the public keys (files that end in .key) of those who may connect; empty: whoever knows the"
-        " server's public key. The directory is read again at a reload.",
-        "A list of keys is only of use to those who have made keys.",
+        "The directory with the public keys (files that end in .key) of clients that may connect; empty: every client"
+        " that knows the server's public key. The directory is read again at a reload.",
+        "A list of clients is useful only if they have keys.",
     )
     messages_per_peer: int = setting(
         1000,
         WholeNumber(1, 1_000_000),
-        "Messages that may wait for one peer that does not read. One more counts as not delivered: a job that it"
-        " carries goes to another worker.",
-        "Deep enough for any pipelining, and it leaves an end to what a stuck peer can make the server hold.",
+        "Messages that may wait for one peer that does not read. A further message counts as not delivered; a job in it"
+        " goes to another worker.",
+        "Enough for any pipelining, and a limit on the memory that a stuck peer can use.",
     )
     heartbeat_seconds: float = setting(
         0,
         Seconds(0, 6_000),
-        "How often a silent ZeroMQ peer is asked for a sign of life (ZMTP's PING); after three times as long without"
-        " one its connection is closed. 0: never.",
-        "Machines that vanish are noticed by the system's own questions (`limits.keepalive_…`), which cost nothing.",
+        "How often the server sends a heartbeat (ZMTP's PING) to a silent ZeroMQ peer. It closes the connection after"
+        " three times as long without an answer. 0: never.",
+        "TCP keepalive (`limits.keepalive_…`) detects machines that disappear, and costs nothing.",
     )
     handshake_seconds: float = setting(
         30,
         Seconds(1, 3_600),
-        "How long a new connection may take to introduce itself.",
-        "A connection that says nothing is not a peer.",
+        "How long the handshake of a new ZeroMQ connection may take.",
+        "A connection that sends nothing is not a peer.",
     )
 
 
@@ -300,32 +304,32 @@ class StorageConfig(Checked):
     sync: str = setting(
         "full",
         Choice("full", "normal"),
-        "full: each commit waits for the disk, so an acknowledged job survives loss of power. normal: it"
-        " survives a crash or kill of the server, but what was acknowledged in the last moments before a"
-        " power failure or a crash of the operating system may be lost.",
-        "An acknowledgement is a promise. One wait serves all jobs that arrived meanwhile.",
+        "full: each commit waits for the disk, so an acknowledged job survives a power failure. normal: it survives a"
+        " crash or kill of the server, but jobs acknowledged in the last moments before a power failure or a crash of"
+        " the operating system can be lost.",
+        "An acknowledgement is a promise. One sync covers all jobs that arrived during the previous one.",
         flag="--sync",
     )
     payload_memory_bytes: int = setting(
         256 * MIB,
         Size(0),
-        "Payloads of waiting jobs held in memory. Beyond it they are read from the store when needed.",
+        "Bytes of payloads of waiting jobs that stay in memory. Other payloads are read from the store when needed.",
         "Ten million waiting jobs must not need the memory of their payloads.",
     )
     keep_finished_seconds: int = setting(
         86_400,
         Seconds(0, whole=True),
-        "How long a finished job stays listed, with its result.",
-        "Long enough to ask tomorrow morning what went wrong tonight.",
+        "How long the history keeps a finished job with its result.",
+        "Long enough to investigate in the morning what failed in the night.",
         reloadable=True,
     )
     keep_finished_count: int = setting(
         1_000_000,
         WholeNumber(0),
-        "How many finished jobs stay listed; the oldest go first. In `memory:` it is never more than 1,000 that are"
-        " done (100,000 of those that were submitted with options, as the Python library does) and 10,000 that are"
-        " not.",
-        "A busy server finishes millions an hour, and the disk must not fill with them.",
+        "How many finished jobs the history keeps; the oldest are dropped first. `memory:` keeps at most 1,000 that"
+        " are done (100,000 of those that were submitted with options, as the Python library does) and 10,000 that"
+        " did not succeed.",
+        "A busy server finishes millions per hour, and they must not fill the disk.",
         reloadable=True,
     )
 
@@ -338,7 +342,7 @@ class JobLogConfig(Checked):
         "",
         JobLogUrl(),
         "Where the job log is written: sqlite:PATH, postgresql://USER@HOST/DATABASE, or off.",
-        "What ran and what failed is asked for later, when it is too late to switch a log on.",
+        "Questions about past jobs come when it is too late to turn on a log.",
         flag="--joblog",
         default_note=f"`sqlite:` and `{JOB_LOG_NAME}` in the state directory; if the store is another file,"
         " `NAME-log.db` beside it; `off` if the store is `memory:`",
@@ -347,14 +351,14 @@ class JobLogConfig(Checked):
         30 * 86_400,
         Seconds(60, whole=True),
         "How long an entry stays in the job log.",
-        "A month, so that this week can be held against the last.",
+        "A month, so that you can compare weeks.",
         reloadable=True,
     )
     keep_count: int = setting(
         5_000_000,
         WholeNumber(1),
-        "How many entries stay in the job log; the oldest go first.",
-        "An entry takes some 250 bytes, and the disk must not fill with them.",
+        "How many entries stay in the job log; the oldest are dropped first.",
+        "An entry takes some 250 bytes, and entries must not fill the disk.",
         reloadable=True,
     )
 
@@ -366,15 +370,15 @@ class LogConfig(Checked):
     level: str = setting(
         "info",
         Choice("debug", "info", "warning", "error", "critical"),
-        "The least important messages that are logged.",
-        "Starts, stops, lost workers and refused peers, but nothing for each job.",
+        "The lowest level of messages that are logged.",
+        "info shows starts, stops, lost workers and refused peers, but nothing for each job.",
         reloadable=True,
         flag="--log-level",
     )
     file: str = setting(
         "",
         FilePath(empty=True),
-        "The file to log to; empty: standard error. SIGHUP opens it anew, for log rotation.",
+        "The file to log to; empty: standard error. SIGHUP reopens it, for log rotation.",
         "Service managers and containers collect standard error.",
         reloadable=True,
         flag="--log-file",
@@ -382,7 +386,7 @@ class LogConfig(Checked):
     format: str = setting(
         "text",
         Choice("text", "json"),
-        "text for people, json (one object a line) for programs.",
+        "text for people, json (one object per line) for programs.",
         "People read it first.",
         flag="--log-format",
     )
@@ -397,15 +401,16 @@ class Config(Checked):
             ListenUrl(name, "127.0.0.1", scheme.default_port) for name, scheme in SCHEMES.items() if not scheme.dials
         ),
         ListenUrls(),
-        "Where to listen, and which protocol is spoken there: SCHEME://HOST:PORT.",
-        "Every protocol at its usual port, and loopback only: none has passwords, and only ZeroMQ's can be encrypted.",
+        "The addresses to listen on, each with its protocol: SCHEME://HOST:PORT.",
+        "Every protocol at its usual port, and loopback only: none has passwords, and only the ZeroMQ protocols can"
+        " be encrypted.",
         flag="--listen",
     )
     store: str = setting(
         "",
         StoreUrl(),
-        "Where jobs are kept: sqlite:PATH, or memory: for jobs that may be lost with the process.",
-        "Jobs survive unless one chooses otherwise.",
+        "Where jobs are stored: sqlite:PATH, or memory: for jobs that may be lost with the process.",
+        "Jobs survive unless you choose otherwise.",
         flag="--store",
         default_note=f"`sqlite:` and `{DATABASE_NAME}` in the state directory",
     )
@@ -413,20 +418,20 @@ class Config(Checked):
         Path(),
         FilePath(),
         "The directory of the default store and its job log.",
-        "Where systems expect the state of a program, for users and for services.",
+        "The usual place for the state of a program, for users and for services.",
         default_note="`/var/lib/switchgear` for root; else `$XDG_STATE_HOME/switchgear` or `~/.local/state/switchgear`",
     )
     allow_remote: bool = setting(
         False,
         Switch(),
         "Permit listening on addresses that other machines can reach.",
-        "Whoever can connect can run jobs and read payloads; opening that door should be a decision.",
+        "Every peer that can connect can run jobs and read payloads; this should be an explicit decision.",
         flag="--allow-remote",
     )
     drain_timeout_seconds: float = setting(
         30,
         Seconds(0, 30 * 86_400),
-        "How long running jobs may take to finish after SIGTERM; what still runs then is given back.",
+        "How long running jobs may take to finish after SIGTERM; jobs that still run then return to the queue.",
         "Enough for most jobs, and well within the 90 seconds after which systemd kills a service.",
         reloadable=True,
         flag="--drain-timeout",
