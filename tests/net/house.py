@@ -15,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from copy import copy
 from typing import Any, ParamSpec
 
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import StorageError
 from switchgear.model import FINAL_STATES, NORMAL, Delivery, Function, Job, Schedule
-from switchgear.model.job import NO_DETAILS
+from switchgear.model.job import NO_DETAILS, Details
 from switchgear.net.hub import Hub
 from switchgear.net.operations import Operations
 from switchgear.protocols.base import Wire
@@ -191,11 +190,19 @@ class ScriptedStore(Store):
 
 def snapshot_of(job: Job) -> Job:
     """The job as it is now; what becomes of it later changes nothing here."""
-    snapshot = copy(job)
+    snapshot = Job(job.id, job.function, job.unique, job.payload, job.priority, job.delivery, job.created_us)
+    copy_fields(job, snapshot, "entry_bytes")
     if job.details is not NO_DETAILS:
-        snapshot.details = copy(job.details)
-    snapshot.entry_bytes = 0
+        snapshot.details = Details()
+        copy_fields(job.details, snapshot.details)
     return snapshot
+
+
+def copy_fields(source: Job | Details, target: Job | Details, *excepted: str) -> None:
+    """Set every field of one object as it is in another; `copy` cannot, if the class is compiled."""
+    for name in source.__slots__:
+        if name not in excepted:
+            setattr(target, name, getattr(source, name))
 
 
 class RecordingWire(Wire):

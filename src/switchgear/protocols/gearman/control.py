@@ -34,7 +34,7 @@ YEAR_SECONDS: Final = 366 * 24 * 3600
 # Looking for circles takes time that others wait for.
 MOST_PREDECESSORS: Final = 10_000
 # Room for the handles of all predecessors.  Read JSON can take twenty times the memory of its text.
-MOST_JSON_BYTES: Final = 4 * 1024 * 1024
+MOST_JSON_BYTES = 4 * 1024 * 1024
 # Whoever holds a key is remembered for so long.
 LONGEST_HOLD_SECONDS: Final = 30 * 24 * 3600
 MOST_ATTEMPTS: Final = 1_000_000
