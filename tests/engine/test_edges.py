@@ -549,3 +549,24 @@ def test_a_job_that_others_waited_for_is_kept_as_long_as_any(
         house.engine.complete(worker, job.id, b"")
     assert job.retention_us == kept
     check_engine(house.engine)
+
+
+def test_a_retry_amid_the_telling_does_not_keep_the_next_failure_from_being_told(house: House) -> None:
+    """Those that wait for a failed job hear of it over several turns; before all have, it is retried, and waits."""
+    house.engine.let_down_at_once = 1
+    blocker = house.submit(b"other")
+    first = house.submit(after=(blocker,))
+    successors = [house.submit(after=(first,), edges=edges(SKIP)) for _ in range(3)]
+    house.engine.cancel(first)
+    house.engine.retry(first)
+    assert first.state is WAITING
+    second = house.submit()
+    waiting = house.submit(after=(second,), edges=edges(RUN))
+    for _ in range(5):
+        house.pass_seconds(1)
+    house.engine.cancel(second)
+    for _ in range(5):
+        house.pass_seconds(1)
+    assert waiting.state is READY
+    assert {job.state for job in successors} <= {WAITING, CANCELLED}
+    check_engine(house.engine)

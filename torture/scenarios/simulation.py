@@ -28,6 +28,6 @@ async def simulation(run: Run) -> None:
         told = (await process.communicate())[0].decode()
         counted = re.search(r"(\d+) events", told)
         if counted is None:
-            run.violate("simulation", told)
+            run.violate("simulation", told or f"it ended with {process.returncode} and said nothing")
             return
         run.tally.counts["simulated_events"] += int(counted[1])

@@ -222,6 +222,7 @@ class Tables(Dispatch):
                 job = pending[0]
                 if job.state is WAITING:
                     pending.popleft()
+                    self.backlog.to_be_told = None  # of its own end, if it was retried before all had heard of that
                     self._meet_doom(job)
                     left -= 1
                 else:

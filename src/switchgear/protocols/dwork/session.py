@@ -36,7 +36,7 @@ SHORT_REQUEST_BYTES: Final = 128
 LONG_REQUEST_BYTES = 16_384
 LONG_STEAL_TASKS = 200
 # So many requests may wait for one of the same sender that is worked off in steps.
-MOST_BEHIND: Final = 1_000
+MOST_BEHIND = 1_000
 
 # What comes before a request is kept while it waits.  Each hop on the way adds a frame, so few are enough.
 MOST_ENVELOPE_FRAMES: Final = 16
