@@ -3,33 +3,46 @@ on its own connection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from typing import Any, Final
 
-from switchgear.app.client_protocol import AppProtocol, ControlRequest, PendingSubmission, SubscribeRequest
-from switchgear.app.job_updates import JobSubscriber
-from switchgear.app.submit_request import SubmitRequest
-from switchgear.app.worker.worker_protocol import AppWorkerProtocol, WorkerIntroduction
-from switchgear.client.connection import refusal
-from switchgear.client.request_builders import control_answer, refusal_in_line, status_answer
-from switchgear.client.submitted_job import WORK_PACKETS, update_of
 from tests.support.resp_wire import Error, Simple, split_reply
 
 from fuzz.grammar import DRAFT_PACKETS, FRAMES, GEARMAN_PACKETS, MSGPACK_MAP, NUL_FIELDS, PROTOBUF, RESP_COMMANDS
 from fuzz.message_codecs import DWORK_WORDS, WMP_WORDS
 from fuzz.stream_codecs import GEARMAN_WORDS, RESP_TOKENS, pieces
 from fuzz.target import Target, must
+from switchgear.backoff import ReconnectBackoff
 from switchgear.client.address import ServerAddress
 from switchgear.client.draft.application import ApplicationConnection, AwaitedJob, DraftRequest
 from switchgear.client.draft.worker_flow import DraftWorkerConnection, DraftWorkerObserver
 from switchgear.client.dwork.address import DworkAddress
 from switchgear.client.dwork.request_flows import RequestFlows, WaitUntil
+from switchgear.client.gearman.client_protocol import ClientProtocol
+from switchgear.client.gearman.client_requests import check_extensions, status_of
+from switchgear.client.gearman.error_codes import error_in_line, error_in_packet
+from switchgear.client.gearman.job_subscriber import JobSubscriber
+from switchgear.client.gearman.requests import (
+    AnyPacketRequest,
+    ControlRequest,
+    PacketRequest,
+    PendingRequest,
+    PendingSubmission,
+    RoutedRequest,
+    SubscribeRequest,
+    TextRequest,
+)
+from switchgear.client.gearman.submit_request import SubmitRequest
+from switchgear.client.gearman.submitted_job import Submission
+from switchgear.client.gearman.subscriptions import JOB_EVENTS
+from switchgear.client.gearman.worker_protocol import WorkerIntroduction, WorkerProtocol
 from switchgear.client.gearmonkey import client_commands
 from switchgear.client.gearmonkey.commands import GearMonkeyFunction
 from switchgear.client.pingpong.worker_protocol import PingPongWorkerProtocol, StartWork
 from switchgear.client.wmp.worker_protocol import WmpResult, WmpSend, WmpStart, WmpTiming, WmpWorkerProtocol
 from switchgear.errors import ClientError, PeerError, ServerUnreachable
-from switchgear.protocols.gearman.codec import RESPONSE, Decoder
+from switchgear.protocols.gearman.codec import REQUEST, RESPONSE, Decoder
+from switchgear.protocols.gearman.messages import Packet as GearmanPacket
 from switchgear.protocols.gearman_draft.messages import JobType, Packet
 from switchgear.protocols.wmp.codec import decode
 
@@ -42,39 +55,119 @@ FUNCTIONS: Final = {"f": 0.0, "g": 1.5}
 # --- Gearman ---
 
 
+LARGEST_PROGRESS: Final = 10**20
+
+
 def run_gearman_client(data: bytes) -> Hashable:
-    """An app's connection, in one piece and in many."""
-    whole = hear_as_app([data])
-    must(whole == hear_as_app(pieces(data)), "in pieces, other answers come out", whole)
+    """A client's connection with and without a greeting, in one piece and in many."""
+    kinds = []
+    for hear in (hear_as_app, hear_as_plain_client):
+        whole = hear([data])
+        must(whole == hear(pieces(data)), "in pieces, other answers come out", whole)
+        kinds.append(whole)
     for kind, body in Decoder(RESPONSE, PACKET_BYTES).feed(data):
-        if kind in WORK_PACKETS:
-            _, update = update_of(kind, body)
-            must(0 <= update.numerator < 10**20 and 0 <= update.denominator < 10**20, "progress out of range", update)
-        for read in (lambda body: status_answer(body, "it"), lambda body: control_answer(body, "it"), refusal):
+        if kind in JOB_EVENTS:
+            read_update(kind, body.partition(b"\0")[2])
+        control = ControlRequest("functions", {})
+        must(not control.on_answer(GearmanPacket.CONTROL_RES, body), "more than one packet answers CONTROL")
+        must(control.future.done(), "an answer to CONTROL is ignored", body)
+        readers: tuple[Callable[[bytes], object], ...] = (
+            lambda body: status_of(body, "it"),
+            lambda body: check_extensions(GearmanPacket.ERROR, body, "it"),
+            error_in_packet,
+        )
+        for read in readers:
             try:
                 read(body)
             except ClientError:
                 pass
-        refusal_in_line(body.decode(errors="replace"))
-    return whole
+        error_in_line(body.decode(errors="replace"))
+    return tuple(kinds)
 
 
-def hear_as_app(data: list[bytes] | Iterator[bytes]) -> tuple[Hashable, ...]:
+def read_update(kind: int, body: bytes) -> None:
+    """One event, as both kinds of subscribers read it."""
+    submission = Submission("H:t:1", background=False, read_more=lambda deadline: None)
+    submission.on_event(kind, body)
+    submission.on_connection_lost(ServerUnreachable("over"))
+    try:
+        for update in submission.updates():
+            check_progress(update.numerator, update.denominator)
+    except ServerUnreachable:
+        pass
+    follower = JobSubscriber()
+    follower.on_event(kind, body)
+    if follower.progress is not None:
+        check_progress(follower.progress.done, follower.progress.total)
+        must(0 <= follower.progress.fraction <= 1, "more than all of it is done", follower.progress)
+    if follower.future.done():
+        end = follower.future.result()
+        must((end.failure("H:t:1") is None) == (end.state == "done"), "neither done nor failed", end)
+
+
+def check_progress(done: int, total: int) -> None:
+    must(0 <= done < LARGEST_PROGRESS and 0 <= total < LARGEST_PROGRESS, "progress out of range", done, total)
+
+
+def hear_as_app(data: Iterable[bytes]) -> tuple[Hashable, ...]:
+    """A connection that begins with a greeting, and sends its requests after it."""
     followers = [JobSubscriber(), JobSubscriber(), JobSubscriber()]
     request = SubmitRequest(b"f", b"payload")
     submission = PendingSubmission([request, request], [followers[0], followers[1]])
-    asked: list[Any] = [submission, ControlRequest("functions", {}), SubscribeRequest("H:t:3", followers[2])]
+    requests: list[Any] = [submission, ControlRequest("functions", {}), SubscribeRequest("H:t:3", followers[2])]
 
-    def ask() -> None:
+    def send_all() -> None:
         """As soon as it is known what kind of server it is."""
-        for question in asked:
-            try:
-                question.put(protocol)
-            except ClientError as error:
-                question.fail(error)
+        for each in requests:
+            send(each, protocol)
 
-    protocol = AppProtocol("server", ask)
+    protocol = ClientProtocol("server", send_all)
     protocol.greet()
+    lost = hear_to_the_end(protocol, data)
+    for each in requests:
+        must(not protocol.is_ready or each.future.done(), "a request is never answered", each)
+    if protocol.is_ready and submission.future.exception() is None:
+        for outcome_of_one, follower in zip(submission.future.result(), followers):
+            must(not isinstance(outcome_of_one, str) or follower.future.done(), "a subscriber is never told the end")
+    described = tuple(describe(each.future) for each in (*requests, *followers) if each.future.done())
+    return described, protocol.is_switchgear, lost
+
+
+def hear_as_plain_client(data: Iterable[bytes]) -> tuple[Hashable, ...]:
+    """A connection without a greeting, with a request of every kind on its way."""
+    job = Submission(background=False, read_more=lambda deadline: None)
+    requests: list[Any] = [
+        PendingSubmission([SubmitRequest(b"f", b"payload", durable=False)], [job]),
+        PacketRequest(GearmanPacket.STATUS_RES),
+        AnyPacketRequest(),
+        TextRequest(has_many_lines=True),
+        TextRequest(has_many_lines=False),
+        ControlRequest("functions", {}),
+    ]
+    protocol = ClientProtocol("server")
+    for each in requests:
+        send(each, protocol)
+    lost = hear_to_the_end(protocol, data)
+    must(all(each.future.done() for each in requests), "a request is never answered", requests)
+    try:
+        result = repr(job.wait())[:40] if isinstance(requests[0].future.result()[0], str) else ""
+    except ClientError as error:
+        result = type(error).__name__
+    return tuple(describe(each.future) for each in requests), result, lost
+
+
+def send(request: PendingRequest, protocol: ClientProtocol) -> None:
+    try:
+        if isinstance(request, RoutedRequest):
+            request.send(protocol)
+        else:
+            protocol.send_request(b"", request)
+    except ClientError as error:
+        request.fail(error)
+
+
+def hear_to_the_end(protocol: ClientProtocol, data: Iterable[bytes]) -> str:
+    """Receive all of it, and then lose the connection; returns why it was given up before, if it was."""
     lost = ""
     for piece in data:
         try:
@@ -82,12 +175,10 @@ def hear_as_app(data: list[bytes] | Iterator[bytes]) -> tuple[Hashable, ...]:
         except ServerUnreachable as error:
             lost = str(error)
             break
-    must(protocol.unanswered <= 8, "questions that nobody has asked")
-    protocol.lose(ServerUnreachable("over"))
-    must(protocol.unanswered == 0 and not protocol.followers, "somebody is still waiting")
-    for question in asked:
-        must(not protocol.is_ready or question.future.done(), "a question is never answered", question)
-    return tuple(describe(question.future) for question in asked if question.future.done()), lost
+    must(protocol.unanswered <= 8, "requests that nobody has made")
+    protocol.connection_lost(ServerUnreachable("over"))
+    must(protocol.unanswered == 0 and not protocol.take_subscribers(), "somebody is still waiting")
+    return lost
 
 
 def describe(future: Any) -> str:
@@ -96,20 +187,23 @@ def describe(future: Any) -> str:
 
 
 def run_gearman_worker(data: bytes) -> Hashable:
-    """A worker's connection."""
+    """A worker's connection: its jobs refer to others or not, and it asks for the extensions or not."""
     kinds = []
-    for references in (False, True):
-        found = hear_as_worker([data], references)
-        must(found == hear_as_worker(pieces(data), references), "in pieces, other events come out", found)
+    for references, uses_extensions in ((False, True), (True, True), (False, False)):
+        found = hear_as_worker([data], references, uses_extensions)
+        again = hear_as_worker(pieces(data), references, uses_extensions)
+        must(found == again, "in pieces, other events come out", found)
         kinds.append(found)
     return tuple(kinds)
 
 
-def hear_as_worker(data: list[bytes] | Iterator[bytes], references: bool) -> tuple[Hashable, ...]:
+def hear_as_worker(data: Iterable[bytes], references: bool, uses_extensions: bool) -> tuple[Hashable, ...]:
     wanted: Callable[[str, bytes], list[str]] = lambda function, payload: ["H:t:9"] if references else []  # noqa: E731
-    protocol = AppWorkerProtocol(WorkerIntroduction("w", FUNCTIONS, [("limit", {"function": "f"})], references=wanted))
+    declarations = [("limit", {"function": "f"})]
+    introduction = WorkerIntroduction("w", FUNCTIONS, declarations, references=wanted, uses_extensions=uses_extensions)
+    protocol = WorkerProtocol(introduction)
     protocol.set_room(3)
-    events: list[str] = []
+    events = [type(event).__name__ for event in protocol.take_events()]
     code = ""
     for piece in data:
         try:
@@ -117,9 +211,10 @@ def hear_as_worker(data: list[bytes] | Iterator[bytes], references: bool) -> tup
         except PeerError as error:
             code = error.code
             break
-    protocol.beat()
-    protocol.hand_back_waiting()
-    out = Decoder(0x00524551, PACKET_BYTES * 4)
+    protocol.heartbeat()
+    protocol.release_waiting()
+    must(protocol.waiting_jobs == 0, "a job still waits for its arguments", protocol.waiting_jobs)
+    out = Decoder(REQUEST, PACKET_BYTES * 4)
     out.feed(protocol.take_output())
     must(out.failure is None and not out.buffered_bytes, "the worker sends something that is no packet")
     must(protocol.granted >= 0, "less than no credit")
@@ -137,32 +232,32 @@ def run_draft_client(data: bytes) -> Hashable:
     return found
 
 
-def hear_as_application(data: list[bytes] | Iterator[bytes]) -> Hashable:
+def hear_as_application(data: Iterable[bytes]) -> Hashable:
     line = ApplicationConnection(ADDRESS)
-    worker = DraftWorkerConnection(ADDRESS, [b"f"], DraftWorkerObserver())
+    worker = DraftWorkerConnection(ADDRESS, [b"f"], DraftWorkerObserver(), ReconnectBackoff())
     for each in (line, worker):
         each.opening()
         each.opened()
     waits = [AwaitedJob(), AwaitedJob()]
-    questions = [
+    requests = [
         DraftRequest(Packet.JOB_CREATE_REQ, waits[0]),
         DraftRequest(Packet.JOB_STATUS_REQ),
         DraftRequest(Packet.JOB_COMPLETE_REQ),
         DraftRequest(Packet.JOB_CREATE_REQ, waits[1]),
     ]
-    line.questions.extend(questions)
-    worker.question()
+    line.requests.extend(requests)
+    worker.task_request()
     for piece in data:
         line.receive(piece) if line.is_open else None
         worker.receive(piece) if worker.is_open else None
     assignment = worker.take_assignment()
     line.lost("over")
-    must(all(question.is_answered() for question in questions), "a question is never answered")
-    must(not line.waits and not line.questions, "somebody is still waiting")
+    must(all(request.is_answered() for request in requests), "a request is never answered")
+    must(not line.waits and not line.requests, "somebody is still waiting")
     kinds = []
-    for question in questions:
+    for request in requests:
         try:
-            kinds.append(repr(question.result())[:30])
+            kinds.append(repr(request.result())[:30])
         except ClientError as error:
             kinds.append(str(error)[-30:])
     return tuple(kinds), assignment is not None, len(JobType)
@@ -180,14 +275,14 @@ class Answers:
         self.now = 1000.0
 
     def take(self, step: WaitUntil) -> bool:
-        conversation = self.flows.conversation
-        while conversation.next_message() is not None:
-            conversation.sent()
+        pending = self.flows.pending_requests
+        while pending.next_message() is not None:
+            pending.sent()
         while self.messages and not step.condition():
             frames = self.messages.pop(0)
-            if frames[:1] == [b"@"] and conversation.in_flight:  # the tag of what is asked
-                frames[0] = next(iter(conversation.in_flight))
-            conversation.receive(frames)
+            if frames[:1] == [b"@"] and pending.in_flight:  # the tag of what is asked
+                frames[0] = next(iter(pending.in_flight))
+            pending.receive(frames)
         self.now = max(self.now, step.deadline)
         return step.condition()
 
@@ -196,12 +291,12 @@ def run_dwork_client(data: bytes) -> Hashable:
     kinds: list[Hashable] = []
     flows = RequestFlows(DworkAddress("127.0.0.1", 6125), b"w", 5.0, lambda: 1000.0)
     answers = Answers(data, flows)
-    flows.conversation.connected()
+    flows.pending_requests.connected()
     for flow in (
         flows.create(["a", ("b", ["a"])], ()),
         flows.steal(3, 1.0, 5.0),
         flows.status(),
-        flows.steal_or_tell_why_not(2, 0.0, 0.0),
+        flows.steal_with_reason(2, 0.0, 0.0),
         flows.page(0),
         flows.lookup("a"),
         flows.complete(["a", "b"], None),
@@ -339,18 +434,25 @@ def run_gearmonkey_client(data: bytes) -> Hashable:
 
 WORKER_WORDS: Final = (*GEARMAN_WORDS, b"H:t:1", b"H:t:9", b"f", b"switchgear", b"packet_bytes", b"unknown", b"done")
 
+
+def gearman_modules(names: str) -> tuple[str, ...]:
+    return tuple(f"client.gearman.{name}" for name in names.split())
+
+
 CLIENTS: Final = (
     Target(
         "gearman-client",
         run_gearman_client,
-        ("client.client_protocol", "client.request_builders", "client.submitted_job", "app.client_protocol"),
+        gearman_modules(
+            "client_protocol client_requests requests subscriptions job_subscriber submitted_job packets error_codes"
+        ),
         (GEARMAN_PACKETS, NUL_FIELDS),
         (*WORKER_WORDS, b"H:t:2", b"H:t:3", b'[{"name": "f", "ready": 1}]'),
     ),
     Target(
         "gearman-worker",
         run_gearman_worker,
-        ("app.worker.worker_protocol",),
+        gearman_modules("worker_protocol argument_results packets error_codes"),
         (GEARMAN_PACKETS, NUL_FIELDS),
         (*WORKER_WORDS, b'[{"name": "f", "ready": 1}]', b"1e400", b"QUEUE_ERROR", b"timed_out"),
     ),

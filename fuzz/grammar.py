@@ -27,6 +27,7 @@ __all__ = [
     "RESP_WORDS",
     "STEPS",
     "WORDS",
+    "ZMTP_FRAMES",
     "Level",
     "Part",
 ]
@@ -230,6 +231,59 @@ class MsgpackMap:
         return header + b"".join(head + body for head, body, _ in parts)
 
 
+class ZmtpFrames:
+    """The greeting of a ZMTP peer, as a raw part, and its frames.  The head of a frame is its flags; with a byte before
+    them it is a frame of ZMTP 1.0."""
+
+    def cut(self, data: bytes) -> list[Part]:
+        greeting_bytes, is_version_1 = _zmtp_greeting(data)
+        parts = [Part(b"", data[:greeting_bytes], True)] if greeting_bytes else []
+        position = greeting_bytes
+        while position < len(data):
+            found = _zmtp_frame_1_0(data, position) if is_version_1 else _zmtp_frame(data, position)
+            if found is None:
+                parts.append(Part(b"", data[position:], True))
+                break
+            head, start, position = found
+            parts.append(Part(head, data[start:position]))
+        return parts
+
+    def join(self, parts: Sequence[Part]) -> bytes:
+        return b"".join(body if is_raw else _zmtp_header(head, len(body)) + body for head, body, is_raw in parts)
+
+
+def _zmtp_greeting(data: bytes) -> tuple[int, bool]:
+    """The length of a peer's greeting, and whether frames of ZMTP 1.0 follow."""
+    if data[:1] != b"\xff" or len(data) < 11 or not data[9] & 1:
+        return 0, True
+    return (64, False) if data[10] >= 3 else (12, not data[10])
+
+
+def _zmtp_frame(data: bytes, position: int) -> tuple[bytes, int, int] | None:
+    """The head of the frame that begins here, and where its body begins and ends."""
+    flags = data[position]
+    start = position + (9 if flags & 2 else 2)
+    stop = start + int.from_bytes(data[position + 1 : start], "big")
+    return (bytes((flags,)), start, stop) if stop <= len(data) else None
+
+
+def _zmtp_frame_1_0(data: bytes, position: int) -> tuple[bytes, int, int] | None:
+    is_long = data[position] == 255
+    start = position + (10 if is_long else 2)
+    length = int.from_bytes(data[position + 1 : start - 1], "big") if is_long else data[position]
+    stop = start + length - 1
+    return (b"1" + data[start - 1 : start], start, stop) if start <= stop <= len(data) else None
+
+
+def _zmtp_header(head: bytes, size: int) -> bytes:
+    if len(head) == 2:
+        return (b"\xff" + (size + 1).to_bytes(8, "big") if size > 253 else bytes((size + 1,))) + head[1:]
+    flags = head[0] if head else 0
+    if size > 255 or flags & 2:
+        return bytes((flags | 2,)) + size.to_bytes(8, "big")
+    return bytes((flags, size))
+
+
 STEPS: Final = SizedRecords(1, ">H")  # the steps of a script: see script.py
 FRAMES: Final = SizedRecords(0, ">H")  # the frames of a message
 GEARMAN_PACKETS: Final = Packets((b"\0REQ", b"\0RES"), 8, True)
@@ -241,3 +295,4 @@ RESP_COMMANDS: Final = RespCommands()
 RESP_WORDS: Final = RespWords()
 PROTOBUF: Final = Protobuf()
 MSGPACK_MAP: Final = MsgpackMap()
+ZMTP_FRAMES: Final = ZmtpFrames()

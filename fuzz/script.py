@@ -112,6 +112,7 @@ class Played(NamedTuple):
     heard: Heard
     counts: dict[str, int]  # of events
     has_been_due: bool  # something happened by itself behind a piece of a stream, and not when time passed
+    has_hung_up: bool  # the server has closed a connection because of what a peer has sent
 
 
 def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> Played:
@@ -138,7 +139,7 @@ def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> Played:
         await server.check_end()
         counts = dict(server.telemetry.counts)
         must(not counts.get("internal_error"), "a defect was caught", counts)
-        return Played(heard, counts, server.has_been_due)
+        return Played(heard, counts, server.has_been_due, server.has_hung_up)
 
     with caught_defects() as raise_first, small_steps(bool(script.mode & HURRIED)):
         result: Played = in_loop(run)

@@ -20,6 +20,7 @@ from fuzz.grammar import FRAMES, Part
 from fuzz.row_targets import row_written
 from fuzz.script import HURRIED, KEEPS, LITTLE_MEMORY, Action, step, written_script
 from fuzz.target import Target
+from fuzz.zmtp_seeds import curve_scripts, frame_streams, peer_streams, zmtp_scripts
 from switchgear.model import NORMAL, Delivery, Function, Job, Schedule
 from switchgear.protocols.dwork.codec import encode as encode_dwork
 from switchgear.protocols.gearman.codec import request, response
@@ -301,6 +302,16 @@ APP_HEARS: Final = [
     ),
     response(Packet.ECHO_RES, b"switchgear") + response(Packet.ERROR, b"INVALID_COMMAND", b"words") * 3,
     response(Packet.STATUS_RES, b"H:t:1", b"1", b"1", b"3", b"4") + response(Packet.WORK_FAIL, b"H:t:1"),
+    b"".join(
+        [
+            response(Packet.JOB_CREATED, b"H:t:1"),
+            response(Packet.STATUS_RES, b"H:t:1", b"1", b"1", b"3", b"4"),
+            response(Packet.ERROR, b"INVALID_COMMAND", b"words"),
+            b"f\t1\t0\t2\n.\nERR NOT_FOUND some+words\n",
+            response(Packet.WORK_DATA, b"H:t:1", b"part"),
+            response(Packet.WORK_COMPLETE, b"H:t:1", b"result"),
+        ]
+    ),
 ]
 
 
@@ -459,6 +470,10 @@ _MAKERS: Final[dict[str, Callable[[], Iterator[bytes] | list[bytes]]]] = {
     "wmp-client": manager_hears,
     "pingpong-session": lambda: PINGPONG,
     "pingpong-client": lambda: PINGPONG_HEARS,
+    "zmtp-codec": frame_streams,
+    "zmtp-peer": peer_streams,
+    "zmtp-curve": curve_scripts,
+    "zmtp-session": lambda: zmtp_scripts(DWORK),
     "mixed-session": lambda: chain.from_iterable(map(mixed, zip(GEARMAN, MONKEY, DWORK, WMP))),
     "job-rows": job_rows,
     "schedule-rows": schedule_rows,

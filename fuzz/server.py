@@ -17,13 +17,14 @@ from tests.net.house import ScriptedStore
 from fuzz.loop import StillLoop, quiet
 from fuzz.row_targets import as_read
 from fuzz.target import must
-from switchgear.config import Config, GearmanConfig, LimitsConfig, ListenUrl
+from switchgear.config import Config, GearmanConfig, LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.model import FINAL_STATES, Function, Job, Schedule
 from switchgear.net.hub import Hub
 from switchgear.net.listeners import Listeners
 from switchgear.net.operations import Operations
 from switchgear.net.tcp import Connection, TcpDoor
+from switchgear.net.zmtp import ZmtpListener
 from switchgear.protocols.base import Message, MessageSession, Wire
 from switchgear.storage.base import Store
 from switchgear.storage.memory import MemoryStore
@@ -160,6 +161,7 @@ class StreamPeer:
             transport.connection.data_received(self._unread.pop(0))
             self.server.note_deadline()
             await self.server.settle()
+        self.server.has_hung_up |= transport.is_closed or transport.has_ended
         self.look()
 
     async def stop_sending(self) -> None:
@@ -281,6 +283,7 @@ class FuzzServer:
     def __init__(self, loop: StillLoop, *, keeps: bool, has_little_memory: bool, is_hurried: bool) -> None:
         self.loop = loop
         self.has_been_due = False
+        self.has_hung_up = False  # because of what a peer has sent
         self.is_hurried = is_hurried  # steps follow each other while long requests are still being worked off
         self.clock = FakeClock()
         self.telemetry = Telemetry(loop.time)
@@ -326,8 +329,11 @@ class FuzzServer:
             self.store.obedient = False
 
     def peer(self, where: str, number: int) -> StreamPeer | MessagePeer:
-        """Somebody at this listener: the scheme of its URL, for PING/PONG with `/clients` or `/workers` behind it."""
+        """Somebody at this listener: the scheme of its URL, for PING/PONG with `/clients` or `/workers` behind it; or
+        `zmtp`, for one that speaks ZMTP byte by byte to the listener of dwork."""
         scheme = where.partition("/")[0]
+        if scheme == "zmtp":
+            return StreamPeer(self, self._zmtp_listener(), number)
         if scheme in ("gearman", "gearmonkey"):
             door = self._doors.get(scheme)
             if door is None:
@@ -343,6 +349,18 @@ class FuzzServer:
                 wire = MessageWire(self.hub)
                 self._sessions[name] = wire.owner = make_session(self.hub, wire)
         return MessagePeer(self, self._sessions[where], number)
+
+    def _zmtp_listener(self) -> TcpDoor:
+        listener = self._doors.get("zmtp")
+        if listener is None:
+            url = URLS["dwork"]
+            (make,) = self.listeners._zmq_sessions(url)
+            doors = self.listeners.tcp_doors
+            listener = ZmtpListener(url, self.hub, LIMITS, make, ZeromqConfig(), doors=doors)
+            self._doors["zmtp"] = listener
+            self._sessions["zmtp"] = listener.router.messages
+            doors.append(listener)
+        return listener
 
     async def pass_time(self, seconds: float) -> None:
         """Let time pass, stopping wherever something happens by itself."""

@@ -31,7 +31,7 @@ from switchgear.protocols.gearman_draft.messages import (
 )
 from switchgear.protocols.gearmonkey import resp
 
-__all__ = ["STREAM_CODECS", "pieces"]
+__all__ = ["STREAM_CODECS", "decoded", "pieces"]
 
 PACKET_BYTES: Final = 300
 LINE_BYTES: Final = 60
@@ -41,7 +41,9 @@ LONGEST_BYTES: Final = 1200  # of an input; some packets of the largest size
 class Decoder(Protocol):
     """What the decoders have in common."""
 
-    failure: PeerError | None
+    @property
+    def failure(self) -> PeerError | None:
+        """What ended the stream."""
 
     @property
     def buffered_bytes(self) -> int:

@@ -12,9 +12,11 @@ from fuzz.session_targets import SESSIONS
 from fuzz.stream_codecs import STREAM_CODECS
 from fuzz.target import Target
 from fuzz.text_targets import TEXTS
+from fuzz.zmtp_targets import ZMTP
 
 __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, Target]] = {
-    target.name: target for target in (*STREAM_CODECS, *MESSAGE_CODECS, *PATTERNS, *TEXTS, *ROWS, *CLIENTS, *SESSIONS)
+    target.name: target
+    for target in (*STREAM_CODECS, *MESSAGE_CODECS, *ZMTP, *PATTERNS, *TEXTS, *ROWS, *CLIENTS, *SESSIONS)
 }

@@ -6,15 +6,24 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import msgspec
-from switchgear.client.shell_handler import parse_progress
-from switchgear.config.values import JobLogUrl, Kind, ListenUrls, Seconds, Size, StoreUrl, Switch, WholeNumber
 
 from fuzz.grammar import LINES, NUL_FIELDS, WORDS
 from fuzz.target import Target, must
-from switchgear.client import durations
+from switchgear import units
 from switchgear.client.address import ServerAddress
 from switchgear.client.dwork.taskfile import in_order, line_of, parse_task_lines
+from switchgear.client.gearman.shell_handler import parse_progress
 from switchgear.config.listen import ListenUrl
+from switchgear.config.setting_types import (
+    JobLogUrl,
+    ListenUrls,
+    Seconds,
+    SettingType,
+    Size,
+    StoreUrl,
+    Switch,
+    WholeNumber,
+)
 from switchgear.errors import ConfigError, CycleRefused, PeerError
 from switchgear.net.dialects import Dialect, Dialects
 from switchgear.net.foreign import DRAFT, GEARMAN, foreign_protocol, foreign_refusal, looks_like_http
@@ -66,7 +75,7 @@ def run_timetable(data: bytes) -> Hashable:
 
 # --- addresses, durations, sizes ---
 
-KINDS: Final[tuple[Kind, ...]] = (
+KINDS: Final[tuple[SettingType, ...]] = (
     Size(0),
     Seconds(0),
     Seconds(0, 86_400, whole=True),
@@ -120,7 +129,7 @@ def run_settings(data: bytes) -> Hashable:
 def run_durations(data: bytes) -> Hashable:
     text = text_of(data)
     kinds: list[Hashable] = []
-    for read in (durations.parse_duration, lambda text: durations.parse_when(text, 1_700_000_000.0)):
+    for read in (units.parse_duration, lambda text: units.parse_when(text, 1_700_000_000.0)):
         try:
             seconds = read(text)
             must(0 <= seconds < 1e12, "a time out of range", seconds)
@@ -262,8 +271,8 @@ OPENING_WORDS: Final = (
 TEXTS: Final = (
     Target("timetable", run_timetable, ("timetable",), (NUL_FIELDS, WORDS), CRON_WORDS, 240),
     Target("listen-url", run_listen, ("config.listen", "client.address"), (), URL_WORDS, 300),
-    Target("settings", run_settings, ("config.values",), (), QUANTITY_WORDS, 200),
-    Target("durations", run_durations, ("client.durations",), (), QUANTITY_WORDS, 100),
+    Target("settings", run_settings, ("config.setting_types", "units"), (), QUANTITY_WORDS, 200),
+    Target("durations", run_durations, ("units",), (), QUANTITY_WORDS, 100),
     Target("numbers", run_numbers, ("numbers", "text"), (), (b"-", b"+", b".", b"e9", b"0" * 20, b"\xc2\xb2"), 600),
     Target(
         "job-options",

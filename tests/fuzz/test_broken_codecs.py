@@ -16,6 +16,7 @@ import fuzz.row_targets
 import fuzz.server
 import fuzz.stream_codecs
 import fuzz.text_targets
+import fuzz.zmtp_targets
 from fuzz import runner
 from fuzz.runner import Failure
 from fuzz.targets import TARGETS
@@ -33,7 +34,13 @@ class Deaf:
         return getattr(self._decoder, name)
 
     def feed(self, data: bytes) -> Any:
-        return self._decoder.feed(data[:1] + data[2:] if len(data) == 2 else data)
+        return self._decoder.feed(self._heard(data))
+
+    def receive(self, data: bytes) -> Any:
+        return self._decoder.receive(self._heard(data))
+
+    def _heard(self, data: bytes) -> bytes:
+        return data[:1] if len(data) == 2 else data
 
 
 class Module:
@@ -47,8 +54,12 @@ class Module:
         return getattr(self._module, name)
 
 
+def deaf(make: Any) -> Any:
+    return lambda *arguments, **named: Deaf(make(*arguments, **named))
+
+
 def deaf_decoder(module: Any) -> Any:
-    return Module(module, Decoder=lambda *arguments: Deaf(module.Decoder(*arguments)))
+    return Module(module, Decoder=deaf(module.Decoder))
 
 
 def without_last(function: Any) -> Any:
@@ -130,6 +141,9 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "wmp-codec": (MESSAGES, "wmp", lambda module: Module(module, decode=raises(KeyError("to"))(module.decode))),
     "wmp-device": (MESSAGES, "Device", lambda make: lambda identity, managers: make(identity, managers + 1)),
     "pingpong-codec": (MESSAGES, "printable", lambda function: lambda name: name + b"\n"),
+    "zmtp-codec": (fuzz.zmtp_targets, "codec", lambda module: Module(module, FrameDecoder=deaf(module.FrameDecoder))),
+    "zmtp-peer": (fuzz.zmtp_targets, "ZmtpProtocol", deaf),
+    "zmtp-curve": (fuzz.zmtp_targets, "ZmtpProtocol", deaf),
     "gearmonkey-patterns": (
         fuzz.pattern_targets,
         "patterns",
@@ -141,7 +155,7 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "settings": (TEXTS, "KINDS", lambda kinds: [Module(kinds[0], read_text=raises(OverflowError("size"))(None))]),
     "durations": (
         TEXTS,
-        "durations",
+        "units",
         lambda module: Module(module, parse_duration=lambda text: -module.parse_duration(text) - 1),
     ),
     "numbers": (TEXTS, "whole_number", lambda function: lambda text: (function(text) or 0) + 1),
@@ -150,10 +164,10 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "first-bytes": (TEXTS, "looks_like_http", other_answer),
     "job-rows": (fuzz.row_targets, "job_from_row", raises(AttributeError("None"))),
     "schedule-rows": (fuzz.row_targets, "schedule_from_row", raises(AttributeError("None"))),
-    "gearman-client": (CLIENTS, "update_of", raises(KeyError(1))),
+    "gearman-client": (CLIENTS, "status_of", raises(KeyError(1))),
     "gearman-worker": (
         CLIENTS,
-        "AppWorkerProtocol",
+        "WorkerProtocol",
         lambda make: lambda given: Module(make(given), receive=raises(KeyError("name"))(None)),
     ),
     "draft-client": (
@@ -175,6 +189,7 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "dwork-session": (fuzz.server, "check_engine", strict_check),
     "wmp-session": (fuzz.server, "check_engine", strict_check),
     "pingpong-session": (fuzz.server, "check_engine", strict_check),
+    "zmtp-session": (fuzz.server, "Connection", forgetful_connection),
     "mixed-session": (fuzz.server, "Connection", forgetful_connection),
 }
 

@@ -40,12 +40,25 @@ def test_a_codec_or_session_has_a_target(path: Path) -> None:
     assert module_name(path) in COVERED
 
 
-def test_every_protocol_has_a_codec_a_session_and_a_client() -> None:
+def test_every_protocol_has_a_codec_and_a_session() -> None:
     folders = {path.parent.name for path in MODULES} - {"protocols"}
     for folder in folders:
         targets = [name for name, target in TARGETS.items() if any(f"protocols.{folder}." in m for m in target.covers)]
         assert any(name.endswith("-session") for name in targets), folder
         assert any(not name.endswith("-session") for name in targets), folder
+
+
+CLIENT_FOLDERS = sorted(path.parent.name for path in (PACKAGE / "client").glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("folder", CLIENT_FOLDERS)
+def test_every_client_has_a_target(folder: str) -> None:
+    targets = [name for name, target in TARGETS.items() if any(f"client.{folder}." in m for m in target.covers)]
+    assert any(name.endswith(("-client", "-worker")) for name in targets)
+
+
+def test_the_connections_that_speak_zmtp_have_a_target() -> None:
+    assert "net.zmtp" in COVERED
 
 
 @pytest.mark.parametrize("module", sorted(COVERED))
