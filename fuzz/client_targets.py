@@ -11,7 +11,7 @@ from tests.support.resp_wire import Error, Simple, split_reply
 from fuzz.grammar import DRAFT_PACKETS, FRAMES, GEARMAN_PACKETS, MSGPACK_MAP, NUL_FIELDS, PROTOBUF, RESP_COMMANDS
 from fuzz.message_codecs import DWORK_WORDS, WMP_WORDS
 from fuzz.stream_codecs import GEARMAN_WORDS, RESP_TOKENS, pieces
-from fuzz.target import Target, must
+from fuzz.target import Defect, Target, must
 from switchgear.backoff import ReconnectBackoff
 from switchgear.client.address import ServerAddress
 from switchgear.client.draft.application import ApplicationConnection, AwaitedJob, DraftRequest
@@ -85,9 +85,14 @@ def run_gearman_client(data: bytes) -> Hashable:
     return tuple(kinds)
 
 
+def wait_for_ever(deadline: float | None) -> None:
+    """Reading on, when the connection is over already."""
+    raise Defect("the end of a job is never told")
+
+
 def read_update(kind: int, body: bytes) -> None:
     """One event, as both kinds of subscribers read it."""
-    submission = Submission("H:t:1", background=False, read_more=lambda deadline: None)
+    submission = Submission("H:t:1", background=False, read_more=wait_for_ever)
     submission.on_event(kind, body)
     submission.on_connection_lost(ServerUnreachable("over"))
     try:
@@ -135,7 +140,7 @@ def hear_as_app(data: Iterable[bytes]) -> tuple[Hashable, ...]:
 
 def hear_as_plain_client(data: Iterable[bytes]) -> tuple[Hashable, ...]:
     """A connection without a greeting, with a request of every kind on its way."""
-    job = Submission(background=False, read_more=lambda deadline: None)
+    job = Submission(background=False, read_more=wait_for_ever)
     requests: list[Any] = [
         PendingSubmission([SubmitRequest(b"f", b"payload", durable=False)], [job]),
         PacketRequest(GearmanPacket.STATUS_RES),

@@ -12,6 +12,7 @@ from switchgear import (
     AlreadySubmitted,
     ClientError,
     ExtensionRequired,
+    JobFailed,
     JobUnknown,
     NotFound,
     ServerRefused,
@@ -22,6 +23,7 @@ from switchgear.client.gearman.error_codes import error_in_line, error_in_packet
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, SubscribeRequest
 from switchgear.client.gearman.submit_request import SubmitRequest
+from switchgear.client.gearman.submitted_job import Submission
 from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
 from switchgear.protocols.gearman.messages import Packet
 
@@ -475,3 +477,26 @@ def test_an_error_that_answers_nothing_is_kept_for_whoever_reads() -> None:
     protocol.receive(response(Packet.ERROR, b"QUEUE_ERROR", b"full"))
     assert protocol.unexpected_error is not None
     assert protocol.unexpected_error.code == "QUEUE_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ((b"failed", b"ended_badly", b"ValueError: no"), "failed: ValueError: no"),
+        ((b"cancelled", b"cancelled", b""), "failed$"),
+        ((b"failed",), "failed$"),
+    ],
+)
+def test_an_end_that_was_not_asked_for_in_these_words_is_an_end_too(end: tuple[bytes, ...], reason: str) -> None:
+    """A client that has not greeted is sent WORK_FAIL or WORK_EXCEPTION; a server that sends JOB_ENDED all the same
+    ends the wait, since nothing more comes of that job."""
+
+    def read_more(deadline: float | None) -> None:
+        raise AssertionError("it waits for ever")
+
+    conversation = ClientProtocol("gearman://h:4730")
+    job = Submission("H:t:1", background=False, read_more=read_more)
+    PendingSubmission([SubmitRequest(b"f", b"", durable=False)], [job]).send(conversation)
+    conversation.receive(response(Packet.JOB_CREATED, b"H:t:1") + response(Packet.JOB_ENDED, b"H:t:1", *end))
+    with pytest.raises(JobFailed, match=reason):
+        job.wait()

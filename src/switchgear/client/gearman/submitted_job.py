@@ -87,6 +87,9 @@ class SubmissionState(Subscriber):
             )
         elif update_kind is not None:
             self._updates.append(Update(update_kind, data))
+        elif kind == Packet.JOB_ENDED:  # our extension: state, cause and error of a job without success
+            error = b"".join(data.split(b"\0", 2)[2:])
+            self._updates.append(Update(UpdateKind.EXCEPTION, error) if error else Update(UpdateKind.FAIL))
 
     def on_connection_lost(self, error: ServerUnreachable) -> None:
         self._lost = error
