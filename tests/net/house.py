@@ -200,7 +200,8 @@ def snapshot_of(job: Job) -> Job:
 
 def copy_fields(source: Job | Details, target: Job | Details, *excepted: str) -> None:
     """Set every field of one object as it is in another; `copy` cannot, if the class is compiled."""
-    for name in source.__slots__:
+    kind = type(source)
+    for name in getattr(kind, "__mypyc_attrs__", None) or kind.__slots__:
         if name not in excepted:
             setattr(target, name, getattr(source, name))
 
