@@ -29,11 +29,11 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._load.history.record("closed", self.name)  # first: the server may give its jobs to others at once
         self._writer.close()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._writer.wait_closed()
-        self._load.history.record("closed", self.name)
 
     def send(self, *packets: bytes) -> None:
         if not self._writer.is_closing():

@@ -42,7 +42,9 @@ async def soak(run: Run) -> None:
 
 
 def judge(run: Run, resident: list[int]) -> None:
-    """Compare the memory at the beginning with that at the end."""
+    """Compare the memory at the beginning with that at the end, unless the run has failed before."""
+    if run.is_failed:
+        return
     tenth = max(1, len(resident) // 10)
     first, last = median(resident[:tenth]), median(resident[-tenth:])
     run.tally.counts["soak_seconds"] += int(len(resident) * SAMPLE_SECONDS)
