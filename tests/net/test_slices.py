@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from switchgear.net.slices import Slices
+from switchgear.net import slices as module
 from tests.net.house import in_turns
 
 
 async def next_turn() -> None:
     await asyncio.sleep(0)
+
+
+class Slices(module.Slices):
+    """As many steps in a turn as it takes, however slow the machine is."""
+
+    def __init__(self, begin_turn: Callable[[], None], is_held_up: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(begin_turn, is_held_up)
+        self.slice_seconds = 1000.0
 
 
 class Done:
