@@ -19,8 +19,15 @@ SOURCES  := $(shell find src scripts/build_backend.py scripts/build-compiled set
 # What is tried a second time, uncompiled: all that compiled modules do, but not everybody who may talk to them.
 PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/torture tests/build tests/fuzz
 
+# What `make quick` runs: tests without sockets, and of those not the ones that try thousands of random histories.
+QUICK_TESTS := tests/test_layers.py tests/test_modules_page.py tests/test_public_names.py tests/test_units.py tests/verbs \
+	$(filter-out %_model.py %/test_simulation.py %/test_edges.py %/test_order.py %/test_packed_queues.py \
+		%/test_limiter_invariants.py %/test_memory_of_tables.py, $(wildcard tests/engine/test_*.py)) \
+	$(wildcard tests/protocols/*/test_codec.py tests/protocols/*/test_conversations.py tests/protocols/*/test_session.py) \
+	tests/protocols/gearman/test_admin.py tests/net/test_operations.py tests/net/test_job_operations.py
+
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings interop clean peers compiled pure
+.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules quick interop clean peers compiled pure
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +38,12 @@ run: $(STAMPS)/installed ## set up, start the server with its defaults, send a j
 test: $(STAMPS)/developing peers lint types unit pure ## set up, install the peers, and run everything that CI runs
 
 check: lint types unit pure ## what `make test` runs, without looking for peers first
+
+quick: $(STAMPS)/developing ## the checks worth running at every save, in less than a minute: lint, types, layers, engine and protocols without their long tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	BRIEF_TESTS=1 PYTHONPATH="$(CURDIR)/src" $(BIN)/pytest -n 2 --dist worksteal $(QUICK_TESTS)
 
 lint: $(STAMPS)/developing ## ruff: mistakes and formatting
 	$(BIN)/ruff check .
@@ -83,6 +96,13 @@ diagram: $(STAMPS)/developing ## redraw the diagram of a job's life from its tab
 
 settings: $(STAMPS)/developing ## write the tables of settings in docs/howto/configure.md from the settings themselves
 	$(BIN)/python scripts/write-settings-tables
+	$(BIN)/python scripts/write-job-options-table
+
+verbs: $(STAMPS)/developing ## write docs/verbs.md from the table of operator verbs
+	$(BIN)/python scripts/write-verbs-page
+
+modules: $(STAMPS)/developing ## draw the pictures of modules in docs/modules.md from the imports
+	$(BIN)/python scripts/write-modules-page
 
 interop: $(STAMPS)/developing peers ## try every submitter with every worker, and write docs/interop.md from what was found
 	WRITE_INTEROP=1 $(BIN)/pytest tests/matrix
@@ -100,7 +120,9 @@ peers: ## install the real programs that the tests talk to
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
 	@scripts/install-django
 	@scripts/install-bench-peers
-	@test -d tests/interop/node/node_modules/pyright || npm ci --silent --no-audit --no-fund --prefix tests/interop/node
+	@test -e /usr/include/zmq.h && test -d /usr/include/hiredis || scripts/install-packages libzmq3-dev libhiredis-dev
+	@test -d tests/interop/node/node_modules/zeromq || \
+		npm ci --silent --no-audit --no-fund --ignore-scripts --prefix tests/interop/node
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(STAMPS) build dist bench/build bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -41,7 +41,7 @@ from switchgear.client.gearmonkey.commands import GearMonkeyFunction
 from switchgear.client.pingpong.worker_protocol import PingPongWorkerProtocol, StartWork
 from switchgear.client.wmp.worker_protocol import WmpResult, WmpSend, WmpStart, WmpTiming, WmpWorkerProtocol
 from switchgear.errors import ClientError, PeerError, ServerUnreachable
-from switchgear.protocols.gearman.codec import REQUEST, RESPONSE, Decoder
+from switchgear.protocols.gearman.codec import REQUEST, RESPONSE, GearmanDecoder
 from switchgear.protocols.gearman.messages import Packet as GearmanPacket
 from switchgear.protocols.gearman_draft.messages import JobType, Packet
 from switchgear.protocols.wmp.codec import decode
@@ -65,7 +65,7 @@ def run_gearman_client(data: bytes) -> Hashable:
         whole = hear([data])
         must(whole == hear(pieces(data)), "in pieces, other answers come out", whole)
         kinds.append(whole)
-    for kind, body in Decoder(RESPONSE, PACKET_BYTES).feed(data):
+    for kind, body in GearmanDecoder(RESPONSE, PACKET_BYTES).feed(data):
         if kind in JOB_EVENTS:
             read_update(kind, body.partition(b"\0")[2])
         control = ControlRequest("functions", {})
@@ -219,7 +219,7 @@ def hear_as_worker(data: Iterable[bytes], references: bool, uses_extensions: boo
     protocol.heartbeat()
     protocol.release_waiting()
     must(protocol.waiting_jobs == 0, "a job still waits for its arguments", protocol.waiting_jobs)
-    out = Decoder(REQUEST, PACKET_BYTES * 4)
+    out = GearmanDecoder(REQUEST, PACKET_BYTES * 4)
     out.feed(protocol.take_output())
     must(out.failure is None and not out.buffered_bytes, "the worker sends something that is no packet")
     must(protocol.granted >= 0, "less than no credit")

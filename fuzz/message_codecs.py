@@ -14,10 +14,10 @@ from fuzz.target import Target, must
 from switchgear.errors import PeerError
 from switchgear.protocols.dwork import codec as dwork
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
-from switchgear.protocols.dwork.requests import check_fields, check_task, check_values, read_request
+from switchgear.protocols.dwork.request_rules import check_fields, check_task, check_values, read_request
 from switchgear.protocols.pingpong.messages import FAILED, failure, printable
 from switchgear.protocols.wmp import codec as wmp
-from switchgear.protocols.wmp.device import Device
+from switchgear.protocols.wmp.device_routing import Device
 
 __all__ = ["MESSAGE_CODECS"]
 
@@ -224,7 +224,7 @@ MESSAGE_CODECS: Final = (
     Target(
         "dwork-codec",
         run_dwork,
-        ("protocols.dwork.codec", "protocols.dwork.messages", "protocols.dwork.requests"),
+        ("protocols.dwork.codec", "protocols.dwork.messages", "protocols.dwork.request_rules"),
         (PROTOBUF, PROTOBUF, PROTOBUF),
         DWORK_WORDS,
         1000,
@@ -233,7 +233,7 @@ MESSAGE_CODECS: Final = (
     Target(
         "wmp-device",
         run_wmp_device,
-        ("protocols.wmp.device", "protocols.wmp.codec"),
+        ("protocols.wmp.device_routing", "protocols.wmp.codec"),
         (FRAMES, FRAMES, MSGPACK_MAP),
         WMP_WORDS,
     ),

@@ -78,7 +78,7 @@ def run_job_row(data: bytes) -> Hashable:
         again = job_from_row(as_read(clamped(job_row(job, 1))), Function(b"f"))
         must(job_row(again, 1) == job_row(job, 1), "a row does not survive", row)
         kinds.append("sound")
-    return (*kinds, job.state, job.special)
+    return (*kinds, job.state, job.has_details)
 
 
 def is_sound(job: Job) -> bool:

@@ -17,6 +17,7 @@ from tests.protocols.gearmonkey import transcript as gearmonkey
 from tests.protocols.wmp import transcript as wmp
 
 from fuzz.grammar import FRAMES, Part
+from fuzz.http_seeds import http_scripts, http_streams
 from fuzz.row_targets import row_written
 from fuzz.script import HURRIED, KEEPS, LITTLE_MEMORY, Action, step, written_script
 from fuzz.target import Target
@@ -409,7 +410,7 @@ TEXTS: Final[dict[str, list[bytes]]] = {
 def job_rows() -> list[bytes]:
     plain = Job(1, Function(b"f"), b"u", b"payload", NORMAL, Delivery.HANDLE, 1_700_000_000_000_000)
     rich = Job(2, Function(b"f"), b"", b"", NORMAL, Delivery.WAIT, 1_700_000_000_000_000)
-    rich.special = True
+    rich.has_details = True
     rich.name, rich.key, rich.predecessors, rich.edges = b"n", b"k", (1,), b"\1"
     rich.origin, rich.attempts, rich.timeout_us, rich.expires_us = "gearman", 2, 5, 6
     rich.result, rich.error, rich.warnings, rich.progress_text = b"r", b"e", b"w", b"p"
@@ -470,6 +471,8 @@ _MAKERS: Final[dict[str, Callable[[], Iterator[bytes] | list[bytes]]]] = {
     "wmp-client": manager_hears,
     "pingpong-session": lambda: PINGPONG,
     "pingpong-client": lambda: PINGPONG_HEARS,
+    "http-codec": http_streams,
+    "http-session": lambda: chain.from_iterable(map(scripts, http_scripts())),
     "zmtp-codec": frame_streams,
     "zmtp-peer": peer_streams,
     "zmtp-curve": curve_scripts,

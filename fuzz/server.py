@@ -22,10 +22,15 @@ from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.model import FINAL_STATES, Function, Job, Schedule
 from switchgear.net.hub import Hub
 from switchgear.net.listeners import Listeners
-from switchgear.net.operations import Operations
-from switchgear.net.tcp import Connection, TcpDoor
+from switchgear.net.operations.dispatcher import Operations
+from switchgear.net.tcp import Connection, TcpListener
 from switchgear.net.zmtp import ZmtpListener
-from switchgear.protocols.base import Message, MessageSession, Wire
+from switchgear.protocols.gearman.listener import GearmanSessionFactory
+from switchgear.protocols.gearmonkey.listener import GearMonkeySessionFactory
+from switchgear.protocols.http.listener import HttpSessionFactory
+from switchgear.protocols.message_session import MessageSession
+from switchgear.protocols.multipart import Message
+from switchgear.protocols.transport import PeerTransport
 from switchgear.storage.base import Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite_rows import clamped, job_from_row, job_row
@@ -50,6 +55,7 @@ URLS: Final = {
     "wmp": ListenUrl.parse("wmp://127.0.0.1:5714?identity=manager-1&timeout=5"),
     "pingpong": ListenUrl.parse("pingpong://127.0.0.1:5562?expire=2&resend=4"),
     "dwork": ListenUrl.parse("dwork://127.0.0.1:6125?lease=10"),
+    "http": ListenUrl.parse("http://127.0.0.1:4740"),
 }
 CONFIG: Final = Config(listen=tuple(URLS.values()), limits=LIMITS, gearman=GearmanConfig(shutdown="never"))
 HIGH_WATER_BYTES: Final = 65_536  # when a transport asks for a pause
@@ -134,9 +140,9 @@ class FakeTransport:
 class StreamPeer:
     """Somebody who connects over TCP, and again after having been hung up on."""
 
-    def __init__(self, server: FuzzServer, door: TcpDoor, number: int) -> None:
+    def __init__(self, server: FuzzServer, listener: TcpListener, number: int) -> None:
         self.server = server
-        self.door = door
+        self.listener = listener
         self.port = 40_000 + 100 * number
         self.heard: list[bytes] = []  # on each of its connections
         self.transport: FakeTransport | None = None
@@ -146,7 +152,7 @@ class StreamPeer:
         if self.transport is None:
             self.port += 1
             transport: Any = FakeTransport(self.server.loop, self.port)
-            transport.connection = Connection(self.door)
+            transport.connection = Connection(self.listener)
             self.transport = transport
             transport.connection.connection_made(transport)
         assert self.transport is not None
@@ -197,7 +203,7 @@ class StreamPeer:
         return [*self.heard, *([bytes(self.transport.written)] if self.transport is not None else [])]
 
 
-class MessageWire(Wire):
+class MessageWire(PeerTransport):
     """A ROUTER socket and the peers behind it, some of whom cannot be reached."""
 
     def __init__(self, hub: Hub) -> None:
@@ -231,8 +237,8 @@ class MessagePeer:
         self.server = server
         self.session = session
         self.identity = b"p%d" % number
-        assert isinstance(session.wire, MessageWire)
-        self.wire = session.wire
+        assert isinstance(session.transport, MessageWire)
+        self.wire = session.transport
 
     async def send(self, messages: list[Message]) -> None:
         """In one turn."""
@@ -300,10 +306,13 @@ class FuzzServer:
         self.store: Store = FuzzStore() if keeps else MemoryStore(keep_count=100, keep_bytes=100_000)
         self.hub = Hub(self.engine, self.store, self.clock, self.telemetry, 20_000)
         operations = Operations(self.hub, f"{PREFIX}:")
-        self.hub.operator = operations
-        self.hub.operator_in_steps = operations.in_steps
+        self.hub.operator = operations.in_steps
         self.listeners = Listeners(CONFIG, self.hub, PREFIX)
-        self._doors: dict[str, TcpDoor] = {}
+        http = self.listeners.factory("http")
+        assert isinstance(http, HttpSessionFactory)
+        self.http_workers = http.state.workers
+        self.http_workers.run = http.state.bulk.run = "fuzz"  # so that ids are always the same
+        self._listeners: dict[str, TcpListener] = {}
         self._sessions: dict[str, MessageSession] = {}
 
     async def settle(self) -> None:
@@ -334,32 +343,34 @@ class FuzzServer:
         scheme = where.partition("/")[0]
         if scheme == "zmtp":
             return StreamPeer(self, self._zmtp_listener(), number)
-        if scheme in ("gearman", "gearmonkey"):
-            door = self._doors.get(scheme)
-            if door is None:
+        if scheme in ("gearman", "gearmonkey", "http"):
+            listener = self._listeners.get(scheme)
+            if listener is None:
                 url = URLS[scheme]
-                make = self.listeners._tcp_sessions(url)
-                door = self._doors[scheme] = TcpDoor(url, self.hub, LIMITS, make, self.listeners.tcp_doors)
-                self.listeners.tcp_doors.append(door)
-            return StreamPeer(self, door, number)
+                make = self.listeners.tcp_sessions(url)
+                listener = self._listeners[scheme] = TcpListener(
+                    url, self.hub, LIMITS, make, self.listeners.tcp_listeners
+                )
+                self.listeners.tcp_listeners.append(listener)
+            return StreamPeer(self, listener, number)
         if where not in self._sessions:
-            makers = self.listeners._zmq_sessions(URLS[scheme])
+            makers = [each.make_session for each in self.listeners.zeromq_sockets(URLS[scheme])]
             names = [where] if len(makers) == 1 else [f"{scheme}/clients", f"{scheme}/workers"]
             for name, make_session in zip(names, makers):
                 wire = MessageWire(self.hub)
                 self._sessions[name] = wire.owner = make_session(self.hub, wire)
         return MessagePeer(self, self._sessions[where], number)
 
-    def _zmtp_listener(self) -> TcpDoor:
-        listener = self._doors.get("zmtp")
+    def _zmtp_listener(self) -> TcpListener:
+        listener = self._listeners.get("zmtp")
         if listener is None:
             url = URLS["dwork"]
-            (make,) = self.listeners._zmq_sessions(url)
-            doors = self.listeners.tcp_doors
-            listener = ZmtpListener(url, self.hub, LIMITS, make, ZeromqConfig(), doors=doors)
-            self._doors["zmtp"] = listener
+            (make,) = [each.make_session for each in self.listeners.zeromq_sockets(url)]
+            listeners = self.listeners.tcp_listeners
+            listener = ZmtpListener(url, self.hub, LIMITS, make, ZeromqConfig(), listeners=listeners)
+            self._listeners["zmtp"] = listener
             self._sessions["zmtp"] = listener.router.messages
-            doors.append(listener)
+            listeners.append(listener)
         return listener
 
     async def pass_time(self, seconds: float) -> None:
@@ -371,8 +382,8 @@ class FuzzServer:
                 break
             await self._go_to(max(next_us, self.clock.now_us() + 1))
         await self._go_to(max(end_us, self.clock.now_us()))
-        for door in self._doors.values():
-            door.look_after()
+        for listener in self._listeners.values():
+            listener.look_after()
         await self.settle()
 
     async def _go_to(self, now_us: int) -> None:
@@ -402,16 +413,16 @@ class FuzzServer:
         hub = self.hub
         for error in self.loop.errors:
             raise error
-        unstored = {id(job): job for job in (*hub._unkept, *hub._in_commit, *self.engine.changed)}
+        unstored = {id(job): job for job in (*hub.changes.unkept, *hub.changes.in_commit, *self.engine.changed)}
         check_engine(self.engine, unstored.values())
         self._check_memory()
-        for door in self._doors.values():
-            for connection in door.connections:
+        for listener in self._listeners.values():
+            for connection in listener.connections:
                 self._check_connection(connection)
 
     def _check_memory(self) -> None:
         memory = self.engine.memory
-        connections = [connection for door in self._doors.values() for connection in door.connections]
+        connections = [connection for listener in self._listeners.values() for connection in listener.connections]
         counted = sum(connection.input_bytes for connection in connections)
         is_working = bool(self.hub.slices) or any(getattr(each, "_behind", None) for each in self._sessions.values())
         must(is_working or memory.input_bytes == counted, "input is counted wrongly", memory.input_bytes, counted)
@@ -432,9 +443,15 @@ class FuzzServer:
         await quiet(self.loop)
         memory = self.engine.memory
         listeners = self.listeners
-        must(not listeners.gearman.sessions, "sessions of those who left are listed")
-        must(not listeners.gearmonkey.sessions, "GearMonkey sessions of those who left are listed")
-        must(not any(door.connections for door in self._doors.values()), "connections of those who left are listed")
+        gearman, gearmonkey = listeners.factories.get("gearman"), listeners.factories.get("gearmonkey")
+        if isinstance(gearman, GearmanSessionFactory):
+            must(not gearman.gearman.sessions, "sessions of those who left are listed")
+        if isinstance(gearmonkey, GearMonkeySessionFactory):
+            must(not gearmonkey.setup.sessions, "GearMonkey sessions of those who left are listed")
+        must(
+            not any(listener.connections for listener in self._listeners.values()),
+            "connections of those who left are listed",
+        )
         must(memory.output_bytes == 0, "output is held for nobody", memory.output_bytes)
         must(memory.subscription_bytes == 0, "subscriptions of nobody", memory.subscription_bytes)
         if not self.hub.slices:
@@ -442,6 +459,10 @@ class FuzzServer:
         own = {"gearman", "gearman-draft"}
         left = [worker for worker in self.engine.workers.values() if worker.protocol in own]
         must(not left, "workers that are gone", left)
+        workers = self.http_workers
+        known = {*workers.by_id.values(), *(peer for peer, _ in workers.by_job.values())}
+        must(all(peer.session is None for peer in known), "HTTP workers that wait for nobody")
+        must(all(peer.worker is not None for peer in known), "HTTP workers that the engine does not have")
         self.check()
 
 

@@ -17,6 +17,7 @@ from fuzz.grammar import (
     DRAFT_PACKETS,
     FRAMES,
     GEARMAN_PACKETS,
+    LINES,
     MSGPACK_MAP,
     NUL_FIELDS,
     PROTOBUF,
@@ -27,22 +28,24 @@ from fuzz.grammar import (
     Level,
     Part,
 )
+from fuzz.http_targets import HTTP_WORDS, check_http
 from fuzz.message_codecs import DWORK_WORDS, WMP_WORDS
 from fuzz.script import Heard, Played, Script, play
 from fuzz.stream_codecs import GEARMAN_WORDS, RESP_TOKENS
 from fuzz.target import Target, must
 from fuzz.zmtp_targets import ZMTP_WORDS
 from switchgear.protocols.dwork.codec import decode_reply
-from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, RESPONSE
-from switchgear.protocols.gearman.codec import Decoder as GearmanDecoder
-from switchgear.protocols.gearman_draft.codec import Decoder as DraftDecoder
+from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, RESPONSE, GearmanDecoder
+from switchgear.protocols.gearman_draft.codec import DraftDecoder
 from switchgear.protocols.wmp.codec import decode as decode_wmp
 from switchgear.protocols.zmtp.codec import COMMAND, MORE, Frame, FrameDecoder
 
 __all__ = ["SESSIONS"]
 
 LARGEST_ANSWER_BYTES: Final = 2**31
-SERVER_VERB: Final = b"server\0"  # the answer tells how much of unfinished messages is held
+# The answers to these tell how much of unfinished messages is held; or they are HTTP requests that wait, and one behind
+# them is handled in a later turn, before or after what others send meanwhile.
+DEPENDS_ON_PIECES: Final = (b"server\0", b"/v1/server", b"wait=", b"/events")
 
 
 class ScriptSteps:
@@ -66,7 +69,7 @@ def run_script(places: tuple[str, ...], data: bytes) -> Hashable:
     heard, counts = played.heard, played.counts
     for place, each in zip(places, heard):
         READABLE[place](each)
-    if script.is_the_same_in_pieces and not played.has_been_due and SERVER_VERB not in data:
+    if script.is_the_same_in_pieces and not played.has_been_due and not any(word in data for word in DEPENDS_ON_PIECES):
         others = play(script, places, in_pieces=True)
         is_alike = comparable(places, heard) == comparable(places, others.heard)
         must(is_alike or is_cut_short(places, played), "in pieces, something else is answered", heard, others.heard)
@@ -159,6 +162,7 @@ READABLE: Final[dict[str, Callable[[list[Any]], None]]] = {
     "dwork": check_dwork,
     "wmp": check_wmp,
     "zmtp": check_zmtp,
+    "http": check_http,
     "pingpong/clients": check_frames,
     "pingpong/workers": check_frames,
 }
@@ -184,6 +188,15 @@ RESP_SESSION_WORDS: Final = (
     b"CLIENT", b"RESET", b"QUIT", b"status", b"idle", b"busy", b"success", b"error", b"input", b"output", b"1", b"0",
     b"status:dividend", b"LLEN", b"EXISTS", b"WATCH", b"PING", b"INFO", b"SCRIPT", b"LOAD", b"0.1", b"-1",
 )  # fmt: skip
+HTTP_SESSION_WORDS: Final = (
+    *HTTP_WORDS, b"/v1/jobs", b"/v1/jobs/1", b"/v1/jobs/batch?atomic=1", b"/v1/functions/f/jobs",
+    b"/v1/functions/f/take?wait=3&lease=5", b"/result", b"/fail", b"/progress", b"/release", b"/events", b"/graph",
+    b"/attempts", b"/explain", b"/payload", b"/retry", b"?wait=2", b"?contents=1", b"/v1/workers", b"/v1/functions",
+    b"/v1/bulk", b'{"action": "cancel", "filter": {"function": "f"}}',
+    b"/v1/schedules/s", b"/v1/schedules/s/run", b"/livez", b"Switchgear-Attempt: 1\r\n", b"Prefer: wait=2\r\n",
+    b"Idempotency-Key: k\r\n", b'{"function": "f"}', b'{"functions": ["f"], "lease": 3}', b'"after": ["H:t:1"]',
+    b'"unique": "u"', b'{"function": "f", "every_seconds": 60}', b'{"paused": true}', b'{"error": "x", "retry_in": 1}',
+)  # fmt: skip
 PINGPONG_WORDS: Final = (b"READY", b"PING", b"PONG", b"LEAVE", b"FAILED", b"", b"job", b"result")
 
 
@@ -198,31 +211,47 @@ def modules(folder: str, names: str) -> tuple[str, ...]:
 
 
 GEARMAN_MODULES: Final = modules(
-    "gearman", "session verbs clients workers extensions control admin news codec messages"
+    "gearman",
+    "session packet_dispatch client_packets worker_packets watch_and_credit submit_and_control admin job_packets codec"
+    " messages",
 )
-DRAFT_MODULES: Final = modules("gearman_draft", "session answers codec messages")
+DRAFT_MODULES: Final = modules("gearman_draft", "session open_requests codec messages")
 MONKEY_MODULES: Final = modules(
     "gearmonkey",
-    "session verbs connecting hashes keyspace pubsub queues channels waiting locks drafts setup messages keys patterns"
-    " resp",
+    "session verbs connecting hashes key_commands pubsub queues subscriptions waiting lock_lists drafts listener_state"
+    " messages keys monitoring patterns resp",
 )
 DWORK_MODULES: Final = modules(
-    "dwork", "session desk creators workers listing long_requests planning locations requests"
+    "dwork",
+    "session session_base create_requests worker_requests listing long_requests known_workers request_rules",
 )
-WMP_MODULES: Final = modules("wmp", "manager paths codec")
+HTTP_MODULES: Final = modules(
+    "http",
+    "session routing routes guard bulk submitting job_requests work_requests workers waiting operator_requests"
+    " server_requests schemas problems codec messages",
+)
+WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")
 
 SESSIONS: Final = (
     session(
         "gearman-session",
         ("gearman",) * 4,
-        (*GEARMAN_MODULES, "protocols.base", "protocols.framing", "net.tcp", "net.dialects", "net.hub"),
+        (
+            *GEARMAN_MODULES,
+            "protocols.session",
+            "protocols.framing",
+            "protocols.option_reading",
+            "net.tcp",
+            "net.protocol_detection",
+            "net.hub",
+        ),
         (GEARMAN_PACKETS, NUL_FIELDS),
         GEARMAN_SESSION_WORDS,
     ),
     session(
         "draft-session",
         ("gearman",) * 4,
-        (*DRAFT_MODULES, "protocols.base", "net.dialects"),
+        (*DRAFT_MODULES, "protocols.session", "net.protocol_detection"),
         (DRAFT_PACKETS, NUL_FIELDS),
         (b"\0JOB", *HANDLES, b"f", b"mail", b"\0\0\0", b"\0\0\x01", b"\0\0\x02"),
     ),
@@ -233,10 +262,11 @@ SESSIONS: Final = (
         (RESP_COMMANDS, RESP_WORDS),
         RESP_SESSION_WORDS,
     ),
+    session("http-session", ("http", "http", "http", "gearman"), HTTP_MODULES, (LINES,), HTTP_SESSION_WORDS),
     session(
         "dwork-session",
         ("dwork", "dwork", "dwork", "gearman"),
-        DWORK_MODULES,
+        (*DWORK_MODULES, "protocols.message_session"),
         (FRAMES, PROTOBUF, PROTOBUF, PROTOBUF),
         DWORK_WORDS,
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 from zlib import crc32
@@ -17,6 +18,7 @@ from fuzz.grammar import DRAFT_PACKETS, GEARMAN_PACKETS, NUL_FIELDS, RESP_COMMAN
 from fuzz.target import Target, must
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman import codec as gearman
+from switchgear.protocols.gearman.messages import BEFORE_PAYLOAD
 from switchgear.protocols.gearman_draft import codec as draft
 from switchgear.protocols.gearman_draft.messages import (
     Assignment,
@@ -35,6 +37,7 @@ __all__ = ["STREAM_CODECS", "decoded", "pieces"]
 
 PACKET_BYTES: Final = 300
 LINE_BYTES: Final = 60
+LEAST_LONG_BYTES: Final = 5  # messages of so many bytes are collected like those of many megabytes
 LONGEST_BYTES: Final = 1200  # of an input; some packets of the largest size
 
 
@@ -115,16 +118,51 @@ def gearman_reference(data: bytes, magic: bytes) -> tuple[list[tuple[int, bytes]
     return messages, ""
 
 
+class LongGearmanDecoder:
+    """A decoder for which most packets are long, and which puts them together again."""
+
+    def __init__(self, magic: int) -> None:
+        payloads = BEFORE_PAYLOAD if magic == gearman.REQUEST else None
+        self._decoder = gearman.GearmanDecoder(magic, PACKET_BYTES, LINE_BYTES, payloads)
+        self._decoder.long_bytes = LEAST_LONG_BYTES
+        self._start = b""
+
+    @property
+    def failure(self) -> PeerError | None:
+        return self._decoder.failure
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._decoder.buffered_bytes
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        messages: list[tuple[int, bytes]] = []
+        for kind, body in self._decoder.feed(data):
+            if kind == gearman.LONG_START:
+                must(not body or body.endswith(b"\0"), "an argument without an end")
+                self._start = body
+            elif kind <= gearman.LONG:
+                number = gearman.LONG - kind
+                must(self._start.count(b"\0") == BEFORE_PAYLOAD[number], "another number of arguments", self._start)
+                messages.append((number, self._start + body))
+            else:
+                messages.append((kind, body))
+        return messages
+
+
 def run_gearman(data: bytes) -> Hashable:
     kinds: list[Hashable] = []
     for magic, start in ((gearman.REQUEST, b"\0REQ"), (gearman.RESPONSE, b"\0RES")):
-        found = decoded(lambda magic=magic: gearman.Decoder(magic, PACKET_BYTES, LINE_BYTES), data, PACKET_BYTES + 12)  # type: ignore[misc]
+        make = partial(gearman.GearmanDecoder, magic, PACKET_BYTES, LINE_BYTES)
+        found = decoded(make, data, PACKET_BYTES + 12)
         must(found == gearman_reference(data, start), "the reference reads something else", found)
+        long = decoded(lambda magic=magic: LongGearmanDecoder(magic), data, PACKET_BYTES + 12)  # type: ignore[misc]
+        must(found == long, "long packets are read as something else", found, long)
         messages, code = found
         kinds.append((tuple(kind if kind < 64 else 64 for kind, _ in messages[:4]), len(messages) > 4, code))
         encode = gearman.request if magic == gearman.REQUEST else gearman.response
         packets = [message for message in messages if message[0] >= 0]
-        again = gearman.Decoder(magic, PACKET_BYTES).feed(b"".join(encode(kind, body) for kind, body in packets))
+        again = gearman.GearmanDecoder(magic, PACKET_BYTES).feed(b"".join(encode(kind, body) for kind, body in packets))
         must(again == packets, "packets do not survive being written and read")
     return tuple(kinds)
 
@@ -142,12 +180,21 @@ BODIES: Final[dict[int, Callable[[bytes], Any]]] = {
 }
 
 
+def long_draft_decoder() -> draft.DraftDecoder:
+    """A decoder for which most packets are long."""
+    decoder = draft.DraftDecoder(PACKET_BYTES)
+    decoder.long_bytes = LEAST_LONG_BYTES
+    return decoder
+
+
 def run_draft(data: bytes) -> Hashable:
-    messages, code = decoded(lambda: draft.Decoder(PACKET_BYTES), data, PACKET_BYTES + 9)
+    messages, code = decoded(lambda: draft.DraftDecoder(PACKET_BYTES), data, PACKET_BYTES + 9)
+    long = decoded(long_draft_decoder, data, PACKET_BYTES + 9)
+    must(long == (messages, code), "long packets are read as something else", messages, long)
     kinds: list[Hashable] = []
     for kind, body in messages:
         kinds.append((kind if kind < 16 else 16, draft_body(kind, body)))
-    again = draft.Decoder(PACKET_BYTES).feed(b"".join(draft.packet(kind, body) for kind, body in messages))
+    again = draft.DraftDecoder(PACKET_BYTES).feed(b"".join(draft.packet(kind, body) for kind, body in messages))
     must(again == messages, "packets do not survive being written and read")
     return tuple(kinds[:4]), code
 
@@ -174,14 +221,23 @@ def draft_body(kind: int, body: bytes) -> str:
 # --- RESP ---
 
 
+def long_resp_decoder() -> resp.RespDecoder:
+    """A decoder for which most words are long."""
+    decoder = resp.RespDecoder(PACKET_BYTES)
+    decoder.long_bytes = LEAST_LONG_BYTES
+    return decoder
+
+
 def run_resp(data: bytes) -> Hashable:
     """Commands as the server reads them."""
-    commands, code = decoded(lambda: resp.Decoder(PACKET_BYTES), data, PACKET_BYTES + resp.MOST_LINE_BYTES + 2)
+    commands, code = decoded(lambda: resp.RespDecoder(PACKET_BYTES), data, PACKET_BYTES + resp.MOST_LINE_BYTES + 2)
+    long = decoded(long_resp_decoder, data, PACKET_BYTES + resp.MOST_LINE_BYTES + 2)
+    must(long == (commands, code), "long words are read as something else", commands, long)
     must(all(commands), "a command without a word")
     written = b"".join(resp.array([resp.bulk(word) for word in command]) for command in commands)
     fits = all(sum(map(len, command)) <= PACKET_BYTES for command in commands)
     if fits:
-        must(resp.Decoder(PACKET_BYTES).feed(written) == commands, "commands do not survive being written and read")
+        must(resp.RespDecoder(PACKET_BYTES).feed(written) == commands, "commands do not survive being written and read")
     kinds = tuple((command[0][:1], min(len(command), 4)) for command in commands[:2])
     return kinds, code
 

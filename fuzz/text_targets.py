@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
-import msgspec
-
 from fuzz.grammar import LINES, NUL_FIELDS, WORDS
 from fuzz.target import Target, must
 from switchgear import units
@@ -24,13 +22,15 @@ from switchgear.config.setting_types import (
     Switch,
     WholeNumber,
 )
-from switchgear.errors import ConfigError, CycleRefused, PeerError
-from switchgear.net.dialects import Dialect, Dialects
-from switchgear.net.foreign import DRAFT, GEARMAN, foreign_protocol, foreign_refusal, looks_like_http
+from switchgear.errors import ConfigError, CycleRefused, OptionError, PeerError
+from switchgear.job_options import OptionKind
+from switchgear.net.foreign_protocols import DRAFT, GEARMAN, foreign_protocol, foreign_refusal, looks_like_http
 from switchgear.numbers import LARGEST, leading_number, real_number, signed_number, whole_number
-from switchgear.protocols.gearman.control import microseconds, parsed, short, within_reason
-from switchgear.protocols.gearman.job_options import JobOptions
+from switchgear.protocols.gearman.job_options import JobOptions, given_options
+from switchgear.protocols.gearman.submit_and_control import parsed
 from switchgear.protocols.gearman_draft.codec import MAGIC
+from switchgear.protocols.option_reading import OPTION_OF_FIELD
+from switchgear.protocols.session_factory import ProtocolByPrefix, ProtocolDetector
 from switchgear.text import escaped_name, harmless, printable, without_secrets
 from switchgear.timetable import timetable_from_spec
 
@@ -170,13 +170,13 @@ def run_job_options(data: bytes) -> Hashable:
     """Options of SUBMIT_JOB_OPTIONS, and arguments of CONTROL: read, or refused with PeerError."""
     kinds: list[Hashable] = []
     try:
-        options = parsed(data, JobOptions, "options")
-        for name in ("run_at", "expires_at", "timeout", "unique_seconds"):
-            microseconds(getattr(options, name), name)
-        for name in ("name", "key", "reducer"):
-            short(getattr(options, name), 64, name)
-        must(-1 <= within_reason(options.attempts) <= 1_000_000, "too many attempts")
-        kinds.append(tuple(msgspec.to_builtins(options)))
+        given = given_options(parsed(data, JobOptions, "options"))
+        for name, value in given.items():
+            read = OPTION_OF_FIELD[name].read(value, name_bytes=64, called=name)
+            must(OPTION_OF_FIELD[name].kind is not OptionKind.COUNT or -1 <= read <= 1_000_000, "too many attempts")
+        kinds.append(tuple(given))
+    except OptionError as error:
+        kinds.append(error.name)
     except PeerError as error:
         kinds.append(error.code + str(error)[:12])
     try:
@@ -215,14 +215,14 @@ def other(context: Any, wire: Any) -> Any:
     raise AssertionError("not called")
 
 
-DIALECTS: Final = Dialects(usual, (Dialect(MAGIC, other),), "Gearman", frozenset({GEARMAN, DRAFT}))
+DETECTOR: Final = ProtocolDetector(usual, (ProtocolByPrefix(MAGIC, other),), "Gearman", frozenset({GEARMAN, DRAFT}))
 
 
 def run_first_bytes(data: bytes) -> Hashable:
     """What a connection speaks: decided once, and whatever comes later does not change that."""
     decided: Callable[..., Any] | None = None
     for size in range(1, len(data) + 1):
-        found = DIALECTS.find(data[:size])
+        found = DETECTOR.find(data[:size])
         must(decided is None or found is decided, "another protocol after all", data[:size])
         decided = found
     must(not data or len(data) < len(MAGIC) or decided is not None, "four bytes are not enough")
@@ -258,7 +258,7 @@ QUANTITY_WORDS: Final = (
     b"gearman://h:1",
 )  # fmt: skip
 JSON_WORDS: Final = (
-    *(f'"{field.name}": '.encode() for field in msgspec.structs.fields(JobOptions)),
+    *(f'"{name}": '.encode() for name in OPTION_OF_FIELD),
     b'"\\ud800"', b'"\\u0000"', b"1e400", b"-1", b"NaN", b"null", b"true", b"[]", b"{}", b'["H:t:1"]', b"[" * 40, b", ",
     b'"wait"', b'"high"', b'"fail"', b'"queued"', b'"replace"', b'{"a": 1, "a": 2}', b"9" * 40,
 )  # fmt: skip
@@ -277,7 +277,7 @@ TEXTS: Final = (
     Target(
         "job-options",
         run_job_options,
-        ("protocols.gearman.control", "protocols.gearman.job_options"),
+        ("protocols.gearman.submit_and_control", "protocols.gearman.job_options"),
         (),
         JSON_WORDS,
     ),
@@ -288,5 +288,12 @@ TEXTS: Final = (
         (LINES, WORDS),
         (b",", b'"', b'""', b"#", b"a", b"b", b"\0", b"\t"),
     ),
-    Target("first-bytes", run_first_bytes, ("net.dialects", "net.foreign"), (LINES,), OPENING_WORDS, 400),
+    Target(
+        "first-bytes",
+        run_first_bytes,
+        ("net.protocol_detection", "net.foreign_protocols"),
+        (LINES,),
+        OPENING_WORDS,
+        400,
+    ),
 )

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 from tests.protocols.zmtp.curve_client import CURVE_GREETING, CurveClient, key_pair
 
 from fuzz.grammar import STEPS, ZMTP_FRAMES
-from fuzz.stream_codecs import decoded, pieces
+from fuzz.stream_codecs import LEAST_LONG_BYTES, decoded, pieces
 from fuzz.target import Target, must
 from switchgear.errors import PeerError
-from switchgear.protocols.base import Message
+from switchgear.protocols.framing import LONG_BYTES
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.zmtp import codec
 from switchgear.protocols.zmtp.curve import CurveServerHandshake
 from switchgear.protocols.zmtp.server_protocol import FRAME_OVERHEAD, MOST_FRAMES, MOST_HANDSHAKE_BYTES, ZmtpProtocol
@@ -42,9 +43,10 @@ MOST_ANSWER_BYTES: Final = 400
 class DrainedDecoder:
     """A decoder that is asked for more as long as it has more."""
 
-    def __init__(self, is_version_1: bool) -> None:
+    def __init__(self, is_version_1: bool, long_bytes: int = LONG_BYTES) -> None:
         self._decoder = codec.FrameDecoder(PACKET_BYTES, is_version_1=is_version_1)
         self._decoder.frames_at_once = FRAMES_AT_ONCE
+        self._decoder.long_bytes = long_bytes
 
     @property
     def failure(self) -> PeerError | None:
@@ -56,7 +58,7 @@ class DrainedDecoder:
 
     def feed(self, data: bytes) -> list[codec.Frame]:
         frames = self._decoder.feed(data)
-        must(len(frames) <= FRAMES_AT_ONCE, "too many frames at once", len(frames))
+        must(len(frames) <= FRAMES_AT_ONCE + 1, "too many frames at once", len(frames))  # behind a long one
         while self._decoder.has_more:
             more = self._decoder.feed(b"")
             must(len(more) <= FRAMES_AT_ONCE, "too many frames at once", len(more))
@@ -111,6 +113,11 @@ def run_zmtp_codec(data: bytes) -> Hashable:
         make: Callable[[], DrainedDecoder] = lambda is_version_1=is_version_1: DrainedDecoder(is_version_1)  # type: ignore[misc]  # noqa: E731
         found = decoded(make, data, PACKET_BYTES + HEADER_BYTES)
         must(found == read(data), "the reference reads something else", found)
+        make_long: Callable[[], DrainedDecoder] = lambda is_version_1=is_version_1: DrainedDecoder(  # type: ignore[misc]  # noqa: E731
+            is_version_1, LEAST_LONG_BYTES
+        )
+        long = decoded(make_long, data, PACKET_BYTES + HEADER_BYTES)
+        must(found == long, "long frames are read as something else", found, long)
         frames, code = found
         must(make().feed(written(frames, is_version_1)) == frames, "frames do not survive being written and read")
         kinds.append((tuple((flags, len(body) > 255) for flags, body in frames[:4]), code))

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 import sysconfig
 import tempfile
-import tomllib
 from importlib.util import find_spec
 from pathlib import Path
+
+# pip asks the backend before it reads which Python the package requires, and prints all that the backend prints.
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.exit(f"Switchgear requires Python 3.11 or later, and this is {sys.version.split()[0]}.")
+
+import tomllib
 
 from setuptools import build_meta
 from setuptools.build_meta import (

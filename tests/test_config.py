@@ -105,7 +105,7 @@ def test_a_listening_address(text: str, host: str, port: int, loopback: bool) ->
         ("gearman://[127.0.0.1]", "not an IPv6 address"),
         ("gearman://a b", "neither an address nor a name"),
         ("gearmand://127.0.0.1", "unknown scheme gearmand; did you mean gearman?"),
-        ("ftp://127.0.0.1", "unknown scheme ftp (known: gearman, wmp, pingpong, dwork, gearmonkey, redis)"),
+        ("ftp://127.0.0.1", "unknown scheme ftp (known: gearman, wmp, pingpong, dwork, gearmonkey, http, redis, "),
         ("gearman://127.0.0.1?tls=1", "unknown option tls"),
     ],
 )
@@ -375,6 +375,7 @@ def test_the_defaults() -> None:
         "pingpong://127.0.0.1:5562",
         "dwork://127.0.0.1:6125",
         "gearmonkey://127.0.0.1:6380",
+        "http://127.0.0.1:4740",
     ]
     assert config.store_url == "sqlite:/home/ada/.local/state/switchgear/switchgear.db"
     assert config.limits.packet_bytes == 64 * 2**20
@@ -478,6 +479,7 @@ def test_reloadable_settings_are_these() -> None:
         "store",
         "state_dir",
         "allow_remote",
+        "listen_retry_seconds",
         "limits.backlog",
         "engine.function_order",
         "engine.wake_policy",
@@ -488,6 +490,7 @@ def test_reloadable_settings_are_these() -> None:
         "zeromq.handshake_seconds",
         "gearman.handle_prefix",
         "gearman.exceptions",
+        "gearman.sleep_ends_time_limits",
         "gearman.shutdown",
         "storage.sync",
         "storage.payload_memory_bytes",

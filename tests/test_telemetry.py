@@ -242,6 +242,13 @@ def test_a_job_is_called_by_its_name_or_number(log: pytest.LogCaptureFixture) ->
     ]
 
 
+def test_where_the_prefix_of_handles_is_known_a_job_is_called_by_its_handle(log: pytest.LogCaptureFixture) -> None:
+    telemetry = Telemetry(Clock())
+    telemetry.handle_prefix = "H:myhost:"
+    telemetry.job_expired(Job(7, Function(b"resize"), b"", b"", NORMAL, Delivery.HANDLE, 0))
+    assert [record.getMessage() for record in log.records] == ["H:myhost:7 of resize expired before it was started"]
+
+
 # --- JSON ---
 
 

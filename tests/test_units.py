@@ -12,9 +12,11 @@ from switchgear.units import (
     BYTES_PER_UNIT,
     SECONDS_PER_UNIT,
     exact_bytes,
+    exact_duration,
     parse_duration,
     parse_quantity,
     parse_when,
+    utc_text,
 )
 
 NOW = 1_800_000_000.0
@@ -102,3 +104,35 @@ def test_what_is_no_quantity(text: str) -> None:
 @given(st.integers(0, 2**63))
 def test_an_exact_size_comes_back(count: int) -> None:
     assert parse_quantity(exact_bytes(count), BYTES_PER_UNIT) == count
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1, "1s"),
+        (60, "1m"),
+        (90, "90s"),
+        (3600, "1h"),
+        (86_400, "1d"),
+        (0.25, "250ms"),
+        (7200, "2h"),
+        (0.0005, "0.0005s"),
+    ],
+)
+def test_exact_durations_can_be_read_back(seconds: float, text: str) -> None:
+    assert exact_duration(seconds) == text
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("time_us", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (1_700_000_000_123_456, "2023-11-14T22:13:20.123456Z"),
+        (253_402_300_799_999_999, "9999-12-31T23:59:59.999999Z"),
+        (253_402_300_800_000_000, "253402300800000000 µs"),
+        (-1, "-1 µs"),
+    ],
+)
+def test_a_time_in_microseconds_is_shown_in_utc(time_us: int, text: str) -> None:
+    assert utc_text(time_us) == text

@@ -8,7 +8,6 @@ import socket
 from collections import Counter
 from contextlib import suppress
 from dataclasses import astuple
-from functools import partial
 
 from torture.peers.load import HOST, Ports
 from torture.server import free_ports
@@ -27,34 +26,46 @@ class BadNetwork:
         self._chance = chance
         self.ports = free_ports(random.Random())
         self.counts: Counter[str] = Counter()
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[socket.socket] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
+        # Not with asyncio.start_server: it leaks a connection that it accepts just before it is closed.
         for target, port in zip(astuple(self._targets), astuple(self.ports)):
-            accept = partial(self._accept, target)
-            self._listeners.append(await asyncio.start_server(accept, HOST, port))
+            listener = socket.create_server((HOST, port))
+            listener.setblocking(False)
+            asyncio.get_running_loop().add_reader(listener, self._accept, target, listener)
+            self._listeners.append(listener)
 
     async def close(self) -> None:
         for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
             listener.close()
+        await asyncio.sleep(0)  # a task that is cancelled before it begins would not close its connection
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.sleep(0)  # a transport that is aborted closes its socket in the next turn
 
-    async def _accept(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, target: int, listener: socket.socket) -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return  # the client has left meanwhile
+        client.setblocking(False)
+        task = asyncio.create_task(self._pass_on(target, client))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
-        try:
-            await self._pass_on(target, reader, writer)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
 
-    async def _pass_on(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, target: int, client: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=client)
+        try:
+            await self._connect(target, reader, writer)
+            writer.close()
+        except (OSError, asyncio.CancelledError):
+            writer.transport.abort()
+
+    async def _connect(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(HOST, target)
         for end in (writer, server_writer):
             end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -69,6 +80,9 @@ class BadNetwork:
                 await asyncio.wait(ways)
             else:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            server_writer.transport.abort()
+            raise
         finally:
             for way in ways:
                 way.cancel()

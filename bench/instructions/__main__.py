@@ -33,7 +33,7 @@ JOBS: Final = 3_200
 TOLERANCE: Final = 0.10
 
 # Counting begins and ends where the interpreter enters and leaves these methods.
-COUNTED: Final = ("GearmanSession___receive", "Hub____end_turn")
+COUNTED: Final = ("ByteSession___receive", "Hub____end_turn")
 
 
 class CannotCount(Exception):

@@ -16,12 +16,12 @@ from typing import Any, Final
 from switchgear.engine.engine import Engine
 from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
-from switchgear.protocols.base import Wire
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import handle_messages
+from switchgear.protocols.transport import PeerTransport
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 
@@ -30,7 +30,7 @@ PAYLOAD: Final = b"x" * 100
 MODES: Final = ("background", "drain", "foreground", "push")
 
 
-class NoWire(Wire):
+class NoWire(PeerTransport):
     """Takes what it is given."""
 
     def __init__(self, hub: Hub) -> None:

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from switchgear.app.job import Job
     from switchgear.app.task import Task
     from switchgear.backoff import Backoff
+    from switchgear.client.dwork.worker import AsyncDworkWorker, DworkWorker
     from switchgear.client.gearman.aio import AsyncClient
     from switchgear.client.gearman.blocking import Client
     from switchgear.client.gearman.job_subscriber import Progress
     from switchgear.client.gearman.worker import Worker
+    from switchgear.client.gearmonkey import AsyncGearMonkeyWorker, GearMonkeyWorker
+    from switchgear.client.pingpong import AsyncPingPongWorker, PingPongWorker
+    from switchgear.client.wmp import AsyncWmpWorker, WmpDevice, WmpWorker
     from switchgear.errors import (
         AlreadySubmitted,
         ArgumentError,
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
         SwitchgearError,
         TaskFailed,
     )
+    from switchgear.hosting.servers import DworkHub, GearMonkeyServer, PingPongBroker, WmpManager
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -51,9 +56,14 @@ else:
             "switchgear.app.group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
             "switchgear.app.task": ("Task",),
+            "switchgear.client.dwork.worker": ("AsyncDworkWorker", "DworkWorker"),
             "switchgear.client.gearman.aio": ("AsyncClient",),
             "switchgear.client.gearman.blocking": ("Client",),
             "switchgear.client.gearman.worker": ("Worker",),
+            "switchgear.client.gearmonkey": ("AsyncGearMonkeyWorker", "GearMonkeyWorker"),
+            "switchgear.client.pingpong": ("AsyncPingPongWorker", "PingPongWorker"),
+            "switchgear.client.wmp": ("AsyncWmpWorker", "WmpDevice", "WmpWorker"),
+            "switchgear.hosting.servers": ("DworkHub", "GearMonkeyServer", "PingPongBroker", "WmpManager"),
             "switchgear.errors": (
                 "AlreadySubmitted",
                 "ArgumentError",
@@ -81,10 +91,18 @@ __all__ = [
     "App",
     "ArgumentError",
     "AsyncClient",
+    "AsyncDworkWorker",
+    "AsyncGearMonkeyWorker",
+    "AsyncPingPongWorker",
+    "AsyncWmpWorker",
     "Backoff",
     "Client",
     "ClientError",
+    "DworkHub",
+    "DworkWorker",
     "ExtensionRequired",
+    "GearMonkeyServer",
+    "GearMonkeyWorker",
     "Job",
     "JobCancelled",
     "JobExpired",
@@ -94,6 +112,8 @@ __all__ = [
     "JobTimedOut",
     "JobUnknown",
     "NotFound",
+    "PingPongBroker",
+    "PingPongWorker",
     "PredecessorFailed",
     "Progress",
     "ResultError",
@@ -103,6 +123,9 @@ __all__ = [
     "SwitchgearError",
     "Task",
     "TaskFailed",
+    "WmpDevice",
+    "WmpManager",
+    "WmpWorker",
     "Worker",
     "__version__",
     "chain",

@@ -1,6 +1,6 @@
 """Pauses between attempts: of a job, of a connection, of a write to a database.
 
-There is one formula, and it is pure: the caller counts the failures and draws the random number.
+The formula is a pure function: the caller counts the failures and draws the random number.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Backoff:
 
 
 def without_jitter() -> float:
-    """A generator of random numbers for `ReconnectBackoff` that makes every pause as long as it is due."""
+    """A replacement for the random numbers of `ReconnectBackoff` that makes every pause as long as it can be."""
     return 1.0
 
 
@@ -99,8 +99,8 @@ def without_jitter() -> float:
 class ReconnectBackoff:
     """Exponential pauses between attempts to connect, with jitter.
 
-    They grow, so that a server in trouble is left alone, and differ, so that a thousand workers do not all come back
-    in the same moment.
+    They grow, so that a failing server gets fewer attempts, and differ, so that a thousand workers do not reconnect at
+    the same time.
     """
 
     first_seconds: float = 0.1
@@ -109,7 +109,7 @@ class ReconnectBackoff:
     rng: Callable[[], float] = random.random
 
     def seconds(self, attempt: int) -> float:
-        """The pause after `attempt` + 1 failures in a row: between half of what is due and all of it."""
+        """The pause after `attempt` + 1 failures in a row: between half and all of the exponential value."""
         backoff = Backoff("exponential", self.first_seconds, self.factor, self.most_seconds)
         return backoff.delay_seconds(attempt + 1, self.rng())
 
@@ -140,7 +140,7 @@ class RetryPauses:
         return self._backoff.seconds(self.failures)
 
     def reset(self) -> None:
-        """An attempt has succeeded: the next pause is the first again."""
+        """Start again with the first pause, after an attempt has succeeded."""
         self.failures = 0
 
 

@@ -1,31 +1,33 @@
 """Every error this package raises on purpose.
 
     SwitchgearError
-    ├── PeerError        the other side broke its protocol: answer, drop it, go on
-    ├── Refused          the engine will not take a command now; the caller is told why
+    ├── PeerError        a peer broke its protocol; it gets an answer, and the server continues
+    ├── Refused          the engine refuses a command; the text says why
     │   └── CycleRefused     the command would make a job wait for itself
-    ├── IllegalMove      a job was asked to make a move its life does not have (a defect)
-    ├── StorageError     something we promised to keep may not be kept
+    ├── IllegalMove      a change of state that the lifecycle does not have (a defect)
+    ├── StorageError     the store cannot be written or read
     │   └── SchemaTooNew     the file was written by a later version
     ├── ConfigError      a setting is unknown, malformed or contradicts another
+    │   └── AddressInUse     another process listens at the address
+    ├── OptionError      a job option has a value that it cannot have (a ValueError too)
     └── ClientError      what the client library raises
         ├── ServerUnreachable    no connection, or it was lost
         ├── ServerRefused        the server answered with an error
         │   ├── AlreadySubmitted     another job has the unique key, and the submission was not to join it
         │   └── NotFound             the server has nothing of that name (a LookupError too)
-        │       └── JobUnknown           it has no such job, or not any more
+        │       └── JobUnknown           the server has no such job (any more)
         ├── ExtensionRequired    the server is a plain Gearman server, and cannot do what was asked for
         ├── ArgumentError        these are not arguments of the task (a TypeError too)
         ├── ResultError          the result is not what the task says it returns
-        └── JobFailed            the job ended, but not well
+        └── JobFailed            the job ended without success
             ├── TaskFailed           the task raised an exception; with the traceback of the worker
             ├── PredecessorFailed    a job it waited for did not succeed
-            ├── JobCancelled         somebody cancelled it, or it was not wanted any more
+            ├── JobCancelled         it was cancelled, or no longer needed
             ├── JobExpired           it was not started in time
             └── JobLost              it is dead: its last attempt was lost with its worker, or took too long
                 └── JobTimedOut      it took too long
 
-Outcomes that are part of normal life, such as a worker reporting on a job it no longer holds, are return values.
+Expected outcomes, such as a worker reporting on a job it no longer holds, are return values.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 __all__ = [
+    "AddressInUse",
     "AlreadySubmitted",
     "ArgumentError",
     "ClientError",
@@ -47,6 +50,7 @@ __all__ = [
     "JobTimedOut",
     "JobUnknown",
     "NotFound",
+    "OptionError",
     "PeerError",
     "PredecessorFailed",
     "Refused",
@@ -61,7 +65,7 @@ __all__ = [
 
 
 class SwitchgearError(Exception):
-    """The root: catch this to catch everything of ours."""
+    """The base class of all errors of this package."""
 
 
 class PeerError(SwitchgearError):
@@ -78,10 +82,10 @@ class PeerError(SwitchgearError):
 
 
 class Refused(SwitchgearError):
-    """The engine does not take this command; `reason` is one of the REFUSED_* words of the engine.
+    """The engine refuses this command; `reason` is one of `switchgear.refusals`.
 
-    The engine knows jobs by their ids, and peers by other names.  So `text` has a pair of braces for each of `job_ids`,
-    in their order, and whoever tells it to a peer says what to put there.
+    The engine knows jobs by their ids, and peers by other names. So `text` has a pair of braces for each of `job_ids`,
+    in their order, which are replaced by the names that the peer uses.
     """
 
     def __init__(self, reason: str, text: str, *job_ids: int) -> None:
@@ -91,13 +95,13 @@ class Refused(SwitchgearError):
         super().__init__(self.told("job {}".format))
 
     def told(self, name: Callable[[int], str]) -> str:
-        """The text, with the jobs called by these names."""
-        first, *parts = self._text.split("{}", len(self._job_ids))  # braces of strangers come after our own
+        """The text with the names of the jobs."""
+        first, *parts = self._text.split("{}", len(self._job_ids))  # braces in texts of peers come after ours
         return first + "".join(name(job_id) + part for job_id, part in zip(self._job_ids, parts, strict=True))
 
 
 class CycleRefused(Refused):
-    """The command would make a job wait for itself; `path` names the jobs of the circle in order."""
+    """The command would make a job wait for itself; `path` has the jobs of the cycle in order."""
 
     def __init__(self, path: list[str]) -> None:
         super().__init__("cycle", "jobs would wait for each other: " + " -> ".join(path))
@@ -105,11 +109,11 @@ class CycleRefused(Refused):
 
 
 class IllegalMove(SwitchgearError):
-    """A job was asked for a move that the table of its life does not have."""
+    """A change of a job's state that the lifecycle table does not have."""
 
 
 class StorageError(SwitchgearError):
-    """The store could not keep or give back what it was asked to."""
+    """The store could not be written or read."""
 
 
 class SchemaTooNew(StorageError):
@@ -120,8 +124,21 @@ class ConfigError(SwitchgearError):
     """A setting is unknown, malformed, or contradicts another one."""
 
 
+class AddressInUse(ConfigError):
+    """Another process listens at the address."""
+
+
+class OptionError(SwitchgearError, ValueError):
+    """A job option has a value that it cannot have; the text begins with the name of the option."""
+
+    def __init__(self, name: str, text: str, *, is_too_large: bool = False) -> None:
+        super().__init__(f"{name} {text}")
+        self.name = name
+        self.is_too_large = is_too_large
+
+
 class ClientError(SwitchgearError):
-    """The root of what the client library raises."""
+    """The base class of errors of the client library."""
 
 
 class ServerUnreachable(ClientError):
@@ -138,7 +155,7 @@ class ServerRefused(ClientError):
 
 
 class JobFailed(ClientError):
-    """The job ended without success; `error` carries what the worker said, if it said anything."""
+    """The job ended without success; `error` is the worker's error text, if there is one."""
 
     def __init__(self, text: str, error: bytes = b"") -> None:
         super().__init__(text)
@@ -146,39 +163,39 @@ class JobFailed(ClientError):
 
 
 class AlreadySubmitted(ServerRefused):
-    """Another job has the unique key of this submission, whose policy is to be refused then."""
+    """Another job has the unique key of this submission, and the submission's policy is `reject`."""
 
 
 class NotFound(ServerRefused, LookupError):
-    """The server has nothing of that name, such as a schedule."""
+    """The server has no such schedule or other object."""
 
 
 class JobUnknown(NotFound):
-    """The server has no such job: it never had, or the job ended so long ago that it was forgotten."""
+    """The server has no such job: it never had, or the job ended so long ago that it was deleted."""
 
 
 class ExtensionRequired(ClientError):
-    """The server is a plain Gearman server, and what was asked for needs one of ours."""
+    """The server is a plain Gearman server, and the request needs a Switchgear server."""
 
 
 class ArgumentError(ClientError, TypeError):
-    """These are not arguments that the task can be called with."""
+    """The task cannot be called with these arguments."""
 
 
 class ResultError(ClientError):
-    """What a task returned is not of the type that it says it returns, or cannot be written as JSON."""
+    """The result of a task is not of the declared type, or cannot be written as JSON."""
 
 
 class TaskFailed(JobFailed):
     """The task raised an exception on the worker.
 
     Errors travel as text: the class and the message of the exception in the first line, then an empty line, then the
-    traceback.  Workers in other languages may say less.
+    traceback. Workers in other languages may send less.
     """
 
     @property
     def error_type(self) -> str:
-        """The name of the exception's class; empty if the worker did not say."""
+        """The name of the exception's class; empty if the worker did not send it."""
         name, colon, _ = self._first_line.partition(": ")
         return (
             name.removesuffix(":") if (colon or name.isidentifier() or name.endswith(":")) and " " not in name else ""
@@ -186,7 +203,7 @@ class TaskFailed(JobFailed):
 
     @property
     def message(self) -> str:
-        """What the exception said."""
+        """The message of the exception."""
         kind = self.error_type
         return self._first_line.removeprefix(kind).removeprefix(":").strip() if kind else self._first_line
 
@@ -201,17 +218,17 @@ class TaskFailed(JobFailed):
 
 
 class PredecessorFailed(JobFailed):
-    """A job that this one waited for ended without success, and this one was to fail then."""
+    """A predecessor of the job ended without success, and the edge makes the job fail."""
 
     @property
     def predecessor(self) -> str:
-        """The handle of that job; empty if the server did not say."""
+        """The handle of that job; empty if the server did not send it."""
         handle, found, _ = self.error.decode(errors="replace").partition(", which ")
         return handle if found else ""
 
 
 class JobCancelled(JobFailed):
-    """The job was cancelled: by somebody, because another took its place, or because it was not wanted any more."""
+    """The job was cancelled: on request, because another job replaced it, or because it was no longer needed."""
 
 
 class JobExpired(JobFailed):
@@ -219,7 +236,7 @@ class JobExpired(JobFailed):
 
 
 class JobLost(JobFailed):
-    """The job is dead: its worker was lost, or took too long, as often as is allowed."""
+    """The job is dead: its worker was lost, or took too long, as often as the limit allows."""
 
 
 class JobTimedOut(JobLost):

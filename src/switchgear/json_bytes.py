@@ -17,7 +17,7 @@ def plain(data: bytes) -> str | dict[str, str]:
 
 
 def bytes_of(value: object, name: str) -> bytes:
-    """The bytes of a JSON value that a peer has sent; raises ValueError, which calls the value by `name`."""
+    """The bytes of a JSON value that a peer has sent; raises ValueError, whose text names the value."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):

@@ -1,6 +1,6 @@
-"""Packages whose names are imported when they are first used.
+"""`lazy_names`: lets a package import its public names when they are first used.
 
-A command that talks to one kind of server should not wait until the modules for all others are loaded.
+A command that uses one protocol should not have to load the modules of all others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def lazy_names(
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(module_of[name]), name)
-        setattr(sys.modules[package], name, value)  # so that this is not asked again
+        setattr(sys.modules[package], name, value)  # so that `__getattr__` is not called again
         return value
 
     def names() -> list[str]:

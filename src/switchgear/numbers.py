@@ -1,7 +1,7 @@
-"""Numbers that peers write in decimal digits.
+"""Parsers of decimal numbers from peers, strict and bounded.
 
-Python's own `int` and `float` take more than a protocol means: digits of other scripts, underscores, blanks around
-them, `inf` and `nan`, and numbers so long that reading them takes long or raises an error of its own.
+Python's own `int` and `float` accept more than protocols allow: digits of other scripts, underscores, surrounding
+blanks, `inf` and `nan`, and numbers so long that parsing them takes long or raises another error.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 
 __all__ = ["LARGEST", "leading_number", "real_number", "signed_number", "whole_number"]
 
-LARGEST: Final = 2**63 - 1  # what a store can hold
+LARGEST: Final = 2**63 - 1  # the maximum in a store
 
 _MOST_DIGITS: Final = 19
-_MOST_REAL_BYTES: Final = 64  # more digits than that make no difference to a float
+_MOST_REAL_BYTES: Final = 64  # further digits make no difference to a float
 _LEADING_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _REAL: Final = re.compile(rb"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 
 def whole_number(text: bytes, most: int = LARGEST) -> int | None:
-    """A number that is not negative, written in digits and nothing else; None if it is none, or more than the most."""
+    """A non-negative number of ASCII digits; `None` if it is not one, or greater than the maximum."""
     if not text.isdigit():
         return None
     if len(text) > _MOST_DIGITS:
@@ -33,7 +33,7 @@ def whole_number(text: bytes, most: int = LARGEST) -> int | None:
 
 
 def signed_number(text: bytes, most: int = LARGEST) -> int | None:
-    """The same with a minus ahead of it, if it is negative."""
+    """Like `whole_number`, with an optional minus sign."""
     if text.startswith(b"-"):
         number = whole_number(text[1:], most)
         return None if number is None else -number
@@ -41,13 +41,13 @@ def signed_number(text: bytes, most: int = LARGEST) -> int | None:
 
 
 def leading_number(text: bytes) -> int:
-    """The digits that a text starts with, as a number; 0 if there are none.  Of very many only the first count."""
+    """The leading digits of a text as a number; 0 if there are none. Only the first 18 digits count."""
     found = _LEADING_DIGITS.match(text.lstrip())
     return 0 if found is None else int(found.group())
 
 
 def real_number(text: bytes) -> float | None:
-    """A number that may have a fraction or an exponent; None if it is none, or too large for a float."""
+    """A number with an optional fraction or exponent; `None` if it is not one, or too large for a float."""
     if len(text) > _MOST_REAL_BYTES or _REAL.fullmatch(text) is None:
         return None
     number = float(text)

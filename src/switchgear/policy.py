@@ -1,4 +1,4 @@
-"""How many jobs of a function may run, and how often one may be started: what an operator or a program asks for."""
+"""`Policy`: the limits of a function: how many of its jobs run at once, how often one may start, and fairness."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Final, TypeAlias
 __all__ = ["Policy", "Rate"]
 
 Rate: TypeAlias = tuple[int, int]
-"""So many starts in so many microseconds.  They may all come at once; from then on they are due at equal distances."""
+"""This many starts in this many microseconds. They may all come at once; after that they are evenly spaced."""
 
 MOST_AT_ONCE: Final = 1_000_000_000
-LONGEST_PERIOD_US: Final = 366 * 24 * 3600 * 1_000_000  # more is a slip of the pen
+LONGEST_PERIOD_US: Final = 366 * 24 * 3600 * 1_000_000  # a longer period is a typing error
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The limits of one function; see engine.gates for what each of them means.  Raises ValueError."""
+    """The limits of one function; `engine.limiters` describes them. Raises ValueError."""
 
-    concurrency: int = 0  # most jobs that run at once; 0: any number
+    concurrency: int = 0  # how many jobs may run at once; 0: no limit
     rate: Rate | None = None  # of the function's starts
-    key_concurrency: int = 0  # the same two for the jobs of each key; those without a key have no such limit
+    key_concurrency: int = 0  # the same limits for the jobs of each key; jobs without a key have none
     key_rate: Rate | None = None
-    fair: bool = False  # keys are served in turn, and not in the order of their jobs
+    fair: bool = False  # keys are served round robin, and not in the order of their jobs
 
     def __post_init__(self) -> None:
         for name in ("concurrency", "key_concurrency"):
@@ -42,10 +42,10 @@ class Policy:
             raise ValueError(f"fair is true or false, not {self.fair!r}")
 
     def __bool__(self) -> bool:
-        """Whether it asks for anything."""
+        """Whether there is any limit."""
         return bool(self.concurrency or self.rate or self.tells_keys_apart)
 
     @property
     def tells_keys_apart(self) -> bool:
-        """Whether it matters what key a job has."""
+        """Whether the keys of jobs matter."""
         return bool(self.key_concurrency or self.key_rate or self.fair)

@@ -1,4 +1,4 @@
-"""What the house tells an operator: one table of events; counters and the log are its readers."""
+"""`Telemetry`: counts and logs the events in one table, which has all events that an operator may want to know."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from switchgear.engine.core import Observer
-from switchgear.engine.graph import label
+from switchgear.engine.state import Observer
 from switchgear.model import Cause, Function, Job, Schedule, Worker
 from switchgear.text import harmless, without_secrets
 
@@ -17,9 +16,10 @@ __all__ = ["EVENTS", "JsonFormatter", "Telemetry"]
 
 log = logging.getLogger("switchgear")
 
-# name -> level, text.  The names are what counters and JSON logs use; the fields in braces come with the event.
+# name -> level, text. Counters and JSON logs use the names; the fields in braces come with the event.
 EVENTS: Final[dict[str, tuple[int, str]]] = {
     "server_started": (logging.DEBUG, "switchgear {version} ({build}) started, store {store}"),
+    "restoring": (logging.INFO, "restoring jobs from {store}: {jobs} after {seconds} s; clients can connect and wait"),
     "server_draining": (logging.INFO, "draining: {running} running jobs may finish within {seconds} s"),
     "server_stopped": (logging.INFO, "stopped"),
     "config_reloaded": (logging.INFO, "configuration reloaded"),
@@ -46,9 +46,9 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
-    "handshake_failed": (logging.WARNING, "{protocol} peer {host}:{port} could not introduce itself: {reason}"),
-    "silent_peer_closed": (logging.WARNING, "closed {protocol} peer {host}:{port}: it gave no sign of life"),
-    "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; it was to be told something"),
+    "handshake_failed": (logging.WARNING, "{protocol} peer {host}:{port} failed in its handshake: {reason}"),
+    "silent_peer_closed": (logging.WARNING, "closed {protocol} peer {host}:{port}: it sent nothing in time"),
+    "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; a message for it was not delivered"),
     "directory_open": (
         logging.WARNING,
         "every user of this machine can replace files in {path}, and so the jobs of this server; chmod o-w",
@@ -56,12 +56,13 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "job_requeued": (logging.INFO, "{job} of {function} requeued: {cause} (attempt {attempt})"),
     "job_died": (logging.ERROR, "{job} of {function} is dead: {error}"),
     "job_expired": (logging.INFO, "{job} of {function} expired before it was started"),
-    "worker_expired": (logging.WARNING, "worker {worker} gave no sign of life and is considered gone"),
+    "worker_expired": (logging.WARNING, "worker {worker} did not renew its lease and is considered gone"),
     "wake_policy_failed": (logging.WARNING, "the wake policy failed for {function}: {error}"),
+    "address_in_use": (logging.WARNING, "{url} is in use by another process; trying again for {seconds} s"),
     "function_created": (logging.DEBUG, "function {function} created"),
     "schedule_fired": (logging.DEBUG, "schedule {schedule} made {job} of {function}"),
     "schedule_skipped": (logging.INFO, "schedule {schedule}: no job, because the last one is unfinished"),
-    "schedule_missed": (logging.WARNING, "schedule {schedule}: {count} ticks were missed and are not made up for"),
+    "schedule_missed": (logging.WARNING, "schedule {schedule}: ticks that were missed and get no job: {count}"),
     "schedule_refused": (logging.WARNING, "schedule {schedule}: no job yet: {reason}"),
     "clock_stepped": (logging.WARNING, "the clock was set by {seconds} s"),
     "storage_failed": (logging.ERROR, "storage: {error}; submissions are refused until it works again"),
@@ -69,9 +70,16 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "storage_refused": (logging.ERROR, "storage has newer versions of jobs {jobs}; this server's were not kept"),
     "joblog_failed": (logging.ERROR, "job log: {error}; entries wait until it works again"),
     "joblog_recovered": (logging.WARNING, "job log: works again after {seconds} s"),
-    "joblog_overrun": (logging.WARNING, "job log: cannot follow, the oldest {count} waiting entries are dropped"),
+    "joblog_overrun": (logging.WARNING, "job log: too slow; the oldest {count} waiting entries are dropped"),
     "joblog_trimmed": (logging.DEBUG, "job log: {count} old entries dropped"),
-    "bridge_lost": (logging.WARNING, "bridge to {url}: {error}; it goes on when Redis is there"),
+    "forwarding_lost": (logging.WARNING, "forwarding from {url}: {error}; trying to reconnect"),
+    "forwarding_recovered": (logging.WARNING, "forwarding from {url}: works again after {seconds} s"),
+    "forwarding_refused": (logging.WARNING, "forwarding from {url}: the server answered with an error: {error}"),
+    "forwarding_circle": (
+        logging.ERROR,
+        "forwarding from {url}: that is this server itself; it takes no jobs from there",
+    ),
+    "bridge_lost": (logging.WARNING, "bridge to {url}: {error}; trying to reconnect"),
     "bridge_recovered": (logging.WARNING, "bridge to {url}: works again after {seconds} s"),
     "bridge_refused": (logging.WARNING, "bridge to {url}: Redis refused a command: {error}"),
     "bridge_replaced": (logging.WARNING, "bridge to {url}: Redis has lost its data; what was claimed is forgotten"),
@@ -81,7 +89,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "history_skipped": (
         logging.WARNING,
-        "job {job} is not in the history: the store cannot follow, and nobody was promised that it is kept",
+        "{job} is not in the history: the store is too slow, and no client was promised that it is kept",
     ),
     "memory_full": (logging.WARNING, "refused: {reason}"),
     "history_dropped": (logging.DEBUG, "{count} finished jobs dropped from the history"),
@@ -92,16 +100,17 @@ LINES_PER_SECOND: Final = 10
 
 
 class Telemetry(Observer):
-    """Counts every event and logs it, at most so many of a kind in a second."""
+    """Counts every event and logs it, at most a fixed number of each kind in a second."""
 
     def __init__(self, now_seconds: Callable[[], float]) -> None:
         self.counts: Counter[str] = Counter()
+        self.handle_prefix = ""  # set when the server has a prefix; jobs are then shown by their handles
         self._now_seconds = now_seconds
         self._second = 0
         self._lines: Counter[str] = Counter()
 
     def emit(self, event_name: str, /, **fields: object) -> None:
-        """Something happened that is in the table."""
+        """Count and log an event of the table."""
         level, text = EVENTS[event_name]
         self.counts[event_name] += 1
         if not log.isEnabledFor(level):
@@ -123,18 +132,25 @@ class Telemetry(Observer):
                 log.log(EVENTS[name][0], f"{name}: {more} more like this within a second", extra=extra)
         self._lines.clear()
 
-    # --- what the engine observes ---
+    def label(self, job: Job) -> str:
+        """The name of a job in the log: its name, or else its handle."""
+        if job.name:
+            return text_of(job.name)
+        return f"{self.handle_prefix}{job.id}" if self.handle_prefix else f"job {job.id}"
+
+    # --- events of the engine ---
 
     def job_requeued(self, job: Job, cause: Cause) -> None:
         word = cause.name.lower().replace("_", " ")
-        self.emit("job_requeued", job=label(job), function=text_of(job.function.name), cause=word, attempt=job.attempts)
+        attempt = job.attempts + (cause is Cause.GIVEN_BACK)  # one that was given back does not count
+        self.emit("job_requeued", job=self.label(job), function=text_of(job.function.name), cause=word, attempt=attempt)
 
     def job_died(self, job: Job) -> None:
         error = text_of(job.error or b"")
-        self.emit("job_died", job=label(job), function=text_of(job.function.name), error=error)
+        self.emit("job_died", job=self.label(job), function=text_of(job.function.name), error=error)
 
     def job_expired(self, job: Job) -> None:
-        self.emit("job_expired", job=label(job), function=text_of(job.function.name))
+        self.emit("job_expired", job=self.label(job), function=text_of(job.function.name))
 
     def worker_expired(self, worker: Worker) -> None:
         self.emit("worker_expired", worker=text_of(worker.name) or worker.id)
@@ -150,7 +166,7 @@ class Telemetry(Observer):
 
     def schedule_fired(self, schedule: Schedule, job: Job) -> None:
         function = text_of(job.function.name)
-        self.emit("schedule_fired", schedule=text_of(schedule.name), job=label(job), function=function)
+        self.emit("schedule_fired", schedule=text_of(schedule.name), job=self.label(job), function=function)
 
     def schedule_skipped(self, schedule: Schedule) -> None:
         self.emit("schedule_skipped", schedule=text_of(schedule.name))
@@ -163,12 +179,12 @@ class Telemetry(Observer):
 
 
 def repeatable(text: str) -> str:
-    """Text as a log may show it: one line, and no password."""
+    """Text in the form that a log may show: one line, without passwords."""
     return harmless(without_secrets(text) if "://" in text else text)
 
 
 def text_of(data: bytes) -> str:
-    """Bytes of a stranger, as a log may show them."""
+    """Bytes of a peer in the form that a log may show."""
     return harmless(data.decode("utf-8", "replace"))
 
 

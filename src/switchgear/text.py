@@ -1,4 +1,4 @@
-"""Words: those of strangers, made fit to be repeated, and numbers with the right ending."""
+"""Text helpers: makes untrusted text safe for logs and messages, hides passwords in URLs, forms plurals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["counted", "escaped_name", "harmless", "printable", "without_secrets"
 
 # A password before the host of a URL.  It may itself have a slash or an at sign that should have been encoded.
 _BEFORE_HOST: Final = re.compile(r"(?<=://)([^\s:/?#@\"']*):([^\s?#\"']*)@")
-# What is secret among the options behind the question mark, and in the words that libpq takes instead of a URL.
+# Secret options after the question mark of a URL, and in the connection strings of libpq.
 _OPTION: Final = re.compile(
     r"((?:^|[?&;\s])[\w.-]*(?:passw(?:or)?d|passwd|pwd|secret|token|api_?key)[\w.-]*(?<!_file)(?<!_dir)\s*=\s*)"
     r"('(?:[^'\\]|\\.)*'|[^&;\s\"']+)",
@@ -19,27 +19,27 @@ _OPTION: Final = re.compile(
 
 MOST_REPEATED: Final = 500
 
-# What names are made of nearly always.  A tab is within: libgearman puts one between a namespace and a name.
+# Characters of nearly all names. Tab is among them: libgearman puts one between a namespace and a name.
 USUAL_IN_NAMES: Final = b"\t" + bytes(range(0x20, 0x7F))
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of them: "1 job", "2 jobs"."""
+    """A number with its noun: "1 job", "2 jobs"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def harmless(text: str) -> str:
-    """What a stranger may have had a say in, fit for an answer and for the log: one line, and not a long one."""
+    """Text that a peer may have influenced, made safe for an answer or the log: one line of limited length."""
     if len(text) > MOST_REPEATED:
         text = text[:MOST_REPEATED] + "..."
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def printable(text: str) -> str:
-    """One line that cannot do anything to a terminal: whoever names a function must not control the screen.
+    """Text that cannot control a terminal, in one line: the name of a function must not change the screen.
 
-    What is not printable, such as an escape, a line's end or a mark that turns the direction of writing, is written as
-    in a Python string.
+    Characters that are not printable, such as an escape, a line end or a mark that changes the writing direction, are
+    written as in a Python string.
     """
     if text.isprintable():
         return text
@@ -49,8 +49,8 @@ def printable(text: str) -> str:
 def escaped_name(name: bytes) -> bytes:
     """A name as a line of the text protocol shows it: the same bytes, except that none of them ends the line.
 
-    What a terminal would obey, or not show, is written as `\\xNN` for each of its bytes.  Bytes that are not UTF-8 stay
-    as they are, if they are letters in the older encodings.
+    Characters that a terminal would interpret, or not show, are written as `\\xNN` for each of their bytes. Bytes that
+    are not UTF-8 stay, if they are letters in older encodings.
     """
     if not name.translate(None, USUAL_IN_NAMES):
         return name
@@ -66,9 +66,9 @@ def escaped_name(name: bytes) -> bytes:
 
 
 def without_secrets(text: str, *urls: str) -> str:
-    """Text that may be shown: passwords in the URLs that it quotes are replaced by three asterisks.
+    """Text with passwords in the URLs that it quotes replaced by three asterisks.
 
-    `urls` are those whose passwords it may quote without the rest.
+    `urls` are URLs whose passwords the text may quote without the rest.
     """
     for url in urls:
         for secret in _secrets_in(url):

@@ -1,7 +1,7 @@
-"""When something is to happen again and again: a cron expression in a timezone, or a fixed interval.
+"""`Timetable`s: the times of a schedule, from a cron expression in a timezone or from a fixed interval.
 
-A timetable is asked, never started: it knows no clock and keeps no state, so that a restart cannot shift it.  All its
-moments are whole microseconds since the epoch.
+A timetable has no clock and no state, so that a restart cannot shift it. All its times are whole microseconds since the
+epoch.
 
 Cron expressions have the usual five fields (minute, hour, day of month, month, day of week), with names for months and
 days, ranges, lists and steps, `L` and `LW` for the last day and the last weekday of a month, `FRI#2` for its second
@@ -38,10 +38,10 @@ __all__ = ["Cron", "Every", "timetable_from_spec", "timetable_of"]
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
 
-# A timetable makes a job at each tick, and each job is kept: more than this is the work of a loop, not of a timetable.
+# Each tick makes a job, and each job is stored: shorter intervals are work for a loop, not for a timetable.
 SHORTEST_INTERVAL_US: Final = SECOND_US // 10
 LONGEST_INTERVAL_US: Final = 10 * 366 * 86_400 * SECOND_US
-# Long enough for any that a person writes; a stranger's is read in the event loop.
+# Longer than any expression that a person writes; expressions of peers are parsed in the event loop.
 MOST_SPEC_CHARACTERS: Final = 200
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -64,7 +64,7 @@ FIELDS: Final = {
 
 
 class Cron:
-    """The moments of a cron expression, by the clocks of a timezone."""
+    """The times of a cron expression in a timezone."""
 
     def __init__(self, expression: str, timezone: str = "UTC") -> None:
         self.spec = " ".join(_shortened(expression, "cron expression").split())
@@ -77,13 +77,13 @@ class Cron:
         return f"Cron({self.spec!r}, {self.timezone!r})"
 
     def next_after_us(self, us: int) -> int | None:
-        """The first moment after this one; None if there is none within 50 years."""
+        """The first time after this one; `None` if there is none within 50 years."""
         return next(self._after(us), None)
 
     def last_between_us(self, after_us: int, until_us: int, most: int) -> list[int]:
-        """The last so many moments that are after the one and not after the other, in order.
+        """The last times that are after the first and not after the second argument, in order, up to a number.
 
-        They are found by looking back further and further, since the first of a long time need not be wanted.
+        They are found by going back further and further, because the first times of a long period may not be needed.
         """
         span_us = MINUTE_US
         while True:
@@ -103,11 +103,12 @@ class Cron:
             start = (EPOCH + timedelta(microseconds=us)).astimezone(self._zone)
             for moment in CronSim(self._expression, start):
                 moment_us = (moment.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
-                # One that comes twice may be given although its first time is over, and those of a gap all are its end.
+                # A repeated time may be returned although its first occurrence is over, and all times in a gap become
+                # its end.
                 if moment_us > last_us:
                     last_us = moment_us
                     yield moment_us
-        except OverflowError:  # the calendar ends with the year 9999, and so does the timetable
+        except OverflowError:  # the calendar ends with the year 9999
             return
 
     def _check(self) -> None:
@@ -130,7 +131,7 @@ class Cron:
 
 
 class Every:
-    """A moment each so many microseconds, counted from the epoch."""
+    """Times at a fixed interval, counted from the epoch."""
 
     timezone = "UTC"
 
@@ -147,17 +148,17 @@ class Every:
         return f"Every({self.interval_us})"
 
     def next_after_us(self, us: int) -> int | None:
-        """The first moment after this one."""
+        """The first time after this one."""
         return (us // self.interval_us + 1) * self.interval_us
 
     def last_between_us(self, after_us: int, until_us: int, most: int) -> list[int]:
-        """The last so many moments that are after the one and not after the other, in order."""
+        """The last times that are after the first and not after the second argument, in order, up to a number."""
         backwards = range(until_us // self.interval_us * self.interval_us, after_us, -self.interval_us)
         return list(islice(backwards, most))[::-1]
 
 
 def timetable_of(cron: str = "", every_seconds: float = 0, timezone: str = "") -> Cron | Every:
-    """The timetable that somebody asks for; raises ConfigError."""
+    """The timetable for a cron expression or an interval; raises ConfigError."""
     if bool(cron) == bool(every_seconds):
         raise ConfigError("a timetable is a cron expression or an interval in seconds, one of the two")
     if cron:
@@ -170,7 +171,7 @@ def timetable_of(cron: str = "", every_seconds: float = 0, timezone: str = "") -
 
 
 def timetable_from_spec(spec: str, timezone: str) -> Cron | Every:
-    """The timetable whose `spec` and `timezone` these are; raises ConfigError."""
+    """The timetable with this `spec` and `timezone`; raises ConfigError."""
     words = spec.split()
     if len(words) == 3 and words[0] == "every" and words[2] == "s":
         try:
@@ -186,7 +187,7 @@ def _zone_named(name: str) -> tzinfo:
         return UTC
     try:
         return ZoneInfo(_shortened(name, "timezone"))
-    except (KeyError, ValueError, OSError):  # unknown, not a name at all, and the name of a folder
+    except (KeyError, ValueError, OSError):  # unknown, not a name, or the name of a folder
         raise ConfigError(
             f"timezone {name!r} is unknown; names are those of the IANA database, such as Europe/Berlin or UTC"
         ) from None
@@ -199,7 +200,7 @@ def _shortened(text: str, what: str) -> str:
 
 
 def _seconds(us: int) -> str:
-    """Exactly, without zeros at the end."""
+    """The seconds, exact and without trailing zeros."""
     return f"{us / SECOND_US:.6f}".rstrip("0").rstrip(".")
 
 

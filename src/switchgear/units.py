@@ -1,4 +1,4 @@
-"""Durations, moments and sizes: how people write them (`10s`, `1h30m`, `64MiB`), and how they are shown.
+"""Durations, times and sizes: how people write them (`10s`, `1h30m`, `64MiB`), and how they are shown.
 
 The configuration, the command line and the Python library all read and write them here.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -20,18 +20,20 @@ __all__ = [
     "SECONDS_PER_UNIT",
     "duration_seconds",
     "exact_bytes",
+    "exact_duration",
     "parse_duration",
     "parse_quantity",
     "parse_when",
     "short_bytes",
     "short_duration",
+    "utc_text",
 ]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 
-# A unit of the empty text means that a bare number is seconds, or bytes.
+# With an empty unit a bare number is seconds, or bytes.
 SECONDS_PER_UNIT: Final[Mapping[str, Decimal]] = {
     "": Decimal(1),
     "ms": Decimal("0.001"),
@@ -51,14 +53,17 @@ BYTES_PER_UNIT: Final[Mapping[str, Decimal]] = {
     "mb": Decimal(1000**2),
     "gb": Decimal(1000**3),
 }
-LONGEST_SECONDS: Final = 100 * 366 * 24 * 3600.0  # a duration in a program that is longer is a slip of the pen
+LONGEST_SECONDS: Final = 100 * 366 * 24 * 3600.0  # a longer duration in a program is a mistake
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
 
 _PIECE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 _PIECES: Final = re.compile(rf"(?:{_PIECE.pattern})+")
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _QUANTITY: Final = re.compile(r"([+-]?[0-9][0-9_]*(?:\.[0-9]+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 
-# A date beyond this is a slip of the pen, and a server would refuse it with less helpful words.
+# A later date is a mistake, which a server would refuse with a less helpful text.
 _LATEST_SECONDS: Final = datetime(9999, 1, 1).timestamp()
 
 
@@ -102,7 +107,7 @@ def parse_when(text: str, now: float) -> float:
 def parse_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal:
     """One number with at most one unit of a table, such as `64KiB`, `1_000` or `5 m`; raises ValueError.
 
-    The error has no text: settings say themselves what they expect.
+    The error has no text: each setting has its own.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[2].lower() not in units:
@@ -111,7 +116,7 @@ def parse_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal:
 
 
 def duration_seconds(value: Any, name: str) -> float:
-    """Seconds of a number or a timedelta in a program; raises ValueError, which calls the value by `name`."""
+    """Seconds of a number or a timedelta in a program; raises ValueError, whose text names the value."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < LONGEST_SECONDS:
         raise ValueError(f"{name} is a number of seconds or a timedelta, not {value!r}")
@@ -145,3 +150,19 @@ def exact_bytes(count: int) -> str:
         if count and count % factor == 0:
             return f"{count // factor}{unit}"
     return str(count)
+
+
+def exact_duration(seconds: float) -> str:
+    """A duration as `parse_duration` reads it back, in the largest unit that divides it: 1h, 90s, 250ms, 1.0005s."""
+    for unit in ("d", "h", "m", "s", "ms"):
+        count = round(seconds / float(SECONDS_PER_UNIT[unit]), 6)
+        if count >= 1 and count == int(count):
+            return f"{int(count)}{unit}"
+    return f"{seconds:g}s"
+
+
+def utc_text(time_us: int) -> str:
+    """A time in microseconds since the epoch as 2030-01-31T18:00:00.000000Z; one that no calendar has as a number."""
+    if not 0 <= time_us <= _LATEST_US:
+        return f"{time_us} µs"
+    return (_EPOCH + timedelta(microseconds=time_us)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchgear import App, ArgumentError, Job, JobGroup, ResultError
-from switchgear.app.arguments import Arguments
+from switchgear.app.arguments import Arguments, _as_text
 
 APP = App("gearman://127.0.0.1")
 
@@ -410,3 +410,8 @@ def test_a_group_is_the_list_of_its_results() -> None:
 @dataclass
 class Later:
     number: int
+
+
+def test_what_json_says_of_itself_stays_as_it_is() -> None:
+    assert _as_text(ValueError("JSON is malformed: invalid character (byte 3)")).startswith("JSON is malformed")
+    assert _as_text(ValueError("Expected `int`, got `str`")) == "expected int, got str"

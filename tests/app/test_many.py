@@ -344,6 +344,19 @@ def test_a_chain_of_groups(app: App, tasks: Tasks) -> None:
         assert list(last.results(timeout=WAIT)) == [135, 268]
 
 
+def test_a_step_may_wait_for_more_than_ten_thousand_jobs(app: App, tasks: Tasks) -> None:
+    with working(app):
+        job = chain(group(tasks.add.s(number) for number in range(10_001)), tasks.total.s()).submit()
+        assert job.result(10 * WAIT) == sum(range(1, 10_002))
+
+
+def test_a_chain_that_no_server_would_take_whole_is_refused_before_anything_is_queued(tasks: Tasks) -> None:
+    too_many = group([tasks.add.s(1)] * 100_001)
+    with pytest.raises(ValueError, match="a step of a chain waits for at most 100000 jobs, not for 100001"):
+        chain(too_many, tasks.total.s())
+    chain(tasks.add.s(1), too_many)  # nothing waits for the jobs of the last step
+
+
 def test_a_chain_that_only_waits(app: App, tasks: Tasks) -> None:
     with working(app):
         first, second = chain(tasks.add.s(1), tasks.add.s(5), pass_results=False).submit_all()

@@ -105,7 +105,7 @@ def test_the_least_that_is_asked_for(app: App) -> None:
     assert request(app.task(name="shrink")(shrink), "a.png") == SubmitRequest(
         function=b"shrink",
         payload=b'{"path":"a.png"}',
-        options={"attempts": 1, "crashes": 3},
+        options={"attempts_limit": 1, "crash_limit": 3},
     )
 
 
@@ -132,15 +132,15 @@ def test_everything_that_can_be_asked_for(app: App) -> None:
         priority="high",
         run_at=NOW + 60,
         options={
-            "attempts": 3,
-            "crashes": 5,
+            "attempts_limit": 3,
+            "crash_limit": 5,
             "timeout": 30.0,
             "retention": 3600.0,
             "expires_at": NOW + 600,
             "key": "128",
             "unique_scope": "queued",
             "unique_policy": "replace",
-            "unique_seconds": 60.0,
+            "unique_for": 60.0,
             "after": ["H:h:1", "H:h:2"],
             "on_failure": ["skip", "run"],
         },
@@ -311,7 +311,7 @@ def test_a_schedule_makes_a_task_and_is_declared(app: App) -> None:
                 "timezone": "Europe/Berlin",
                 "catch_up": "all",
                 "overlap": False,
-                "options": {"attempts": 3, "crashes": 3, "priority": "normal"},
+                "options": {"attempts_limit": 3, "crash_limit": 3, "priority": "normal"},
             },
         )
     ]
@@ -326,8 +326,13 @@ def test_a_task_may_have_several_schedules(app: App) -> None:
     assert [
         (told["name"], told["every_seconds"], told["overlap"], told["options"]) for _, told in app.declarations()
     ] == [
-        ("seldom", 3600.0, True, {"attempts": 1, "crashes": 3, "priority": "low", "expires": 10.0, "key": "k"}),
-        ("often", 30.0, False, {"attempts": 1, "crashes": 3, "priority": "low", "expires": 10.0, "key": "k"}),
+        (
+            "seldom",
+            3600.0,
+            True,
+            {"attempts_limit": 1, "crash_limit": 3, "priority": "low", "expires": 10.0, "key": "k"},
+        ),
+        ("often", 30.0, False, {"attempts_limit": 1, "crash_limit": 3, "priority": "low", "expires": 10.0, "key": "k"}),
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from switchgear.bench import load, workloads
 from switchgear.bench.load import Fault, Load
 from switchgear.bench.server import BenchServer, running_server
-from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
+from switchgear.protocols.gearman.codec import REQUEST, GearmanDecoder, response
 from switchgear.protocols.gearman.messages import Packet
 
 SMALL = Load(200, clients=3, workers=2, outstanding=4)
@@ -74,11 +74,11 @@ Answer = Callable[[int, bytes], bytes | None]
 @contextmanager
 def answering(answer: Answer) -> Iterator[int]:
     """A server that says what `answer` makes of each packet, and hangs up if that is None; echoes it answers itself."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            connection, _ = door.accept()
-            decoder = Decoder(REQUEST, 1 << 20)
+            connection, _ = listener.accept()
+            decoder = GearmanDecoder(REQUEST, 1 << 20)
             with connection, suppress(ConnectionError):  # the load has seen enough
                 while data := connection.recv(65_536):
                     for kind, body in decoder.feed(data):
@@ -90,7 +90,7 @@ def answering(answer: Answer) -> Iterator[int]:
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield door.getsockname()[1]
+            yield listener.getsockname()[1]
         finally:
             thread.join(10)
 

@@ -17,6 +17,7 @@ from tests.support.servers import running_switchgear
 
 EXPECTED = os.environ.get("EXPECT_BUILD", BUILD)
 PACKAGE = Path(switchgear.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 def test_it_is_the_build_that_was_asked_for() -> None:
@@ -61,3 +62,13 @@ def test_a_server_says_at_its_start_what_it_is() -> None:
         first_line = server.output().splitlines()[0]
     assert first_line.startswith(f"switchgear {switchgear.__version__}, {EXPECTED}")
     assert ("slower than compiled" in first_line) == (EXPECTED == "pure")
+
+
+def test_an_older_python_is_told_which_one_is_needed() -> None:
+    """pip prints the whole traceback of a backend that fails, so this is all that it may print."""
+    code = "import sys; sys.version_info = (3, 10, 13, 'final', 0); import build_backend"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert told.stderr.startswith("Switchgear requires Python 3.11 or later, and this is ")
+    assert told.stderr.count("\n") == 1

@@ -21,10 +21,11 @@ from switchgear.cli.demo_workers import WORKERS, Do
 from switchgear.client import Client
 from switchgear.config import Config, ListenUrl
 from switchgear.errors import ServerUnreachable
+from switchgear.protocol_registry import built_in_protocols
 from tests.support.servers import HOST
 from tests.support.waiting import DEADLINE_SECONDS
 
-ALL = ("gearman", "wmp", "pingpong", "dwork", "gearmonkey")
+ALL = tuple(name for name, protocol in built_in_protocols().items() if not protocol.is_outgoing)
 GEARMAN = {"Gearman", "2005 draft", "Python API"}  # what is spoken at a Gearman listener
 TICK = "✓"
 
@@ -223,11 +224,10 @@ def test_places_are_read_from_what_the_server_says() -> None:
             f"dwork://127.0.0.1:1003?function={FUNCTION}",
         ]
     )
-    assert addresses == DemoAddresses(
-        gearman="gearman://127.0.0.1:4730",
-        wmp="wmp://127.0.0.1:5714",
-        pingpong_clients="pingpong://127.0.0.1:1001",
-        pingpong_workers="pingpong://127.0.0.1:1002",
-        dwork="dwork://127.0.0.1:1003",
-        gearmonkey=("::1", 6380),
-    )
+    assert addresses.at("gearman") == "gearman://127.0.0.1:4730"
+    assert addresses.at("wmp") == "wmp://127.0.0.1:5714"
+    assert addresses.at("pingpong") == "pingpong://127.0.0.1:1001"
+    assert addresses.at("pingpong", "workers") == "pingpong://127.0.0.1:1002"
+    assert addresses.at("dwork") == "dwork://127.0.0.1:1003"
+    assert addresses.at("gearmonkey") == "gearmonkey://[::1]:6380"
+    assert not addresses.speaks("redis")

@@ -42,8 +42,10 @@ class Service:
         *,
         reload: Callable[[], Config] | None = None,
         on_listening: Callable[[], None] | None = None,
+        is_silent: bool = False,
     ) -> int:
         assert on_listening is not None
+        assert is_silent
         self.config = config
         self.reload = reload
         if isinstance(self.ending, Exception):
@@ -96,6 +98,10 @@ EFFECTS: list[tuple[str, Mapping[str, object]]] = [
     ("--job-retries=0", {}),
     ("--job-retries=-1", {}),
     ("-j2", {"engine.attempts": 2}),
+    ("--gearmand-version=1.1", {}),
+    ("--gearmand-version=1.1.20", {}),
+    ("--gearmand-version=2.0", {"engine.function_order": "fair"}),
+    ("--gearmand-version=2", {"engine.function_order": "fair"}),
     ("--job-handle-prefix=X:y", {"gearman.handle_prefix": "X:y"}),
     ("--keepalive", {}),
     ("--keepalive-idle=7", {"limits.keepalive_idle_seconds": 7}),
@@ -190,6 +196,15 @@ REFUSALS = [
     ("--verbose=LOUD", "--verbose: 'LOUD' is none of FATAL, ALERT"),
     ("--job-retries=x", "the argument ('x') for option '--job-retries' is invalid: expected a whole number"),
     ("--job-retries=-2", "the argument ('-2') for option '--job-retries' is invalid"),
+    ("--hashtable-buckets=0", "--hashtable-buckets: expected at least 1, got 0"),
+    (
+        "--hashtable-buckets=x",
+        "the argument ('x') for option '--hashtable-buckets' is invalid: expected a whole number",
+    ),
+    ("--threads=x", "the argument ('x') for option '--threads' is invalid: expected a whole number"),
+    ("--http-port=x", "the argument ('x') for option '--http-port' is invalid: expected a whole number"),
+    ("--gearmand-version=3", "--gearmand-version: '3' is none of 1.1, 2.0"),
+    ("--gearmand-version=1.10", "--gearmand-version: '1.10' is none of 1.1, 2.0"),
     ("--worker-wakeup=-1", "the argument ('-1') for option '--worker-wakeup' is invalid"),
     ("--backlog=x", "the argument ('x') for option '--backlog' is invalid"),
     ("--file-descriptors=x", "the argument ('x') for option '--file-descriptors' is invalid"),
@@ -320,9 +335,38 @@ def test_the_defaults_are_gearmands(service: Service, tmp_path: Path) -> None:
     assert config is not None
     assert (config.engine.wakeups, config.engine.attempts, config.engine.function_order) == (0, 0, "registration")
     assert (config.store_url, config.gearman.exceptions) == ("memory:", False)
+    assert (config.gearman.sleep_ends_time_limits, config.listen_retry_seconds) == (True, 22)
     assert (config.log.level, config.log.file) == ("error", str(tmp_path / "gearmand.log"))
     assert service.process == ProcessOptions()
     assert service.descriptors == [config.limits.connections]
+
+
+@pytest.mark.parametrize(
+    ("words", "attempts"),
+    [
+        ([], 0),
+        (["--job-retries=-1"], 0),
+        (["--job-retries=0"], 1),
+        (["--job-retries=1"], 1),
+        (["--job-retries=255"], 255),
+    ],
+)
+def test_the_attempts_of_version_2(service: Service, words: list[str], attempts: int) -> None:
+    accepted("--gearmand-version=2.0", *words)
+    assert service.config is not None
+    assert service.config.engine.attempts == attempts
+
+
+def test_version_2_takes_no_more_retries_than_it_can_count(service: Service) -> None:
+    result = gearmand("--gearmand-version=2.0", "--job-retries=256")
+    assert result.exit_code == 1
+    assert "'--job-retries' is invalid: expected a whole number from -1 to 255" in result.stderr
+
+
+def test_round_robin_changes_nothing_in_version_2(service: Service) -> None:
+    accepted("--gearmand-version=2.0", "--round-robin")
+    assert service.config is not None
+    assert service.config.engine.function_order == "fair"
 
 
 def test_the_environment_goes_before_gearmands_defaults(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,6 +537,10 @@ def test_the_version_is_honest_about_the_name(service: Service, word: str) -> No
     result = accepted(word)
     assert re.fullmatch(r"\nswitchgear \d+\.\d+\.\d+, in place of gearmand 1\.1\.20\n", result.stdout)
     assert service.config is None
+
+
+def test_the_version_names_the_rules_it_follows(service: Service) -> None:
+    assert accepted("--version", "--gearmand-version=2.0").stdout.endswith("in place of gearmand 2.0\n")
 
 
 @pytest.mark.parametrize("word", ["-h", "--help"])

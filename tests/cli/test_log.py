@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from switchgear.cli.log import _past
 from switchgear.cli.main import main
 from switchgear.joblog import JobLog, RegisteredTask
+from tests.support.servers import running_switchgear
 
 
 @pytest.fixture(autouse=True)
@@ -185,3 +186,59 @@ def test_moments_of_the_past() -> None:
     assert 0 <= now - _past("today") < 25 * 3600 + 5
     assert 22 * 3600 <= _past("today") - _past("Yesterday") <= 26 * 3600
     assert _past("90000w") == 0
+
+
+# --- whose log ---
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("named_by", ["SWITCHGEAR_URL", "SWITCHGEAR_SERVER", "--server"])
+def test_the_server_that_is_named_is_asked_where_its_log_is(
+    url: str, named_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHGEAR_STATE_DIR", str(tmp_path / "nothing here"))
+    with running_switchgear("--joblog", url) as server:
+        address = f"gearman://127.0.0.1:{server.port}"
+        arguments = ["--server", address] if named_by == "--server" else []
+        if not arguments:
+            monkeypatch.setenv(named_by, address)
+        result = CliRunner().invoke(main, ["log", *arguments], prog_name="switchgear")
+    assert result.stderr == f"Job log of {address}, {url}\n"
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["3", "2", "1"]
+
+
+@pytest.mark.system
+def test_a_server_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_switchgear("--joblog", "off") as server:
+        monkeypatch.setenv("SWITCHGEAR_URL", f"gearman://127.0.0.1:{server.port}")
+        result = CliRunner().invoke(main, ["log"], prog_name="switchgear")
+    assert result.exit_code != 0
+    assert f"127.0.0.1:{server.port} writes no job log" in result.stderr
+
+
+@pytest.mark.system
+def test_the_log_of_a_server_on_another_machine(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_switchgear("--joblog", url) as server:
+        monkeypatch.setenv("SWITCHGEAR_URL", f"gearman://127.0.0.1:{server.port}")
+        (tmp_path / "jobs-log.db").rename(tmp_path / "not visible")  # as from another machine
+        result = CliRunner().invoke(main, ["log"], prog_name="switchgear")
+    assert result.exit_code != 0
+    assert "cannot be read from here: run this command where that" in result.stderr
+
+
+@pytest.mark.system
+def test_an_embedded_server_writes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "queue").mkdir()
+    monkeypatch.setenv("SWITCHGEAR_URL", f"embedded:{tmp_path / 'queue'}")
+    result = CliRunner().invoke(main, ["log"], prog_name="switchgear")
+    assert result.exit_code != 0
+    assert "writes no job log" in result.stderr
+    assert "switchgear jobs" in result.stderr
+
+
+@pytest.mark.usefixtures("log")
+def test_a_log_that_is_named_is_read_without_a_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHGEAR_URL", "gearman://127.0.0.1:1")
+    result = call(url)
+    assert (result.exit_code, result.stderr) == (0, "")

@@ -73,12 +73,14 @@ def test_a_daemon_listens_before_its_parent_leaves(tmp_path: Path) -> None:
 @pytest.mark.system
 def test_the_real_server_as_a_daemon(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    words = ["gearmand", "-d", "-L", "127.0.0.1", "-p", "0", "-P", str(pid_file), "-l", str(tmp_path / "log")]
+    log = tmp_path / "log"
+    listen = ["-L", "127.0.0.1", "-p", "0"]
+    words = ["gearmand", "-d", *listen, "-P", str(pid_file), "-l", str(log), "--verbose=INFO"]
     read_end, write_end = os.pipe()
     done = python(f"from switchgear.cli.main import main\nmain({words!r})", pass_fds=(write_end,))
     os.close(write_end)
-    assert (done.returncode, done.stderr) == (0, "")
-    found = re.search(r"127\.0\.0\.1:([0-9]+)", done.stdout)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found = re.search(r"127\.0\.0\.1:([0-9]+)", log.read_text())
     assert found is not None
     try:
         with socket.create_connection(("127.0.0.1", int(found[1])), timeout=10) as connection:

@@ -47,17 +47,18 @@ def test_everything_that_can_be_said(server: Server) -> None:
         server,
         *("schedule", "add", "full", "sweep", '{"all": true}', "--every", "1h", "--catch-up", "all", "--overlap"),
         *("--priority", "low", "--expires", "5m", "--timeout", "90", "--attempts", "0", "--crashes", "2"),
-        *("--retention", "0", "--key", "tenant"),
+        *("--retention", "0", "--key", "tenant", "--requires", "large,gpu"),
     )
     assert (answer["payload"], answer["catch_up"], answer["overlap"]) == ('{"all": true}', "all", True)
     assert answer["options"] == {
         "priority": "low",
         "expires": 300.0,
         "timeout": 90.0,
-        "attempts": 0,
-        "crashes": 2,
+        "attempts_limit": 0,
+        "crash_limit": 2,
         "retention": 0.0,
         "key": "tenant",
+        "requires": ["gpu", "large"],
     }
     assert call_json(server, "schedules") == [answer]
 

@@ -12,6 +12,9 @@ from tests.support.wire import Kind, Wire, request
 pytestmark = pytest.mark.system
 
 
+HEADER_BYTES = 12  # what a long packet begins with is read and not held
+
+
 def test_it_says_what_peers_make_the_server_hold() -> None:
     with running_switchgear() as server, Wire(server.address) as peer:
         packet = request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 100_000)
@@ -20,11 +23,11 @@ def test_it_says_what_peers_make_the_server_hold() -> None:
         def unfinished() -> int:
             return int(call_json(server, "server")["memory"]["input"])
 
-        assert eventually(unfinished, "the beginning of the packet is counted") == 50_000
+        assert eventually(unfinished, "the beginning of the packet is counted") == 50_000 - HEADER_BYTES
         answer = call_json(server, "server")
         listener = next(listener for listener in answer["listeners"] if "gearman:" in listener["url"])
-        assert listener["input"] == 50_000
-        assert listener["largest"]["input"] == 50_000
+        assert listener["input"] == 50_000 - HEADER_BYTES
+        assert listener["largest"]["input"] == 50_000 - HEADER_BYTES
         shown = call(server, "server").stdout
         assert "48.8 KiB  packets that are not complete" in shown
         assert "serving" in shown

@@ -53,6 +53,28 @@ def switchgear() -> Iterator[Server]:
         yield server
 
 
+# --- a job that no worker can do ---
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_name_that_no_worker_knows_is_told_with_the_nearest_one(switchgear: Server, flags: list[str]) -> None:
+    with running(switchgear, "submit", *flags, "revrse", "abc") as waiting:
+        waiting.until("no worker that can do revrse is connected; did you mean reverse?")
+        with working(url_of(switchgear), {"revrse": reverse}):
+            waiting.until("cba")
+
+
+def test_without_a_similar_name_only_the_reason_is_told(switchgear: Server) -> None:
+    with running(switchgear, "submit", "xyzzy", "abc") as waiting:
+        assert waiting.until("no worker that can do xyzzy is connected").endswith("is connected\n")
+
+
+def test_a_job_that_waits_for_another_reason_gets_no_hint(switchgear: Server) -> None:
+    told = call(switchgear, "submit", "--timeout", "2.1s", "--at", "+1h", "reverse", "abc")
+    assert told.exit_code == 4
+    assert told.stderr == f"switchgear: job {told.stderr.split()[2]} was not done within 2.1 s\n"
+
+
 # --- payload and result ---
 
 
@@ -219,7 +241,7 @@ def test_what_only_a_switchgear_server_can_do(switchgear: Server) -> None:
     unique = ["--unique", "k", "--unique-scope", "queued", "--unique-for", "1h"]
     handle = call(switchgear, "submit", "--background", *options, *unique, "nobody-does-this", "x").stdout.strip()
     job = call_json(switchgear, "job", handle)
-    assert (job["losses_limit"], job["key"], job["retention"], job["on_failure"]) == (0, "tenant-1", 0, ["run"])
+    assert (job["crash_limit"], job["key"], job["retention"], job["on_failure"]) == (0, "tenant-1", 0, ["run"])
     assert job["unique_scope"] == "queued"
     assert job["unique_until"] == pytest.approx(time.time() + 3600, abs=60)
 

@@ -141,7 +141,10 @@ def test_what_the_server_keeps_of_a_job() -> None:
         script = "echo hot >&2; echo 'progress: 1/4' >&2; echo oh no >&2; exit 2"
         with running(server, "worker", "f", "--exec", script, "--name", "tester") as worker:
             worker.until("connected")
-            assert [found["name"] for found in call_json(server, "workers")] == ["tester"]
+            eventually(
+                lambda: [found["name"] for found in call_json(server, "workers")] == ["tester"],
+                "the server has read the worker's name",
+            )
             handle = call(server, "submit", "--background", "f", "x").stdout.strip()
             worker.until("failed")
             job = call_json(server, "job", handle)

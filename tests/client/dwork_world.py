@@ -98,7 +98,7 @@ class FakeServer:
     def close(self) -> None:
         self._stop.set()
         self._thread.join(DEADLINE_SECONDS)
-        self._context.term()
+        self._context.destroy(0)
 
 
 class Original:

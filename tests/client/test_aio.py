@@ -173,7 +173,7 @@ def test_an_answer_nobody_waits_for_is_not_taken_for_another(any_server: Server)
 
 def test_extensions(switchgear: Server, function: str) -> None:
     async def story(client: AsyncClient) -> None:
-        first = await client.submit(function, background=True, attempts=3)
+        first = await client.submit(function, background=True, attempts_limit=3)
         second = await client.submit(function, background=True, after=[first.handle])
         told = await client.control("job", handle=second.handle, unused=None)
         assert (told["state"], told["predecessors"]) == ("waiting", [first.handle])
@@ -187,7 +187,7 @@ def test_extensions(switchgear: Server, function: str) -> None:
 def test_extensions_and_a_server_that_does_not_know_them(gearmand: Server, function: str) -> None:
     async def story(client: AsyncClient) -> None:
         waiting = await client.submit(function)
-        for ask in (client.control("server"), client.submit(function, attempts=3)):
+        for ask in (client.control("server"), client.submit(function, attempts_limit=3)):
             with pytest.raises(ServerRefused, match="does not know the extension packets") as caught:
                 await ask
             assert caught.value.code == UNKNOWN_EXTENSION

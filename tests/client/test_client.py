@@ -254,8 +254,8 @@ def test_all_options_at_once(extended: Client, switchgear: Server, function: str
         priority="high",
         at=later,
         expires=later + 60,
-        run_timeout_seconds=5,
-        attempts=0,
+        timeout=5,
+        attempts_limit=0,
         after=[first.handle],
         name=f"{function} name",
     )
@@ -272,7 +272,7 @@ def test_all_options_at_once(extended: Client, switchgear: Server, function: str
 
 def test_waiting_for_a_job_with_options(extended: Client, switchgear: Server, function: str) -> None:
     worker = HandWorker(switchgear, function)
-    submission = extended.submit(function, b"x", attempts=1)
+    submission = extended.submit(function, b"x", attempts_limit=1)
     handle, _ = worker.grab()
     worker.wire.send(Kind.WORK_COMPLETE, handle, b"y")
     assert submission.wait() == b"y"
@@ -296,7 +296,7 @@ def test_a_server_without_extensions_is_told_apart_and_harms_no_wait(gearmand: S
     worker = HandWorker(gearmand, function)
     with Client(url_of(gearmand)) as client:
         submission = client.submit(function)
-        for ask in (lambda: client.control("functions"), lambda: client.submit(function, attempts=3)):
+        for ask in (lambda: client.control("functions"), lambda: client.submit(function, attempts_limit=3)):
             with pytest.raises(ServerRefused, match="does not know the extension") as caught:
                 ask()
             assert caught.value.code == UNKNOWN_EXTENSION

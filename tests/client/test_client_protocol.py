@@ -24,14 +24,14 @@ from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Prog
 from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, SubscribeRequest
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.client.gearman.submitted_job import Submission
-from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
+from switchgear.protocols.gearman.codec import REQUEST, GearmanDecoder, response
 from switchgear.protocols.gearman.messages import Packet
 
 LOST = ServerUnreachable("gone")
 
 
 def packets(data: bytes) -> list[tuple[Packet, list[bytes]]]:
-    return [(Packet(kind), body.split(b"\0")) for kind, body in Decoder(REQUEST, 2**32).feed(data)]
+    return [(Packet(kind), body.split(b"\0")) for kind, body in GearmanDecoder(REQUEST, 2**32).feed(data)]
 
 
 def greeted(*answers: bytes) -> ClientProtocol:

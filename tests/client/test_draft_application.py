@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from switchgear.client.address import ServerAddress
-from switchgear.client.draft.application import Application, ApplicationConnection, DraftRequest
-from switchgear.client.draft.flow_steps import Flow
+from switchgear.client.draft.application import MOST_THROWN_AWAY, Application, ApplicationConnection, DraftRequest
+from switchgear.client.draft.flow_steps import Flow, WaitStep
 from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord
 from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman_draft.messages import JobType, Packet
@@ -297,6 +297,39 @@ def test_a_job_that_cannot_be_created_again_stays_unfinished() -> None:
     with pytest.raises(ServerUnreachable):
         office.recreate_unfinished()
     assert office.application.unfinished == [record]
+
+
+def test_throw_away_jobs_of_the_last_minute_are_created_again_if_their_server_is_gone() -> None:
+    office = Office(servers=2)
+    old = [office.submit(THROW_AWAY, b"old") for _ in range(10)]
+    office.world.perform(pause(office, 61.0))
+    records = [office.submit(THROW_AWAY, b"%d" % n) for n in range(20)]
+    assert office.recreate_unfinished() == []
+    office.world.kill(1)
+    recreated = office.recreate_unfinished()
+    assert [record for record, _ in recreated] == [record for record in records if record.server.port == 1]
+    assert {new.server.port for _, new in recreated} == {2}
+    assert {record.server.port for record in old} == {1, 2}
+    assert office.recreate_unfinished() == []
+
+
+def test_of_very_many_throw_away_jobs_the_newest_are_remembered() -> None:
+    office = Office(servers=2)
+    for _ in range(MOST_THROWN_AWAY + 100):
+        office.submit(THROW_AWAY)
+    office.world.kill(1)
+    assert len(office.recreate_unfinished()) <= MOST_THROWN_AWAY
+
+
+def pause(office: Office, seconds: float) -> Flow[None]:
+    yield WaitStep(lambda: False, office.world.now + seconds)
+
+
+def test_a_throw_away_job_that_is_forgotten_is_not_created_again() -> None:
+    office = Office()
+    office.application.forget(office.submit(THROW_AWAY))
+    office.world.kill(1)
+    assert office.recreate_unfinished() == []
 
 
 def test_a_job_that_is_forgotten_is_not_created_again() -> None:

@@ -30,6 +30,7 @@ from tests.support.draft_wire import (
     packet,
     split_packets,
 )
+from tests.support.reads import kept_job
 
 PACE = DraftTiming(
     sleep_threshold_seconds=1.0, pause_seconds=0.25, sleep_seconds=30.0, backoff=ReconnectBackoff(rng=lambda: 1.0)
@@ -151,7 +152,7 @@ def test_a_handler_that_fails_ends_its_task_and_nothing_else() -> None:
     shop.stop_after(3)
     shop.run()
     assert shop.diary.of("ended") == [("ended", b"1", 1), ("ended", b"2", 1)]
-    job = shop.world.houses[1].store.get(1)
+    job = kept_job(shop.world.houses[1].store, 1)
     assert job is not None
     assert (job.result_code, job.result) == (1, b"RuntimeError: cannot do b'1'")
 
@@ -357,6 +358,82 @@ def test_a_task_that_nobody_asked_for_ends_the_conversation() -> None:
     line, _ = line_that_slept()
     line.receive(TASK)
     assert not line.is_open
+
+
+# --- servers that know only the fourteen packets of the draft ---
+
+
+class PlainServer:
+    """Answers a worker as the draft says, and does nothing about a handle that it has not given."""
+
+    def __init__(self, line: DraftWorkerConnection) -> None:
+        self.line = line
+        self.tasks = 0
+        self.fences = 0
+
+    def take(self, data: bytes) -> None:
+        for sent in split_packets(data):
+            if sent.kind == Kind.job_assign_req:
+                self.line.receive(TASK if self.tasks else NOOP)
+                self.tasks = max(0, self.tasks - 1)
+            elif sent.kind == Kind.job_status_req:
+                self.fences += 1
+
+
+def test_a_noop_counts_as_the_answer_if_the_fence_stays_away() -> None:
+    line, diary = line_that_slept()
+    server = PlainServer(line)
+    server.take(line.task_request())
+    assert line.is_settled()
+    assert not line.is_answered()
+    assert line.seconds_for_second_answer == 1.0
+    line.take_noop_as_answer()
+    assert line.is_answered()
+    line.sleep()
+    server.take(line.task_request())
+    assert server.fences == 1, "such a server is sent no second fence"
+    assert line.seconds_for_second_answer == 0.05
+    assert not diary.of("refused")
+
+
+def test_a_task_that_comes_after_the_noop_that_was_taken_for_the_answer_is_run() -> None:
+    line, _ = line_that_slept()
+    line.task_request()
+    line.receive(NOOP)
+    line.take_noop_as_answer()
+    line.receive(TASK)
+    assert line.is_open
+    assert line.calls, "a worker that sleeps meanwhile is woken"
+    assert line.has_assignment
+    assert line.take_assignment() == (b"f", b"args")
+    assert not line.has_assignment
+
+
+def test_a_status_is_an_answer_to_the_fence_too() -> None:
+    line, _ = line_that_slept()
+    line.task_request()
+    line.receive(NOOP + packet(Kind.job_status_res, numbers(0, 0, 0)))
+    assert line.is_answered()
+    assert line.answers_fences
+
+
+def test_a_server_that_closes_the_connection_at_a_fence_is_sent_no_other() -> None:
+    line, _ = line_that_slept()
+    line.task_request()
+    line.lost("closed")
+    line.opening()
+    line.opened()
+    line.sleep()
+    assert line.task_request() == ASK
+
+
+def test_a_server_that_has_answered_fences_and_is_silent_is_given_up() -> None:
+    shop = Shop(timing=DraftTiming(sleep_threshold_seconds=0.0, sleep_seconds=5.0))
+    shop.world.after(12.0, lambda: shop.world.silent.add(1))
+    shop.stop_after(40)
+    shop.run()
+    assert shop.working.connections[0].answers_fences
+    assert ("disconnected", 1) in shop.diary.entries
 
 
 def test_a_real_server_answers_the_fence_in_order() -> None:

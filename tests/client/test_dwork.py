@@ -290,6 +290,7 @@ def test_a_connection_that_is_lost_while_the_answer_is_on_its_way(kind: Kind) ->
     url = f"dwork://{HOST}:{port}"
     context = zmq.Context()
     try:
+        context.rcvtimeo = int(DEADLINE_SECONDS * 1000)
         router = context.socket(zmq.ROUTER)
         router.bind(f"tcp://{HOST}:{port}")
         with client_of(kind, url) as client:
@@ -312,7 +313,7 @@ def test_a_connection_that_is_lost_while_the_answer_is_on_its_way(kind: Kind) ->
         assert 0 < retry_us < passed_us + 2e6
         router.close(0)
     finally:
-        context.term()
+        context.destroy(0)
 
 
 def _bound(context: zmq.Context[zmq.Socket[bytes]], port: int) -> list[zmq.Socket[bytes]]:

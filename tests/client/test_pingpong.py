@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ def raw_router(keys: tuple[bytes, bytes] | None = None) -> Iterator[RawRouter]:
         yield router
     finally:
         router.socket.close()
-        context.term()
+        context.destroy(0)
 
 
 @pytest.fixture
@@ -186,9 +187,13 @@ def test_a_worker_may_be_stopped_by_its_own_function(router: RawRouter) -> None:
         router.send(identity, *LEAVE)
 
 
-def test_a_worker_that_uses_only_the_words_of_the_document_stops_without_one(router: RawRouter) -> None:
-    with working(router.endpoint) as worker:
+@pytest.mark.parametrize("says_goodbye", [False, None], ids=["told not to", "broker without extensions"])
+def test_a_worker_that_uses_only_the_words_of_the_document_stops_without_one(
+    router: RawRouter, says_goodbye: bool | None
+) -> None:
+    with working(router.endpoint, says_goodbye=says_goodbye) as worker:
         identity = router.receive_until(READY)
+        router.send(identity, *PONG)
         router.send(identity, b"", b"job")
         router.receive_until([b"", b"JOB"])
         worker.stop()
@@ -327,6 +332,46 @@ def test_worker_and_client_with_curve(has_keys: bool) -> None:
         assert outcome == [b"result"]
 
 
+# What a broker that encrypts begins with.  ZeroMQ gives up a connection without keys to it, for good.
+CURVE_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + b"\x01" + bytes(31)
+
+
+def refuse(listener: socket.socket) -> None:
+    """Accept a connection and wait until its client has given it up."""
+    peer, _ = listener.accept()
+    with peer:
+        peer.settimeout(DEADLINE_SECONDS)
+        peer.sendall(CURVE_GREETING)
+        while peer.recv(1000):
+            pass
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(DEADLINE_SECONDS)
+        yield listener
+
+
+def test_a_worker_without_keys_tries_again_and_can_be_stopped(listener: socket.socket) -> None:
+    with working(f"tcp://127.0.0.1:{listener.getsockname()[1]}", **IMPATIENT):
+        for _ in range(2):
+            refuse(listener)
+
+
+def test_a_call_without_keys_ends_at_its_timeout(listener: socket.socket) -> None:
+    with PingPongClient(f"tcp://127.0.0.1:{listener.getsockname()[1]}") as client:
+        refuse(listener)
+        with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
+            client.call(b"job", 0.05)
+
+
 def test_the_public_names_are_these() -> None:
-    assert pingpong.__all__ == ["CurveKeys", "PingPongClient", "PingPongWorker", "PingPongWorkerProtocol"]
+    assert pingpong.__all__ == [
+        "AsyncPingPongWorker",
+        "CurveKeys",
+        "PingPongClient",
+        "PingPongWorker",
+        "PingPongWorkerProtocol",
+    ]
     assert all(getattr(pingpong, name).__doc__ for name in pingpong.__all__)

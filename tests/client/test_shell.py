@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,7 @@ from switchgear.client.gearman.worker import RunningHandler
 from switchgear.client.gearman.worker_connection import WorkerConnection
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction, WorkerProtocol
 from switchgear.errors import JobFailed
-from switchgear.protocols.gearman.codec import REQUEST, Decoder
+from switchgear.protocols.gearman.codec import REQUEST, GearmanDecoder
 from switchgear.protocols.gearman.messages import Packet
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
@@ -33,8 +34,9 @@ class RecordingConnection:
     def __init__(self) -> None:
         self.protocol = WorkerProtocol(WorkerIntroduction("me", {}, uses_extensions=False))
         self.protocol.take_output()
-        self._decoder = Decoder(REQUEST, 2**32)
+        self._decoder = GearmanDecoder(REQUEST, 2**32)
         self.packets: list[tuple[Packet, bytes]] = []
+        self.jobs: dict[str, Any] = {}
         self.said = asyncio.Event()
 
     def flush_soon(self) -> None:
@@ -51,7 +53,10 @@ class RecordingConnection:
 
 def a_job(payload: bytes = b"", connection: RecordingConnection | None = None) -> WorkerJob:
     assigned = AssignedJob("H:here:1", "the function", payload, "the key")
-    return WorkerJob(cast(WorkerConnection[RunningHandler], connection or RecordingConnection()), assigned)
+    connection = connection or RecordingConnection()
+    job = WorkerJob(cast(WorkerConnection[RunningHandler], connection), assigned)
+    connection.jobs[job.handle] = SimpleNamespace(job=job)  # as a job that is being run
+    return job
 
 
 def run(coroutine: Coroutine[Any, Any, bytes]) -> bytes:

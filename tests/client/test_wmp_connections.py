@@ -23,7 +23,7 @@ from tests.support.wmp_wire import RawManager
 def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
     context = zmq.Context()
     yield context
-    context.term()
+    context.destroy(0)
 
 
 @pytest.fixture

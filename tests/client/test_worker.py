@@ -12,9 +12,10 @@ from typing import Any, cast
 import pytest
 
 from switchgear.client import Client, ReconnectBackoff, Worker, WorkerJob
-from switchgear.client.gearman.worker import Slots
+from switchgear.client.gearman.assigned_job import AssignedJob
+from switchgear.client.gearman.worker import RunningHandler, Slots
 from switchgear.errors import JobFailed
-from switchgear.protocols.gearman.codec import REQUEST, Decoder, request, response
+from switchgear.protocols.gearman.codec import REQUEST, GearmanDecoder, request, response
 from switchgear.protocols.gearman.messages import Packet
 from tests.client.background import Recorder, reverse, url_of, working
 from tests.support.servers import HOST, Server, answers_version, free_port, running_gearmand, running_switchgear
@@ -74,6 +75,42 @@ def test_a_handler_sees_its_job_and_can_talk(any_server: Server, client: Client,
     assert [(job.handle, job.function, job.unique, job.payload) for job in seen] == [
         (submission.handle, function, "key", b"in")
     ]
+
+
+class RecordingConnection:
+    """What a handler's job needs of a connection; it is its own protocol."""
+
+    def __init__(self) -> None:
+        self.address = "tcp://server"
+        self.jobs: dict[str, RunningHandler] = {}
+        self.sent: list[bytes] = []
+        self.protocol = self
+
+    def assign(self) -> WorkerJob:
+        job = WorkerJob(cast(Any, self), AssignedJob("H:a:1", "f", b""))
+        self.jobs[job.handle] = RunningHandler(job, cast(Any, self))
+        return job
+
+    def progress(self, handle: str, done: int, total: int) -> None:
+        self.sent.append(b"%d/%d" % (done, total))
+
+    def data(self, handle: str, data: bytes) -> None:
+        self.sent.append(data)
+
+    warning = data
+
+    def flush_soon(self) -> None: ...
+
+
+def test_a_handler_whose_job_was_assigned_once_more_is_not_heard() -> None:
+    """A server that takes a job back after its time limit may assign it to another slot of the same worker."""
+    connection = RecordingConnection()
+    late, present = connection.assign(), connection.assign()
+    for job, word in ((late, b"late"), (present, b"present")):
+        job.progress(1, 1 if job is late else 2)
+        job.data(word)
+        job.warn(word)
+    assert connection.sent == [b"1/2", b"present", b"present"]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +383,7 @@ def test_a_connection_that_is_made_while_the_worker_stops_takes_no_job() -> None
         with socket.socket() as sock:
             connection.connection_made(cast(asyncio.Transport, FakeTransport(sock, asked)))
         await asyncio.sleep(0)
-        kinds = [kind for kind, _ in Decoder(REQUEST, 2**20).feed(b"".join(asked))]
+        kinds = [kind for kind, _ in GearmanDecoder(REQUEST, 2**20).feed(b"".join(asked))]
         assert Packet.CAN_DO in kinds
         assert Packet.GRAB_JOB_UNIQ not in kinds
 

@@ -20,7 +20,7 @@ from switchgear.client.gearman.worker_events import (
 )
 from switchgear.client.gearman.worker_protocol import ENVELOPE_BYTES, WorkerIntroduction, WorkerProtocol
 from switchgear.errors import PeerError
-from switchgear.protocols.gearman.codec import REQUEST, Decoder, request, response
+from switchgear.protocols.gearman.codec import REQUEST, GearmanDecoder, request, response
 from switchgear.protocols.gearman.messages import Packet
 
 LIMIT = ("limit", {"function": "f", "concurrency": 1})
@@ -46,7 +46,7 @@ class Talk:
 
     def said(self) -> list[tuple[str, str]]:
         """What the worker has to say, a space for each NUL."""
-        packets = Decoder(REQUEST, 10**6).feed(self.worker.take_output())
+        packets = GearmanDecoder(REQUEST, 10**6).feed(self.worker.take_output())
         return [(Packet(kind).name, body.decode().replace("\0", " ")) for kind, body in packets]
 
 
@@ -205,14 +205,16 @@ def test_progress() -> None:
     [
         ("cancelled", [("WORK_FAIL", "H:a:1")]),
         ("done", [("WORK_FAIL", "H:a:1")]),
-        ("timed_out", []),
-        ("held_back", []),
+        ("timed_out", [("HAND_BACK", "H:a:1")]),
+        ("held_back", [("HAND_BACK", "H:a:1")]),
     ],
 )
 def test_what_is_reported_of_a_revoked_job(reason: str, says: list[Any]) -> None:
     talk = extended()
     assert talk.hear(push(), (Packet.REVOKE, f"H:a:1\0{reason}"))[1:] == [JobRevoked("H:a:1", reason)]
     talk.worker.progress("H:a:1", 1, 2, "")
+    talk.worker.data("H:a:1", b"part")
+    talk.worker.warning("H:a:1", b"careful")
     talk.worker.report("H:a:1", Complete(b"3"))
     assert talk.said() == says
 
@@ -221,7 +223,7 @@ def test_a_job_that_timed_out_may_come_again() -> None:
     talk = extended()
     talk.hear(push(), (Packet.REVOKE, "H:a:1\0timed_out"), push())
     talk.worker.report("H:a:1", Complete(b"3"))
-    assert talk.said() == [("WORK_COMPLETE", "H:a:1 3")]
+    assert talk.said() == [("HAND_BACK", "H:a:1"), ("WORK_COMPLETE", "H:a:1 3")]
 
 
 def test_a_revocation_that_crosses_the_report_changes_nothing() -> None:
@@ -298,7 +300,9 @@ def test_a_plain_server_keeps_no_results() -> None:
     assert "plain Gearman server" in text
 
 
-@pytest.mark.parametrize(("reason", "says"), [("cancelled", [("WORK_FAIL", "H:a:1")]), ("timed_out", [])])
+@pytest.mark.parametrize(
+    ("reason", "says"), [("cancelled", [("WORK_FAIL", "H:a:1")]), ("timed_out", [("HAND_BACK", "H:a:1")])]
+)
 def test_a_job_that_is_revoked_while_its_arguments_are_fetched(reason: str, says: list[Any]) -> None:
     talk = extended()
     talk.hear(push(payload="@H:a:7"))
@@ -416,7 +420,7 @@ def without_extensions() -> WorkerProtocol:
 
 
 def sent(worker: WorkerProtocol) -> list[str]:
-    return [Packet(kind).name for kind, _ in Decoder(REQUEST, 10**6).feed(worker.take_output())]
+    return [Packet(kind).name for kind, _ in GearmanDecoder(REQUEST, 10**6).feed(worker.take_output())]
 
 
 def test_without_extensions_functions_are_announced_at_once() -> None:

@@ -1,9 +1,10 @@
-"""Workers over ZeroMQ that run in the main thread, and signals; and what they log of servers that are not there."""
+"""Workers that run in the main thread, and signals; and what they log of servers that are not there."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 import zmq
 import zmq.auth
 
+from switchgear.client.draft import DraftTask, DraftWorker
 from switchgear.client.pingpong import PingPongWorker
 from switchgear.client.signals import STOP_SIGNALS
 from switchgear.client.wmp import WmpJob, WmpTiming, WmpWorker
@@ -78,7 +80,7 @@ def test_a_signal_lets_a_pingpong_worker_finish_its_job_and_say_goodbye(
         router.send(identity, *GOODBYE)
 
     with beside(broker):
-        PingPongWorker(work, router.endpoint, broker_timeout_seconds=DEADLINE_SECONDS).run()
+        PingPongWorker(work, router.endpoint, broker_timeout_seconds=DEADLINE_SECONDS, says_goodbye=True).run()
 
 
 def test_a_signal_ends_a_pingpong_worker_that_is_idle(router: RawRouter) -> None:
@@ -89,7 +91,7 @@ def test_a_signal_ends_a_pingpong_worker_that_is_idle(router: RawRouter) -> None
         router.send(identity, *GOODBYE)
 
     with beside(broker):
-        PingPongWorker(bytes.upper, router.endpoint, broker_timeout_seconds=DEADLINE_SECONDS).run()
+        PingPongWorker(bytes.upper, router.endpoint, broker_timeout_seconds=DEADLINE_SECONDS, says_goodbye=True).run()
 
 
 def test_a_second_signal_ends_a_pingpong_worker_that_waits_for_an_answer_to_its_goodbye(router: RawRouter) -> None:
@@ -100,7 +102,9 @@ def test_a_second_signal_ends_a_pingpong_worker_that_waits_for_an_answer_to_its_
         os.kill(os.getpid(), signal.SIGTERM)
 
     with beside(broker):
-        PingPongWorker(bytes.upper, router.endpoint, broker_timeout_seconds=100 * DEADLINE_SECONDS).run()
+        PingPongWorker(
+            bytes.upper, router.endpoint, broker_timeout_seconds=100 * DEADLINE_SECONDS, says_goodbye=True
+        ).run()
 
 
 @pytest.mark.parametrize(
@@ -201,7 +205,7 @@ def test_a_manager_that_cannot_be_reached_is_logged_once_and_so_is_its_return(ca
         manager.bind(f"tcp://{HOST}:{port}")
         eventually(lambda: len(caplog.records) == 2, "it has found it")
     manager.close(0)
-    context.term()
+    context.destroy(0)
     gone, back = (record.getMessage() for record in caplog.records[:2])
     assert "cannot be reached" in gone
     assert HINT in gone
@@ -216,3 +220,113 @@ def test_a_manager_that_encrypts_is_logged_by_a_worker_without_keys(
     with RawManager(secret_key=secret or b"") as manager, WmpWorker(manager.url, {"f": lambda job: b""}, timing=PACE):
         eventually(lambda: caplog.records, "it has complained")
     assert HINT in caplog.records[0].getMessage()
+
+
+# --- the 2005 draft ---
+
+
+@pytest.fixture
+def draft_server() -> Iterator[socket.socket]:
+    with socket.create_server((HOST, 0)) as listener:
+        listener.settimeout(DEADLINE_SECONDS)
+        yield listener
+
+
+def draft_url(listener: socket.socket) -> str:
+    return f"gearman://{HOST}:{listener.getsockname()[1]}"
+
+
+class DraftPeer:
+    """The server's side of a connection of the draft, from its text alone."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.connection, _ = listener.accept()
+        self.connection.settimeout(DEADLINE_SECONDS)
+        self.stream = self.connection.makefile("rb")
+
+    def receive(self) -> tuple[int, bytes]:
+        header = self.stream.read(9)
+        return header[4], self.stream.read(int.from_bytes(header[5:], "big"))
+
+    def receive_until(self, kind: int) -> bytes:
+        while (received := self.receive())[0] != kind:
+            if received[0] == 0x06:
+                self.send(0x00)
+        return received[1]
+
+    def send(self, kind: int, body: bytes = b"") -> None:
+        self.connection.sendall(b"\0JOB" + bytes([kind]) + len(body).to_bytes(4, "big") + body)
+
+    def close(self) -> None:
+        self.stream.close()
+        self.connection.close()
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_lets_a_draft_worker_finish_its_task_and_say_goodbye(
+    draft_server: socket.socket, number: signal.Signals
+) -> None:
+    def handler(task: DraftTask) -> bytes:
+        signal.raise_signal(number)
+        return task.args.upper()
+
+    def server() -> None:
+        peer = DraftPeer(draft_server)
+        peer.receive_until(0x06)
+        peer.send(0x07, b"shout\0quietly")
+        assert peer.receive_until(0x0B) == b"\0QUIETLY"
+        assert peer.receive() == (0x02, b"")
+        peer.close()
+
+    with beside(server):
+        DraftWorker(draft_url(draft_server), {"shout": handler}).run()
+
+
+def test_a_signal_ends_a_draft_worker_that_sleeps(draft_server: socket.socket) -> None:
+    def server() -> None:
+        peer = DraftPeer(draft_server)
+        peer.receive_until(0x03)
+        os.kill(os.getpid(), signal.SIGTERM)
+        peer.receive_until(0x02)
+        peer.close()
+
+    with beside(server):
+        DraftWorker(draft_url(draft_server), {"shout": lambda task: b""}).run()
+
+
+def test_a_second_signal_ends_a_draft_worker_that_waits_for_its_server_to_close(draft_server: socket.socket) -> None:
+    peers = []
+
+    def server() -> None:
+        peers.append(DraftPeer(draft_server))
+        peers[0].receive_until(0x03)
+        os.kill(os.getpid(), signal.SIGTERM)
+        peers[0].receive_until(0x02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with beside(server):
+        DraftWorker(draft_url(draft_server), {"shout": lambda task: b""}).run()
+    peers[0].close()
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)], ids=["TERM", "INT"]
+)
+def test_a_second_signal_breaks_off_the_task_of_a_draft_worker(
+    draft_server: socket.socket, number: signal.Signals, error: type[BaseException]
+) -> None:
+    def handler(task: DraftTask) -> bytes:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(number)
+        return b"not reached"
+
+    peers = []
+
+    def server() -> None:
+        peers.append(DraftPeer(draft_server))
+        peers[0].receive_until(0x06)
+        peers[0].send(0x07, b"shout\0")
+
+    with beside(server), pytest.raises(error):
+        DraftWorker(draft_url(draft_server), {"shout": handler}).run()
+    peers[0].close()

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from switchgear.client.wmp.worker_protocol import WmpJob, WmpResult, WmpSend, WmpTiming, WmpWorkerProtocol
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 
 __all__ = ["PACE", "Play", "message", "play"]
 

@@ -25,6 +25,7 @@ __all__ = ["Reader"]
 
 PATIENCE_SECONDS: Final = 60.0
 DOCUMENTED_PORT: Final = "4730"
+DOCUMENTED_HTTP_PORT: Final = "4740"
 DOCUMENTED_HOST: Final = "myhost"
 _HERE: Final = re.compile(rf"\b{re.escape(socket.gethostname())}\b")
 _TEST: Final = re.compile(r"^(?:async )?def test_", re.MULTILINE)
@@ -41,7 +42,7 @@ class Reader:
         self._module.__file__ = str(page)
         self._terminals: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._house = contextlib.ExitStack()
-        self._port = ""
+        self._port = self._http_port = ""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHGEAR_")}
         programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environment = {**kept, "PATH": programs, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
@@ -93,12 +94,15 @@ class Reader:
             self._compare(f"line {block.line}", block.output, printed.getvalue())
 
     def _real(self, text: str) -> str:
-        """With a port on which somebody listens in place of the documented one."""
+        """With ports on which somebody listens in place of the documented ones."""
         if f":{DOCUMENTED_PORT}" in text and not self._port:
             if self._does_commands:  # one of them starts the server
                 self._port = str(free_port())
             else:
                 self._port = str(self._house.enter_context(running_switchgear()).port)
+        if f":{DOCUMENTED_HTTP_PORT}" in text and not self._http_port:
+            self._http_port = str(free_port())
+        text = text.replace(f":{DOCUMENTED_HTTP_PORT}", f":{self._http_port}")
         return text.replace(f":{DOCUMENTED_PORT}", f":{self._port}")
 
     def _try_tests(self, blocks: list[Block]) -> None:

@@ -10,9 +10,15 @@ from tests.docs.pages import DOCS, Command, blocks_of, commands_of, matches
 from tests.docs.running import Reader
 
 # Pages of which also the commands are run.
-WITH_COMMANDS = ("tutorial.md",)
+WITH_COMMANDS = ("howto/http.md", "tutorial.md")
 # Pages about other protocols, whose clients have tests of their own.
-ELSEWHERE = ("howto/dwork.md", "howto/gearmonkey.md", "howto/job-log.md", "howto/shell-jobs.md")
+ELSEWHERE = (
+    "howto/add-a-protocol.md",
+    "howto/dwork.md",
+    "howto/gearmonkey.md",
+    "howto/job-log.md",
+    "howto/shell-jobs.md",
+)
 
 
 def pages_with_python() -> list[str]:
@@ -23,7 +29,7 @@ def pages_with_python() -> list[str]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("page", pages_with_python())
+@pytest.mark.parametrize("page", sorted({*pages_with_python(), *WITH_COMMANDS}))
 def test_a_page_shows_what_happens(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

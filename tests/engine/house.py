@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from switchgear.engine.core import Observer
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
+from switchgear.engine.state import Observer
 from switchgear.model import NORMAL, SECOND_US, Cause, Delivery, Function, Job, JobState, Schedule, Worker
 from switchgear.testing import FakeClock, RecordingPeer
 
@@ -55,7 +55,7 @@ class House:
         self.clock = clock or FakeClock()
         self.observer = RecordingObserver()
         self.engine = Engine(EngineSettings(**settings), self.observer)
-        self.engine.keeps = keeps
+        self.engine.reports_changes = keeps
         self.engine.advance(self.clock.now_us())
 
     @property

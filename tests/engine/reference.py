@@ -42,7 +42,9 @@ class Model(ModelDispatch):
             function.queue.insert(0, job)
         else:
             function.queue.append(job)
-        if function.pushers:
+        if function.groups:
+            self.offer_one(function, job.requires)
+        elif function.pushers:
             self.push(function)
         elif function.sleepers:
             self.wake(function)
@@ -60,6 +62,8 @@ class Model(ModelDispatch):
     def finish(self, job: ModelJob, cause: Cause, state: JobState) -> None:
         self.leave(job)
         self.move(job, cause, state)
+        self.leave_group(job)
+        job.durable = job.durable or job.waited_for
         if state is DONE:
             waiting = [successor for job_id, successor in self.edges if job_id == job.id]
             self.edges = [(job_id, successor) for job_id, successor in self.edges if job_id != job.id]
@@ -67,11 +71,23 @@ class Model(ModelDispatch):
                 if not any(other is successor for _, other in self.edges):
                     self.release(successor)
         job.has_key = job.has_key and job.held_until_us > 0
-        watchers, job.watchers = job.watchers, []
+        watchers, job.subscribers = job.subscribers, []
         for heard in watchers:
             heard.append(("finished", job.id, state))
         if state is not DONE:
             self.let_down(job)
+
+    def join_group(self, job: ModelJob) -> None:
+        if job.requires and job.requires not in job.function.groups:
+            job.function.groups.append(job.requires)
+
+    def leave_group(self, job: ModelJob) -> None:
+        """No group is left over for what no unfinished job requires."""
+        function = job.function
+        if job.requires and not any(
+            other.requires == job.requires and other.function is function for other in self.unfinished()
+        ):
+            function.groups.remove(job.requires)
 
     def let_down(self, job: ModelJob) -> None:
         """Those that wait for a job which was not done meet what their edges say, one after the other."""
@@ -96,7 +112,7 @@ class Model(ModelDispatch):
         elif policy == EdgePolicy.FAIL:
             self.finish(job, Cause.DOOMED, FAILED)
 
-    def doom_of(self, job: ModelJob) -> ModelJob | None:
+    def failed_dependency(self, job: ModelJob) -> ModelJob | None:
         """The job for whose end this one must not go on."""
         for job_id in job.predecessors:
             for other in self.jobs:
@@ -106,7 +122,7 @@ class Model(ModelDispatch):
         return None
 
     def meet_doom(self, job: ModelJob) -> None:
-        predecessor = self.doom_of(job)
+        predecessor = self.failed_dependency(job)
         assert predecessor is not None
         self.end_by_edge(job, predecessor)
 
@@ -147,14 +163,14 @@ class Model(ModelDispatch):
     def dies_of(self, job: ModelJob, cause: Cause) -> bool:
         if cause is Cause.GIVEN_BACK:
             return False
-        if job.losses_limit < 0 or (cause is Cause.TIMED_OUT and job.timeout_us):
+        if job.crash_limit < 0 or (cause is Cause.TIMED_OUT and job.timeout_us):
             return self.is_last_attempt(job)
         job.losses += 1
-        return 0 < job.losses_limit <= job.losses
+        return 0 < job.crash_limit <= job.losses
 
     def requeue(self, job: ModelJob, cause: Cause, *, ahead: bool) -> None:
         """A running job that its worker does not hold any more."""
-        if not job.durable and not job.watchers:
+        if not job.durable and not job.subscribers:
             self.finish(job, Cause.ABANDONED, CANCELLED)
         elif self.dies_of(job, cause):
             self.finish(job, Cause.EXHAUSTED, FAILED)
@@ -185,7 +201,7 @@ class Model(ModelDispatch):
                 yield job.expires_us, job.id, self.expire, job
             if job.limit_us:
                 yield job.limit_us, job.limit_since, self.time_out, job
-            if job.state is WAITING and self.doom_of(job) is not None:
+            if job.state is WAITING and self.failed_dependency(job) is not None:
                 yield 0, job.doomed_since, self.meet_doom, job
         for job in self.jobs:
             if job.held_until_us:
@@ -262,10 +278,11 @@ class Model(ModelDispatch):
         attempts_limit: int = -1,
         predecessors: tuple[int, ...] = (),
         edges: bytes = b"",
-        losses_limit: int = -1,
+        crash_limit: int = -1,
         unique_scope: int = 0,
         unique_policy: int = 0,
-        unique_hold_us: int = 0,
+        unique_for_us: int = 0,
+        requires: bytes = b"",
     ) -> ModelJob:
         if self.refusal:
             raise RefusedByModel(self.refusal)
@@ -276,7 +293,7 @@ class Model(ModelDispatch):
         if twin is not None and unique_policy == UniquePolicy.JOIN:
             if twin.state not in FINAL_STATES:
                 if heard is not None:
-                    twin.watchers.append(heard)
+                    twin.subscribers.append(heard)
                 if durable:
                     self.rely_on(twin)
             return twin
@@ -290,14 +307,15 @@ class Model(ModelDispatch):
         known = list(policies)
         job = ModelJob(
             len(self.jobs) + 1, function, unique, own_name, priority, durable,
-            run_at_us, expires_us, timeout_us, attempts_limit, known, list(policies.values()), losses_limit,
-            bool(unique and unique_scope), self.now_us + unique_hold_us if unique and unique_hold_us else 0,
-            bool(unique),
+            run_at_us, expires_us, timeout_us, attempts_limit, known, list(policies.values()), crash_limit,
+            bool(unique and unique_scope), self.now_us + unique_for_us if unique and unique_for_us else 0,
+            bool(unique), frozenset(requires.split(b",")) if requires else frozenset(),
         )  # fmt: skip
+        self.join_group(job)
         blockers = self.not_done(job, known)
         self.jobs.append(job)
         if heard is not None:
-            job.watchers.append(heard)
+            job.subscribers.append(heard)
         if blockers:
             self.move(job, Cause.SUBMITTED_WAITING, WAITING)
             self.wait_for(job, blockers)
@@ -329,9 +347,15 @@ class Model(ModelDispatch):
         self.edges += [(job_id, job) for job_id in blockers]
         self.serial += 1
         job.doomed_since = self.serial
-        if job.durable:
-            for job_id in blockers:
-                self.rely_on(self.job(job_id))
+        self.rely_on_all(job, blockers)
+
+    def rely_on_all(self, job: ModelJob, blockers: list[int]) -> None:
+        """If the job is durable these become durable, too; if not, at least their ends will be."""
+        for other in map(self.job, blockers):
+            if job.durable:
+                self.rely_on(other)
+            elif other.state not in FINAL_STATES:
+                other.waited_for = True
 
     def rely_on(self, job: ModelJob) -> None:
         if not job.durable and job.state not in FINAL_STATES:
@@ -342,9 +366,9 @@ class Model(ModelDispatch):
 
     def unwatch(self, heard: list[News]) -> None:
         for job in list(self.unfinished()):
-            if any(other is heard for other in job.watchers):
-                job.watchers = [other for other in job.watchers if other is not heard]
-                if not job.durable and not job.watchers and job.state in QUEUED_STATES:
+            if any(other is heard for other in job.subscribers):
+                job.subscribers = [other for other in job.subscribers if other is not heard]
+                if not job.durable and not job.subscribers and job.state in QUEUED_STATES:
                     self.finish(job, Cause.ABANDONED, CANCELLED)
 
     # --- workers ---
@@ -380,7 +404,7 @@ class Model(ModelDispatch):
             self.requeue(job, Cause.GIVEN_BACK, ahead=False)
         elif verb == "fail" or self.is_last_attempt_by(job, attempts_limit):
             self.finish(job, Cause.ENDED_BADLY, FAILED)
-        elif not job.durable and not job.watchers:
+        elif not job.durable and not job.subscribers:
             self.finish(job, Cause.ABANDONED, CANCELLED)
         else:
             self.leave(job)
@@ -422,7 +446,7 @@ class Model(ModelDispatch):
             if current not in found:
                 found.append(current)
                 if cascade:
-                    pending += [waiting for job_id, waiting in self.edges if job_id == current.id]
+                    pending += reversed([waiting for job_id, waiting in self.edges if job_id == current.id])
         ended = [each for each in found if each.state not in FINAL_STATES]
         self.edges = [(job_id, waiting) for job_id, waiting in self.edges if waiting not in ended]
         for each in ended:
@@ -438,13 +462,14 @@ class Model(ModelDispatch):
             raise RefusedByModel("conflict")
         if job.name and any(other.name == job.name for other in self.unfinished()):
             raise RefusedByModel("conflict")
-        if self.doom_of(job) is not None:
+        if self.failed_dependency(job) is not None:
             raise RefusedByModel("conflict")
         blockers = self.not_done(job, job.predecessors)
         self.refuse_cycle(job, blockers)
         job.attempts = job.losses = job.run_at_us = job.expires_us = 0
         job.durable = True
         job.has_key = bool(job.unique)
+        self.join_group(job)
         if blockers:
             self.move(job, Cause.RETRIED_WAITING, WAITING)
             self.wait_for(job, blockers)
@@ -476,6 +501,7 @@ class Model(ModelDispatch):
             if was_running:
                 self.take_key_again(job)
             self.move(job, Cause.HELD_BACK, WAITING)
+        self.rely_on_all(job, blockers)
         if self.is_too_late(job):
             self.expire(job)
         else:

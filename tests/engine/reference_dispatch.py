@@ -11,12 +11,12 @@ from tests.engine.reference_words import ModelFunction, ModelJob, ModelWorker
 class ModelDispatch:
     """Who gets which job, and who is woken."""
 
-    def __init__(self, now_us: int, order: str, attempts: int, wakeups: int, neglect_us: int) -> None:
+    def __init__(self, now_us: int, order: str, attempts: int, wakeups: int, unanswered_wakeup_us: int) -> None:
         self.now_us = now_us
         self.order = order
         self.attempts = attempts
         self.wakeups = wakeups
-        self.neglect_us = neglect_us
+        self.unanswered_wakeup_us = unanswered_wakeup_us
         self.jobs: list[ModelJob] = []
         self.workers: list[ModelWorker] = []
         self.functions: list[ModelFunction] = []
@@ -67,13 +67,33 @@ class ModelDispatch:
         if worker.woken_for is function:
             self.pass_on(worker)
 
+    def set_tags(self, worker: ModelWorker, tags: frozenset[bytes]) -> None:
+        if tags == worker.tags:
+            return
+        was_asleep, credit = worker.asleep, worker.credits
+        self.rouse(worker)
+        worker.credits = 0
+        self.fill(worker)
+        worker.tags, worker.credits = tags, credit
+        if credit:
+            self.fill(worker)
+        if was_asleep and not self.sleep(worker):
+            worker.heard.append(("wake", worker.id))
+        if worker.woken_for is not None:
+            self.pass_on(worker)
+
+    def fitting(self, worker: ModelWorker, function: ModelFunction) -> list[ModelJob]:
+        """The ready jobs of a function whose tags the worker has."""
+        return [job for job in function.queue if job.requires <= worker.tags]
+
     def best(self, worker: ModelWorker) -> ModelJob | None:
         """The job that this worker should have."""
-        open_functions = [f for f in worker.functions if f.queue and not f.paused and self.handing_out]
+        able = [f for f in worker.functions if not f.paused and self.handing_out]
+        open_functions = [f for f in able if self.fitting(worker, f)]
         if not open_functions:
             return None
         if self.order == "fair":
-            chosen = min(open_functions, key=lambda f: min(BEST_FIRST.index(job.priority) for job in f.queue))
+            chosen = min(open_functions, key=lambda f: BEST_FIRST.index(best_of(self.fitting(worker, f)).priority))
         else:
             chosen = open_functions[-1]
         if len(worker.functions) > 1:
@@ -83,10 +103,7 @@ class ModelDispatch:
             elif self.order == "round-robin":  # served last comes last, and the last is the first
                 worker.functions.remove(chosen)
                 worker.functions.insert(0, chosen)
-        return self.best_of(chosen)
-
-    def best_of(self, function: ModelFunction) -> ModelJob:
-        return min(function.queue, key=lambda job: BEST_FIRST.index(job.priority))
+        return best_of(self.fitting(worker, chosen))
 
     def start(self, job: ModelJob, worker: ModelWorker) -> None:
         job.function.queue.remove(job)
@@ -113,7 +130,7 @@ class ModelDispatch:
         self.rouse(worker)
         if function.paused or not self.handing_out or function not in worker.functions:
             return None
-        for job in function.queue:
+        for job in self.fitting(worker, function):
             if job.priority == priority:
                 self.start_chosen(job, worker)
                 return job
@@ -125,7 +142,7 @@ class ModelDispatch:
             self.pass_on(worker)
 
     def sleep(self, worker: ModelWorker) -> bool:
-        if self.handing_out and any(f.queue and not f.paused for f in worker.functions):
+        if self.handing_out and any(self.fitting(worker, f) and not f.paused for f in worker.functions):
             self.rouse(worker)
             return False
         worker.asleep = True
@@ -140,12 +157,22 @@ class ModelDispatch:
             if worker in function.sleepers:
                 function.sleepers.remove(worker)
 
-    def wake(self, function: ModelFunction) -> None:
+    def wake(self, function: ModelFunction, requires: frozenset[bytes] | None = None) -> None:
+        """Wake as many as one job is worth: of all jobs, or of those that require these tags, or for each kind."""
         if function.paused or not self.handing_out:
             return
-        if not function.look_at_us:
-            function.look_at_us = self.now_us + self.neglect_us
-        for worker in function.sleepers[: self.wakeups or None]:
+        if not function.groups:
+            self.wake_some(function, function.sleepers)
+            return
+        for group in [frozenset(), *function.groups] if requires is None else [requires]:
+            if any(job.requires == group for job in function.queue):
+                for _ in range(self.wakeups or len(function.sleepers)):
+                    self.wake_some(function, first_fitting(function.sleepers, group))
+
+    def wake_some(self, function: ModelFunction, sleepers: list[ModelWorker]) -> None:
+        if sleepers and not function.look_at_us:
+            function.look_at_us = self.now_us + self.unanswered_wakeup_us
+        for worker in sleepers[: self.wakeups or None]:
             self.rouse(worker)
             worker.woken_for = function
             worker.heard.append(("wake", worker.id))
@@ -159,12 +186,13 @@ class ModelDispatch:
         function.look_at_us = 0
         if not function.queue or not function.sleepers or function.paused or not self.handing_out:
             return
-        if function.taken_us + self.neglect_us > self.now_us:
+        if function.taken_us + self.unanswered_wakeup_us > self.now_us:
             self.wake(function)
             return
         for worker in list(function.sleepers):
-            self.rouse(worker)
-            worker.heard.append(("wake", worker.id))
+            if self.fitting(worker, function):
+                self.rouse(worker)
+                worker.heard.append(("wake", worker.id))
 
     def grant(self, worker: ModelWorker, credit: int) -> None:
         worker.credits += credit
@@ -194,11 +222,14 @@ class ModelDispatch:
         worker.tickets = []
         self.fill(worker)
 
-    def push(self, function: ModelFunction) -> None:
+    def push(self, function: ModelFunction) -> bool:
         if function.paused or not self.handing_out:
-            return
-        worker = function.pushers[0]
-        job = self.best_of(function)
+            return False
+        able = [job for job in function.queue if first_fitting(function.pushers, job.requires)]
+        if not able:
+            return False
+        job = best_of(able)
+        (worker,) = first_fitting(function.pushers, job.requires)
         worker.credits -= 1
         worker.tickets = worker.tickets[1:]
         for other in worker.functions:
@@ -207,9 +238,31 @@ class ModelDispatch:
                 other.pushers.append(worker)
         self.start(job, worker)
         worker.heard.append(("assign", worker.id, job.id))
+        return True
+
+    def offer_one(self, function: ModelFunction, requires: frozenset[bytes]) -> None:
+        while function.queue and function.pushers and self.push(function):
+            pass
+        if function.queue and function.sleepers:
+            self.wake(function, requires)
 
     def offer(self, function: ModelFunction) -> None:
-        while function.queue and function.pushers and not function.paused and self.handing_out:
-            self.push(function)
+        while function.queue and function.pushers and self.push(function):
+            pass
         for _ in range(min(len(function.queue), len(function.sleepers))):
+            asleep = len(function.sleepers)
             self.wake(function)
+            if len(function.sleepers) == asleep:
+                break
+
+
+def best_of(jobs: list[ModelJob]) -> ModelJob:
+    return min(jobs, key=lambda job: BEST_FIRST.index(job.priority))
+
+
+def first_fitting(workers: list[ModelWorker], requires: frozenset[bytes]) -> list[ModelWorker]:
+    """The worker that a job with this requirement goes to, if there is one: of those with tags, with the fewest."""
+    fitting = [worker for worker in workers if requires <= worker.tags]
+    if requires:
+        fitting.sort(key=lambda worker: len(worker.tags))
+    return fitting[:1]

@@ -29,16 +29,18 @@ class ModelJob:
     attempts_limit: int
     predecessors: list[int]
     edges: list[int]  # a policy for each of them
-    losses_limit: int
+    crash_limit: int
     queued_only: bool  # the unique key is its own only until it is started
     held_until_us: int  # or for so long, whatever becomes of it; 0: no longer than that
     has_key: bool = False
+    requires: frozenset[bytes] = frozenset()
+    waited_for: bool = False  # by another that is not durable, while this one was not either
     losses: int = 0
     doomed_since: int = 0  # tells which of two jobs was told first that it must not go on
     state: JobState = READY
     attempts: int = 0
     causes: list[Cause] = field(default_factory=list)
-    watchers: list[list[News]] = field(default_factory=list)
+    subscribers: list[list[News]] = field(default_factory=list)
     worker: ModelWorker | None = None
     limit_us: int = 0  # when the attempt has taken too long, unless it was renewed
     limit_since: int = 0
@@ -56,6 +58,7 @@ class ModelWorker:
     functions: list[ModelFunction] = field(default_factory=list)
     timeouts_us: dict[bytes, int] = field(default_factory=dict)
     holds: list[ModelJob] = field(default_factory=list)  # cancelled ones that were not reported yet, too
+    tags: frozenset[bytes] = frozenset()
     asleep: bool = False
     woken_for: ModelFunction | None = None
     credits: int = 0
@@ -73,4 +76,5 @@ class ModelFunction:
     pushers: list[ModelWorker] = field(default_factory=list)
     paused: bool = False
     taken_us: int = 0
+    groups: list[frozenset[bytes]] = field(default_factory=list)  # what its unfinished jobs require, the oldest first
     look_at_us: int = 0  # 0: nobody was woken whose coming is to be checked

@@ -19,6 +19,7 @@ def restarted(house: House, *jobs: Job, seconds: float = 0) -> tuple[House, dict
         {job.id: job.state for job in ended if job.state is not DONE},
         house.engine.next_job_id,
         held=[job for job in ended if job.unique_until_us > house.now_us],
+        unsuccessful_names={job.id: job.name for job in ended if job.state is not DONE and job.name},
     )
     check_engine(again.engine)
     return again, copies

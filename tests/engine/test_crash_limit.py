@@ -46,7 +46,7 @@ def test_without_a_crash_limit_a_loss_is_an_attempt(house: House) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_a_job_is_dead_when_it_was_lost_so_often(house: House, limit: int) -> None:
-    job = house.submit(attempts_limit=1, losses_limit=limit)
+    job = house.submit(attempts_limit=1, crash_limit=limit)
     for count in range(1, limit):
         lose(house, job)
         assert (state_of(job), job.attempts, job.losses) == (READY, count, count)
@@ -59,14 +59,14 @@ def test_a_job_is_dead_when_it_was_lost_so_often(house: House, limit: int) -> No
 
 
 def test_a_limit_of_none_lets_it_be_lost_for_ever(house: House) -> None:
-    job = house.submit(attempts_limit=1, losses_limit=0)
+    job = house.submit(attempts_limit=1, crash_limit=0)
     for _ in range(50):
         lose(house, job)
     assert (state_of(job), job.losses) == (READY, 50)
 
 
 def test_losses_leave_the_attempts_alone(house: House) -> None:
-    job = house.submit(attempts_limit=2, losses_limit=9)
+    job = house.submit(attempts_limit=2, crash_limit=9)
     lose(house, job)
     house.engine.retry_later(taken(house, job), job.id, 1, b"once")
     house.pass_seconds(1)
@@ -78,7 +78,7 @@ def test_losses_leave_the_attempts_alone(house: House) -> None:
 
 
 def test_taking_longer_than_the_submitter_allows_is_an_attempt(house: House) -> None:
-    job = house.submit(attempts_limit=2, losses_limit=9, timeout_us=SECOND_US)
+    job = house.submit(attempts_limit=2, crash_limit=9, timeout_us=SECOND_US)
     time_out(house, job)
     assert (state_of(job), job.losses) == (READY, 0)
     time_out(house, job)
@@ -88,7 +88,7 @@ def test_taking_longer_than_the_submitter_allows_is_an_attempt(house: House) -> 
 
 def test_taking_longer_than_the_worker_gave_itself_is_a_loss(house: House) -> None:
     """Workers without a connection are missed when they have been silent for too long."""
-    job = house.submit(attempts_limit=1, losses_limit=2)
+    job = house.submit(attempts_limit=1, crash_limit=2)
     time_out(house, job, own_seconds=1)
     assert (state_of(job), job.losses) == (READY, 1)
     time_out(house, job, own_seconds=1)
@@ -97,13 +97,13 @@ def test_taking_longer_than_the_worker_gave_itself_is_a_loss(house: House) -> No
 
 
 def test_being_handed_back_is_neither(house: House) -> None:
-    job = house.submit(attempts_limit=1, losses_limit=1)
-    house.engine.hand_back(taken(house, job), job.id)
+    job = house.submit(attempts_limit=1, crash_limit=1)
+    house.engine.release(taken(house, job), job.id)
     assert (job.attempts, job.losses) == (0, 0)
 
 
 def test_a_retry_forgets_the_losses(house: House) -> None:
-    job = house.submit(attempts_limit=1, losses_limit=2)
+    job = house.submit(attempts_limit=1, crash_limit=2)
     for _ in range(2):
         lose(house, job)
     house.engine.retry(job)
@@ -112,7 +112,7 @@ def test_a_retry_forgets_the_losses(house: House) -> None:
 
 
 def test_a_server_that_stopped_is_a_loss(house: House) -> None:
-    job = house.submit(attempts_limit=1, losses_limit=2)
+    job = house.submit(attempts_limit=1, crash_limit=2)
     taken(house, job)
     again, copies = restarted(house, job)
     assert (state_of(copies[job.id]), copies[job.id].losses) == (READY, 1)
@@ -127,7 +127,7 @@ def test_a_server_that_stopped_is_a_loss(house: House) -> None:
 
 def test_the_last_run_is_the_one_whose_loss_kills_the_job(house: House) -> None:
     """Only then must a server that dies remember that it was begun."""
-    job = house.submit(attempts_limit=1, losses_limit=3)
+    job = house.submit(attempts_limit=1, crash_limit=3)
     seen = []
     for _ in range(3):
         worker = taken(house, job)
@@ -136,11 +136,11 @@ def test_the_last_run_is_the_one_whose_loss_kills_the_job(house: House) -> None:
     assert seen == [False, False, True]
 
 
-@pytest.mark.parametrize(("losses_limit", "expected"), [(-1, True), (0, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("crash_limit", "expected"), [(-1, True), (0, False), (1, True), (2, False)])
 def test_the_only_attempt_is_the_last_run_unless_losses_count_apart(
-    house: House, losses_limit: int, expected: bool
+    house: House, crash_limit: int, expected: bool
 ) -> None:
-    job = house.submit(attempts_limit=1, losses_limit=losses_limit)
+    job = house.submit(attempts_limit=1, crash_limit=crash_limit)
     taken(house, job)
     assert house.engine.is_last_attempt(job) is expected
 

@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-from switchgear.engine import graph
-from switchgear.engine.core import REFUSED_CONFLICT
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import (
     CANCELLED,
@@ -24,6 +22,7 @@ from switchgear.model import (
     Job,
     JobState,
 )
+from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.testing import RecordingPeer, check_engine
 from switchgear.testing.simulation.store import Row
 from tests.engine.house import House, causes, ids, peer_of, state_of
@@ -136,7 +135,7 @@ def test_each_edge_speaks_for_itself(house: House) -> None:
     assert (state_of(job), job.blockers) == (WAITING, 2)
     end_badly(house, second)
     assert (state_of(job), job.blockers) == (FAILED, 0)
-    assert house.engine.graph.successors == {}
+    assert house.engine.dependencies.successors == {}
 
 
 def test_one_that_runs_anyway_waits_for_the_others(house: House) -> None:
@@ -207,8 +206,8 @@ def test_a_long_chain_neither_recurses_nor_takes_long(house: House) -> None:
     assert turns == 199  # after the first; in each, so many jobs end or let down others
     assert causes(last)[-1] is Cause.DOOMED
     assert not house.engine.jobs
-    assert house.engine.graph.successors == {}
-    assert house.engine.graph.minded == set()
+    assert house.engine.dependencies.successors == {}
+    assert house.engine.dependencies.has_failure_policy == set()
 
 
 def test_any_number_of_successors_of_one_job(house: House) -> None:
@@ -218,7 +217,7 @@ def test_any_number_of_successors_of_one_job(house: House) -> None:
     turns_until_all_are_told(house)
     states = [state_of(job) for job in jobs]
     assert states == [WAITING] * 1000 + [CANCELLED] * 1000 + [FAILED] * 1000 + [READY] * 1000
-    assert house.engine.graph.waiting_for(first.id) == jobs[:1000]
+    assert house.engine.dependencies.waiting_for(first.id) == jobs[:1000]
 
 
 # --- a turn ends in between ---
@@ -238,7 +237,7 @@ def turns_until_all_are_told(house: House) -> int:
 @pytest.fixture
 def halted(house: House) -> tuple[House, list[Job]]:
     """A chain whose first job has ended, while the second has not heard of it yet."""
-    house.engine.let_down_at_once = 1
+    house.engine.transitions.failures_per_turn = 1
     first = house.submit(b"other", payload=b"first")
     chain = [first]
     for _ in range(3):
@@ -499,10 +498,8 @@ def test_a_job_that_was_to_end_in_the_next_turn_ends_after_a_crash(house: House)
     assert state_of(copies[job.id]) is FAILED
 
 
-def test_a_failure_that_nobody_remembers_is_taken_for_done(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph, "MOST_UNSUCCESSFUL", 2)
-    monkeypatch.setattr(graph, "KEPT_UNSUCCESSFUL", 1)
-    house.engine.graph = graph.Graph()
+def test_a_failure_that_was_forgotten_is_taken_for_done(house: House) -> None:
+    house.engine.unsuccessful_jobs.most_jobs = 2
     old = house.ended(FAILED)
     for _ in range(2):
         house.ended(FAILED)
@@ -513,9 +510,9 @@ def test_a_failure_that_nobody_remembers_is_taken_for_done(house: House, monkeyp
 def test_a_job_that_is_done_disappoints_nobody(house: House) -> None:
     first = house.submit(b"other")
     house.submit(after=(first,), edges=edges(FAIL))
-    assert house.engine.graph.minded == {first.id}
+    assert house.engine.dependencies.has_failure_policy == {first.id}
     house.drain_with(house.worker(b"other"))
-    assert house.engine.graph.minded == set()
+    assert house.engine.dependencies.has_failure_policy == set()
     assert state_of(first) is DONE
 
 
@@ -553,7 +550,7 @@ def test_a_job_that_others_waited_for_is_kept_as_long_as_any(
 
 def test_a_retry_amid_the_telling_does_not_keep_the_next_failure_from_being_told(house: House) -> None:
     """Those that wait for a failed job hear of it over several turns; before all have, it is retried, and waits."""
-    house.engine.let_down_at_once = 1
+    house.engine.transitions.failures_per_turn = 1
     blocker = house.submit(b"other")
     first = house.submit(after=(blocker,))
     successors = [house.submit(after=(first,), edges=edges(SKIP)) for _ in range(3)]

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.engine.core import REFUSED_STORAGE
 from switchgear.engine.explain import MOST_NAMED, Reason, span
 from switchgear.engine.lifecycle import MOVES
 from switchgear.errors import Refused
 from switchgear.model import FAILED, FINAL_STATES, SECOND_US, Cause, Delivery, EdgePolicy, Job, UniquePolicy
 from switchgear.policy import Policy
+from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing import RecordingPeer
 from tests.engine.house import House
 
@@ -200,7 +200,7 @@ def done(house: House) -> Job:
 
 def settled(house: House) -> Job:
     job = house.submit()
-    house.engine.settle(job)
+    house.engine.complete_unowned(job)
     return job
 
 
@@ -211,7 +211,7 @@ def failed(house: House) -> Job:
 
 
 def dead(house: House) -> Job:
-    worker, job = house.running(losses_limit=1)
+    worker, job = house.running(crash_limit=1)
     house.engine.remove_worker(worker)
     return job
 
@@ -225,7 +225,7 @@ def cancelled(house: House) -> Job:
 def abandoned(house: House) -> Job:
     client = RecordingPeer()
     job = house.submit(delivery=Delivery.WAIT, watcher=client)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     return job
 
 

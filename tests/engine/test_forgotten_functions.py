@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
+from switchgear.memory import FOR_WORKERS
 from switchgear.model import NORMAL, SECOND_US, Delivery, Job
 from switchgear.policy import Policy
 from switchgear.testing import RecordingPeer, check_engine
@@ -69,7 +71,7 @@ def has_order(house: House) -> None:
 
 
 def holds_key(house: House) -> None:
-    finished_job(house, b"used", unique_hold_us=3600 * SECOND_US)
+    finished_job(house, b"used", unique_for_us=3600 * SECOND_US)
 
 
 @pytest.mark.parametrize("use", [unfinished, has_worker, paused, limited, has_policy, has_order, holds_key])
@@ -112,4 +114,20 @@ def test_a_job_of_a_forgotten_function_can_be_retried() -> None:
     house.pass_seconds(1)
     house.engine.retry(job)
     assert house.engine.functions[b"a"].ready == 1
+    check_engine(house.engine)
+
+
+def test_functions_that_nobody_uses_do_not_lock_out_workers() -> None:
+    house = House(functions=0)
+    memory = house.engine.memory
+    memory.limit_bytes = 1
+    with suppress(Refused):
+        for number in range(1000):
+            house.function(b"stranger %d" % number)
+    assert not memory.has_registration_room(1000, FOR_WORKERS)
+    with pytest.raises(Refused):
+        house.engine.refuse_registrations(1)  # they were named a moment ago, and may be about to be used
+    house.pass_seconds(1)
+    house.engine.refuse_registrations(1)
+    assert memory.has_registration_room(1000, FOR_WORKERS)
     check_engine(house.engine)

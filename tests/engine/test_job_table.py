@@ -47,6 +47,15 @@ def test_it_is_a_dictionary_in_order(steps: list[tuple[str, int]], before_id: in
     ]
 
 
+@pytest.mark.parametrize("job_id", [-(10**30), 2**62, 2**63, 10**30])
+def test_any_number_may_be_asked_for(job_id: int) -> None:
+    """Peers send what they like."""
+    table = JobTable()
+    table.add(job(5))
+    assert table.get(job_id) is None
+    assert job_id not in table
+
+
 @pytest.mark.parametrize("job_id", [0, -1, 7, PAGE_PLACES, 10**18])
 def test_a_job_that_is_not_there_is_missed(job_id: int) -> None:
     table = JobTable()

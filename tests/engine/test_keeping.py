@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine.core import REFUSED_STORAGE
 from switchgear.errors import Refused
 from switchgear.model import (
     CANCELLED,
@@ -22,6 +21,7 @@ from switchgear.model import (
     JobState,
     UniquePolicy,
 )
+from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House, causes, ids, state_of
 
@@ -37,14 +37,14 @@ def test_every_move_of_a_durable_job_has_to_be_kept(house: House) -> None:
     first = house.submit(b"other")
     job = house.submit(after=(first,), run_at_us=house.at(1))
     assert changes(house) == [first, job]
-    house.engine.settle(first)
+    house.engine.complete_unowned(first)
     assert sorted(ids(*changes(house))) == ids(first, job)
     house.pass_seconds(1)
     assert changes(house) == [job]
     worker = house.worker()
     house.engine.take(worker)
     assert changes(house) == [job]
-    house.engine.hand_back(worker, job.id)
+    house.engine.release(worker, job.id)
     assert changes(house) == [job]
     house.engine.take(worker)
     house.engine.retry_later(worker, job.id, 0)
@@ -89,7 +89,7 @@ def test_a_submission_can_be_undone_as_if_it_had_never_been_made(house: House, s
     assert job.withdrawn
     assert job not in changes(house)
     assert (house.function().total, house.function().submitted, house.function().ready) == (0, 0, 0)
-    house.engine.settle(after[0]) if after else house.pass_seconds(10)
+    house.engine.complete_unowned(after[0]) if after else house.pass_seconds(10)
     assert house.engine.take(house.worker()) is None
     assert house.submit(**submission) is not job  # type: ignore[arg-type]
     assert not house.engine.withdraw(job)
@@ -207,7 +207,7 @@ def test_a_job_whose_last_attempt_was_running_is_dead(house: House) -> None:
     (dead,) = changes(again)
     assert dead.is_dead
     assert dead.error == b"server stopped in attempt 3, the last one"
-    assert again.engine.graph.unsuccessful == {job.id: FAILED}
+    assert again.engine.dependencies.unsuccessful == {job.id: FAILED}
 
 
 def test_scheduled_jobs_wait_on_for_their_time(house: House) -> None:
@@ -273,7 +273,7 @@ def test_the_end_of_an_abandoned_job_is_kept_if_others_have_waited_for_it(house:
     second = house.submit(after=(first,), delivery=Delivery.WAIT, watcher=other, expires_us=house.at(1))
     if expired_first:
         house.pass_seconds(2)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     house.pass_seconds(2)
     assert (first.state, second.state) == (CANCELLED, EXPIRED)
     house.engine.retry(second)
@@ -294,6 +294,6 @@ def test_a_job_that_has_just_expired_relies_on_what_it_was_told_to_wait_for(hous
 def test_an_abandoned_job_that_nobody_waits_for_leaves_nothing(house: House) -> None:
     client = RecordingPeer()
     job = house.submit(delivery=Delivery.WAIT, watcher=client)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     assert job.state is CANCELLED
     assert changes(house) == []

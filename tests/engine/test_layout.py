@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,13 @@ from switchgear.model import DONE, FAILED, NORMAL, Cause, Delivery, Job, Peer
 from switchgear.model.job import NO_DETAILS, Details, shared_details
 
 FIELDS = [name for name in dir(Details) if name[0] != "_" and name != "shared" and not callable(getattr(Details, name))]
-SHARED = {"timeout_us": 11, "attempts_limit": 12, "losses_limit": 13, "retention_us": 14}
+SHARED: dict[str, Any] = {
+    "timeout_us": 11,
+    "attempts_limit": 12,
+    "crash_limit": 13,
+    "retention_us": 14,
+    "requires": b"gpu",
+}
 
 
 def done_job(engine: Engine, *, watched: bool) -> Job:
@@ -30,7 +37,7 @@ def done_job(engine: Engine, *, watched: bool) -> Job:
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_plain_job_has_no_details_of_its_own_and_no_list_of_moves(keeps: bool, watched: bool) -> None:
     engine = Engine()
-    engine.keeps = keeps
+    engine.reports_changes = keeps
     engine.advance(5)
     job = done_job(engine, watched=watched)
     assert job.state is DONE
@@ -65,7 +72,7 @@ def test_a_job_that_comes_back_remembers_what_was_implied_before() -> None:
         assert engine.take(worker) is job
         engine.advance(at_us + 1)
         if at_us == 6:
-            engine.hand_back(worker, job.id)
+            engine.release(worker, job.id)
     engine.complete(worker, job.id, b"")
     causes = [Cause.SUBMITTED, Cause.TAKEN, Cause.GIVEN_BACK, Cause.TAKEN, Cause.SUCCEEDED]
     assert job.log == list(zip(causes, [5, 6, 7, 8, 9]))
@@ -98,7 +105,7 @@ def test_a_detail_that_is_set_leaves_those_that_are_shared_as_they_are(field: st
     assert getattr(other, field) == usual
     others = [name for name in FIELDS if name != field]
     assert [getattr(own, name) for name in others] == [getattr(shared, name) for name in others]
-    one.losses_limit = 99
+    one.crash_limit = 99
     assert one.details is own
 
 
@@ -109,7 +116,7 @@ def test_jobs_that_are_submitted_with_the_same_object_share_its_details() -> Non
     worker = engine.add_worker(Peer(), "gearman", b"")
     engine.can_do(worker, engine.function_named(b"mail"))
     jobs = [engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE, None, options) for _ in range(2)]
-    assert all(job.details is options.details and job.special and job.attempts_limit == 2 for job in jobs)
+    assert all(job.details is options.details and job.has_details and job.attempts_limit == 2 for job in jobs)
     assert engine.take(worker) is jobs[0]
     assert engine.complete(worker, jobs[0].id, b"done") is jobs[0]
     assert jobs[0].details is options.details  # nothing has happened that would need its own

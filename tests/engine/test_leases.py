@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from switchgear.model import READY, RUNNING, SECOND_US, Cause, Job, Worker
+from switchgear.model import READY, RUNNING, SECOND_US, Cause, Delivery, Job, Worker
+from switchgear.telemetry import Telemetry
 from tests.engine.house import House, causes, peer_of, state_of
 
 MakeHouse = Callable[..., House]
@@ -23,6 +24,26 @@ def test_an_attempt_that_takes_too_long_is_given_to_another(house: House) -> Non
     assert peer_of(worker).heard == [("revoke", worker.id, job.id)]
     assert house.observer.heard[-1] == ("requeued", job.id, Cause.TIMED_OUT)
     assert house.engine.take(house.worker()) is job
+
+
+@pytest.mark.parametrize(("ending", "attempt"), [("timeout", 1), ("release", 1), ("loss", 1)])
+def test_the_log_names_the_attempt_that_ended_though_the_next_has_begun(
+    make_house: MakeHouse, caplog: pytest.LogCaptureFixture, ending: str, attempt: int
+) -> None:
+    """Another worker may be given the job at once."""
+    house = make_house()
+    caplog.set_level("INFO", "switchgear")
+    house.engine._state.observer = Telemetry(lambda: 0.0)
+    worker, job = house.running(timeout_us=5 * SECOND_US)
+    house.engine.grant(house.worker(), 1)
+    if ending == "timeout":
+        house.pass_seconds(5)
+    elif ending == "release":
+        house.engine.release(worker, job.id)
+    else:
+        house.engine.remove_worker(worker)
+    assert job.state is RUNNING
+    assert [line for line in caplog.messages if f"(attempt {attempt})" in line], caplog.messages
 
 
 def test_the_late_report_of_a_job_that_timed_out_is_not_taken(house: House) -> None:
@@ -52,10 +73,40 @@ def test_a_limit_given_again_replaces_the_first(house: House) -> None:
     assert job.state is RUNNING
 
 
+def test_a_worker_can_end_the_limits_that_it_gave_itself(house: House) -> None:
+    worker = house.worker(timeout_seconds=5)
+    job, limited_by_submitter = house.submit(), house.submit(timeout_us=9 * SECOND_US)
+    for expected in (job, limited_by_submitter):
+        assert house.engine.take(worker) is expected
+    house.engine.end_own_limits(worker)
+    house.pass_seconds(8)
+    assert (job.state, limited_by_submitter.state) == (RUNNING, RUNNING)
+    house.pass_seconds(2)
+    assert (job.state, limited_by_submitter.state) == (RUNNING, READY)
+    later = house.submit()
+    taken = [house.engine.take(worker), house.engine.take(worker)]
+    assert later in taken
+    house.pass_seconds(6)
+    assert later.state is READY  # the limit of a job that is taken later applies
+
+
+def test_the_limit_of_a_job_that_is_not_sent_yet_stays(make_house: MakeHouse) -> None:
+    """The time begins when the job is sent, after its start is stored, so there is nothing to end before."""
+    house = make_house()
+    house.engine.reports_changes = house.engine.is_durable = True
+    worker = house.worker(timeout_seconds=5)
+    job = house.submit(delivery=Delivery.HANDLE, attempts_limit=2)
+    assert house.engine.take(worker) is job
+    house.engine.end_own_limits(worker)
+    house.engine.start_is_kept(job)
+    house.pass_seconds(6)
+    assert job.state is READY
+
+
 def test_each_attempt_has_the_whole_time(house: House) -> None:
     worker, job = house.running(timeout_us=5 * SECOND_US)
     house.pass_seconds(4)
-    house.engine.hand_back(worker, job.id)
+    house.engine.release(worker, job.id)
     assert house.engine.take(worker) is job
     house.pass_seconds(4)
     assert state_of(job) is RUNNING
@@ -144,7 +195,7 @@ def test_one_who_gave_up_the_function_keeps_the_time_that_was_left(house: House)
 
 
 LOSSES: dict[str, Callable[[House, Worker, Job], object]] = {
-    "handed back": lambda house, worker, job: house.engine.hand_back(worker, job.id),
+    "handed back": lambda house, worker, job: house.engine.release(worker, job.id),
     "lost": lambda house, worker, job: house.engine.remove_worker(worker),
     "timed out": lambda house, worker, job: house.pass_seconds(60),
 }

@@ -122,7 +122,7 @@ def ended_badly(house: House, job: Job) -> None:
 
 def given_back(house: House, job: Job) -> None:
     assert job.worker is not None
-    house.engine.hand_back(job.worker, job.id)
+    house.engine.release(job.worker, job.id)
 
 
 def retry_later(house: House, job: Job) -> None:
@@ -137,7 +137,7 @@ def worker_lost(house: House, job: Job) -> None:
 
 def settled(house: House, origin: JobState | None) -> Job:
     job = in_state(origin, house)
-    house.engine.settle(job)
+    house.engine.complete_unowned(job)
     return job
 
 
@@ -187,7 +187,7 @@ def cancelled(house: House, origin: JobState | None) -> Job:
 def abandoned(house: House, origin: JobState | None) -> Job:
     client = RecordingPeer()
     job = in_state(origin, house, delivery=Delivery.WAIT, watcher=client)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     if origin is RUNNING:  # it may finish; but if it does not, nobody minds
         worker_lost(house, job)
     return job
@@ -216,6 +216,15 @@ def retried_waiting(house: House, origin: JobState | None) -> Job:
     return job
 
 
+def ended_badly_or_lost(house: House, origin: JobState | None) -> Job:
+    if origin is not READY:
+        return reported(ended_badly)(house, origin)
+    job = ready(house)
+    job.payload = None
+    house.engine.payload_arrivals.lost(job, b"the store has lost it")
+    return job
+
+
 WAYS: dict[Cause, Callable[[House, JobState | None], Job]] = {
     Cause.SUBMITTED: lambda house, origin: ready(house),
     Cause.SUBMITTED_EARLY: lambda house, origin: scheduled(house),
@@ -227,7 +236,7 @@ WAYS: dict[Cause, Callable[[House, JobState | None], Job]] = {
     Cause.TAKEN: taken,
     Cause.SUCCEEDED: reported(succeeded),
     Cause.SETTLED: settled,
-    Cause.ENDED_BADLY: reported(ended_badly),
+    Cause.ENDED_BADLY: ended_badly_or_lost,
     Cause.WORKER_LOST: reported(worker_lost),
     Cause.SERVER_LOST: server_lost,
     Cause.TIMED_OUT: timed_out,

@@ -56,9 +56,9 @@ class Memory:
         elif verb == "retry_later":
             engine.retry_later(worker, job_id, SECOND_US, data)
         elif verb == "hand_back":
-            engine.hand_back(worker, job_id)
+            engine.release(worker, job_id)
         elif verb == "leave":
-            engine.unwatch(self.client)
+            engine.unsubscribe(self.client)
         elif verb == "lose":
             engine.remove_worker(worker)
             self.new_worker()
@@ -78,7 +78,7 @@ class Memory:
             timeout_us=number * SECOND_US,
             expires_us=self.house.at(number) if number else 0,
             unique_policy=number % 3 if unique else 0,
-            unique_hold_us=number * SECOND_US if unique else 0,
+            unique_for_us=number * SECOND_US if unique else 0,
             predecessors=tuple(job.id for job in self.jobs[-number:]) if number > 3 else (),
         )
         has_room = self.engine.memory.has_room(MOST_OF_ONE_JOB)
@@ -94,7 +94,7 @@ class Memory:
 
     def change(self, verb: str, job: Job, data: bytes) -> None:
         if verb == "settle":
-            self.engine.settle(job, data)
+            self.engine.complete_unowned(job, data)
         elif verb == "cancel":
             self.engine.cancel(job)
         elif verb == "retry" and job.payload is not None:

@@ -6,18 +6,19 @@ from contextlib import suppress
 
 import pytest
 
-from switchgear.engine.core import FUNCTION_BYTES
-from switchgear.engine.dispatch import ABILITY_BYTES, WORKER_BYTES
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
-from switchgear.engine.gates import LANE_BYTES
-from switchgear.engine.shelves import SHELVED_BYTES
+from switchgear.engine.functions import FUNCTION_BYTES
+from switchgear.engine.limiters import KEY_QUEUE_BYTES
+from switchgear.engine.packed_queues import PACKED_JOB_BYTES
+from switchgear.engine.workers import ABILITY_BYTES, WORKER_BYTES
 from switchgear.errors import Refused
 from switchgear.memory import LEAST_REGISTRATION_BYTES
 from switchgear.model import NORMAL, SECOND_US, Cause, Delivery, Job, Peer, Schedule
-from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, JOB_BYTES, MOST_MOVES, WATCH_BYTES
+from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, JOB_BYTES, MOST_MOVES, SUBSCRIPTION_BYTES
 from switchgear.policy import Policy
 from switchgear.testing import RecordingPeer, check_engine
 from switchgear.timetable import Every
+from switchgear.units import MIB
 
 ENOUGH = 100 * JOB_BYTES
 
@@ -65,14 +66,14 @@ def test_a_job_that_ended_makes_room_for_another() -> None:
 def test_watched_jobs_count_for_more_and_their_watcher_lets_go_of_them() -> None:
     engine = limited()
     client = RecordingPeer()
-    assert submit_until_refused(engine, client) == engine.memory.stored_limit_bytes // (JOB_BYTES + WATCH_BYTES)
-    engine.unwatch(client)
+    assert submit_until_refused(engine, client) == engine.memory.stored_limit_bytes // (JOB_BYTES + SUBSCRIPTION_BYTES)
+    engine.unsubscribe(client)
     assert engine.memory.job_bytes == 0
 
 
 def test_one_job_that_is_submitted_again_and_again_has_an_end_of_watchers() -> None:
     engine = limited()
-    expected = (engine.memory.stored_limit_bytes - JOB_BYTES - 1) // WATCH_BYTES
+    expected = (engine.memory.stored_limit_bytes - JOB_BYTES - 1) // SUBSCRIPTION_BYTES
     assert submit_until_refused(engine, RecordingPeer(), b"k") == expected
 
 
@@ -98,7 +99,9 @@ def test_edges_that_are_added_later_count() -> None:
 def test_the_tasks_of_a_long_request_are_counted_like_others() -> None:
     engine = limited(100_000)
     function = engine.function_named(b"f")
-    job = engine.submit_checked(function, b"payload", SubmitOptions(name=b"n"))
+    graph = engine.new_graph()
+    graph.add(graph.template(function, SubmitOptions()), b"payload", b"n")
+    [job] = engine.submit_graph(graph)
     assert engine.memory.job_bytes == JOB_BYTES + DETAILS_BYTES + len(b"payload") + 1
     worker = engine.add_worker(RecordingPeer(), "test")
     engine.can_do(worker, function)
@@ -116,7 +119,7 @@ def test_a_job_that_is_handed_back_for_ever_remembers_its_first_and_its_last_mov
     for number in range(2 * MOST_MOVES):
         engine.advance((number + 2) * SECOND_US)
         assert engine.take(worker) is job
-        engine.hand_back(worker, job.id)
+        engine.release(worker, job.id)
     assert len(job.log) <= MOST_MOVES + 1
     assert job.log[:3] == [
         (Cause.SUBMITTED, SECOND_US),
@@ -129,17 +132,17 @@ def test_a_job_that_is_handed_back_for_ever_remembers_its_first_and_its_last_mov
 
 def test_jobs_on_shelves_count_for_less_and_for_something() -> None:
     engine = limited(1_000_000)
-    engine.keeps = True
-    engine.shelf_jobs, engine.head_jobs, engine.shelve_from = 4, 2, 8
+    engine.reports_changes = True
+    engine.packed_queues.segment_jobs, engine.packed_queues.head_jobs, engine.packed_queues.pack_from = 4, 2, 8
     jobs = [engine.submit(b"f", b"key %d" % number, b"", NORMAL, Delivery.HANDLE) for number in range(10, 50)]
     before = engine.memory.job_bytes
     engine.take_changes()
     for job in jobs:
         job.kept = job.revision = 1
-    engine.put_away({jobs[0].function: None})
-    shelved = engine.storeroom.jobs
+    engine.pack({jobs[0].function: None})
+    shelved = engine.packed_queues.job_count
     assert shelved > 20
-    assert before - engine.memory.job_bytes == shelved * (JOB_BYTES - SHELVED_BYTES)
+    assert before - engine.memory.job_bytes == shelved * (JOB_BYTES - PACKED_JOB_BYTES)
     check_engine(engine)
     assert engine.job(jobs[20].id) is not None
     check_engine(engine)
@@ -194,6 +197,28 @@ def test_functions_that_nobody_uses_make_room_for_others() -> None:
     assert len(engine.functions) == most
 
 
+def test_functions_are_looked_through_once_in_a_turn_to_make_room_for_workers() -> None:
+    """One connection can ask hundreds of times in a turn, and all others wait for that."""
+    engine = limited(256 * MIB)
+    with suppress(Refused):
+        for number in range(100_000):
+            engine.function_named(b"%05d" % number)  # in use, for this turn
+    orders = [list(engine.functions)]
+    for _ in range(2):
+        with pytest.raises(Refused, match="no memory"):
+            engine.refuse_registrations(1)
+        orders.append(list(engine.functions))
+    assert orders[0] != orders[1], "those that were looked at and stay go to the end"
+    assert orders[1] == orders[2]
+    for seconds in range(2, 10):
+        engine.advance(seconds * SECOND_US)
+        with suppress(Refused):
+            engine.refuse_registrations(1)
+            break
+    else:
+        pytest.fail("functions that nobody uses do not make room")
+
+
 # --- schedules ---
 
 
@@ -224,7 +249,7 @@ def test_keys_that_limits_are_kept_for_count() -> None:
         engine.complete(worker, job.id, b"")
         engine.drop_contents(job)
     assert engine.memory.job_bytes == 0
-    assert engine.memory.limiter_bytes == 10 * (LANE_BYTES + len(b"key 0"))
+    assert engine.memory.limiter_bytes == 10 * (KEY_QUEUE_BYTES + len(b"key 0"))
     engine.advance(2 * 3600 * SECOND_US)
     assert engine.memory.limiter_bytes == 0
 
@@ -235,6 +260,6 @@ def test_a_policy_that_is_taken_back_holds_no_keys() -> None:
     engine.set_policy(function, Policy(key_concurrency=1))
     submit(engine, key=b"k")
     engine.set_policy(function, Policy(key_concurrency=2))
-    assert engine.memory.limiter_bytes == LANE_BYTES + 1
+    assert engine.memory.limiter_bytes == KEY_QUEUE_BYTES + 1
     engine.set_policy(function, Policy())
     assert engine.memory.limiter_bytes == 0

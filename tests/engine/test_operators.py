@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_DRAINING
 from switchgear.errors import Refused
 from switchgear.model import (
     CANCELLED,
@@ -21,6 +20,7 @@ from switchgear.model import (
     Delivery,
     JobState,
 )
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_DRAINING
 from switchgear.testing import RecordingPeer
 from tests.engine.house import House, causes, ids, peer_of, state_of
 
@@ -76,7 +76,7 @@ def test_a_cascade_ends_all_that_wait_directly_or_not(house: House) -> None:
     last = house.submit(after=(left, right))
     clients = {job: RecordingPeer() for job in (first, left, right, last)}
     for job, client in clients.items():
-        house.engine.watch(job, client)
+        house.engine.subscribe(job, client)
     ended = house.engine.cancel(first, cascade=True)
     assert ended[0] is first
     assert sorted(ids(*ended)) == ids(first, left, right, last)
@@ -179,12 +179,12 @@ def test_nothing_is_retried_while_nothing_is_taken(house: House) -> None:
 def test_a_retried_job_waits_again_for_what_is_not_done(house: House) -> None:
     first, second = house.submit(b"other"), house.submit(b"other")
     job = house.submit(after=(first, second))
-    house.engine.settle(first)
+    house.engine.complete_unowned(first)
     house.engine.cancel(job)
     house.engine.retry(job)
     assert (job.state, job.blockers) == (WAITING, 1)
     assert causes(job)[-1] is Cause.RETRIED_WAITING
-    house.engine.settle(second)
+    house.engine.complete_unowned(second)
     assert state_of(job) is READY
 
 
@@ -195,14 +195,14 @@ def test_a_retried_job_waits_for_one_that_failed_too(house: House) -> None:
     house.engine.retry(job)
     assert state_of(job) is WAITING
     house.engine.retry(first)
-    house.engine.settle(first)
+    house.engine.complete_unowned(first)
     assert state_of(job) is READY
 
 
 def test_a_retried_job_is_not_only_for_one_who_waited(house: House) -> None:
     client = RecordingPeer()
     job = house.submit(delivery=Delivery.WAIT, watcher=client)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     house.engine.retry(job)
     assert job.delivery == Delivery.HANDLE
     assert house.engine.take_changes()[0] == [job]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchgear.engine.queues import LEAST_GHOSTS_FOR_SWEEP, RANKS_BETWEEN
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, HIGH, NORMAL, SECOND_US, Cause, Job, Worker
+from switchgear.model.job import RANKS_BETWEEN
 from switchgear.storage.sqlite_rows import JobRow, job_from_row, job_row
 from switchgear.testing import check_engine
 from tests.engine.house import House, ids, peer_of
@@ -33,7 +33,7 @@ def take(house: House, worker: Worker, count: int) -> list[Job]:
 def do(house: House, *jobs: Job) -> None:
     """Somebody does these, wherever they are in the queue."""
     for job in jobs:
-        assert house.engine.settle(job)
+        assert house.engine.complete_unowned(job)
 
 
 # --- where released jobs go first ---
@@ -115,7 +115,7 @@ def test_one_that_is_handed_back_goes_to_the_end_in_the_order_of_handing_back(gr
     worker = graph.worker()
     take(graph, worker, 3)
     for job in (jobs[2], jobs[0], jobs[1]):
-        graph.engine.hand_back(worker, job.id)
+        graph.engine.release(worker, job.id)
     assert graph.drain_with(worker) == ids(jobs[3], jobs[2], jobs[0], jobs[1])
 
 
@@ -164,20 +164,18 @@ def test_a_function_that_is_not_told_so_is_first_in_first_out_for_all(house: Hou
 
 
 def leave_and_go_ahead(house: House, job: Job) -> None:
-    """The job has to wait for another, and is released at once: a ghost stays in the queue."""
+    """The job has to wait for another, and is released at once."""
     other = house.submit(b"other")
     house.engine.add_predecessors(job, (other.id,))
     do(house, other)
 
 
-def test_one_that_goes_ahead_of_its_ghosts_comes_at_its_new_place(graph: House) -> None:
+def test_one_that_goes_ahead_comes_at_its_new_place(graph: House) -> None:
     first, comeback, last = (graph.submit() for _ in range(3))
-    for ghosts in (1, 2, 3):
+    for _ in range(3):
         leave_and_go_ahead(graph, comeback)
-        assert comeback.ghosts == ghosts
     assert graph.function().ready_of(NORMAL) == 3
     assert graph.drain_with(graph.worker()) == ids(comeback, first, last)
-    assert graph.function().ghosts == [0, 0, 0, 0]
 
 
 def test_one_that_went_ahead_and_then_to_the_end_comes_last(graph: House) -> None:
@@ -188,29 +186,28 @@ def test_one_that_went_ahead_and_then_to_the_end_comes_last(graph: House) -> Non
     assert graph.drain_with(graph.worker()) == ids(other, comeback)
 
 
-def test_one_that_was_taken_ahead_of_its_ghosts_may_be_handed_back_behind_them(graph: House) -> None:
+def test_one_that_went_ahead_and_was_released_goes_to_the_end(graph: House) -> None:
     other, comeback, last = (graph.submit() for _ in range(3))
     leave_and_go_ahead(graph, comeback)
     worker = graph.worker()
     assert take(graph, worker, 1) == [comeback]
-    graph.engine.hand_back(worker, comeback.id)
+    graph.engine.release(worker, comeback.id)
     assert graph.drain_with(worker) == ids(other, last, comeback)
 
 
-def test_one_that_went_ahead_and_could_not_be_kept_is_a_ghost(graph: House) -> None:
+def test_one_that_went_ahead_and_could_not_be_kept_is_gone(graph: House) -> None:
     comeback, other = graph.submit(), graph.submit()
     leave_and_go_ahead(graph, comeback)
     assert graph.engine.withdraw(comeback)
     assert graph.drain_with(graph.worker()) == ids(other)
 
 
-def test_sweeping_keeps_the_place_of_one_that_went_ahead_of_its_ghosts(graph: House) -> None:
+def test_one_that_went_ahead_keeps_its_place_while_others_leave(graph: House) -> None:
     first, comeback = graph.submit(), graph.submit()
     leave_and_go_ahead(graph, comeback)
-    for job in [graph.submit() for _ in range(LEAST_GHOSTS_FOR_SWEEP + 1)]:
+    for job in [graph.submit() for _ in range(257)]:
         graph.engine.cancel(job)
-    assert graph.function().ghosts[NORMAL] < LEAST_GHOSTS_FOR_SWEEP
-    assert comeback.ghosts == 0
+    assert list(graph.function().queues[NORMAL]) == [comeback, first]
     assert graph.drain_with(graph.worker()) == ids(comeback, first)
 
 
@@ -245,7 +242,7 @@ class Kept:
     def stop(self) -> None:
         """All workers hand back what they have.  Then the server is restarted, or goes on."""
         for job_id in list(self.worker.running):
-            self.engine.hand_back(self.worker, job_id)
+            self.engine.release(self.worker, job_id)
         self.engine.remove_worker(self.worker)
         self.keep()
         if self.restarts:
@@ -285,8 +282,8 @@ def test_a_restart_keeps_the_order_of_those_that_went_ahead_and_to_the_end() -> 
     do(house, source)
     taken = take(house, kept.worker, 5)
     assert taken == [late, early, first, second, handed_back]
-    house.engine.hand_back(kept.worker, handed_back.id)
-    house.engine.hand_back(kept.worker, first.id)
+    house.engine.release(kept.worker, handed_back.id)
+    house.engine.release(kept.worker, first.id)
     newest = house.submit(b"graph")
     house.engine.remove_worker(kept.worker)  # which had the two that went ahead, and another
     kept.stop()
@@ -382,14 +379,14 @@ def obey(kept: Kept, verb: str, number: int, other: int) -> None:
         case "complete":
             engine.complete(worker, held_id, b"")
         case "hand back":
-            engine.hand_back(worker, held_id)
+            engine.release(worker, held_id)
         case "retry later":
             engine.retry_later(worker, held_id, (1 + other % 2) * SECOND_US)
         case "lose":
             engine.remove_worker(worker)
             kept.worker = house.worker(b"graph", b"plain", timeout_seconds=4)
         case "settle" if job is not None:
-            engine.settle(job)
+            engine.complete_unowned(job)
         case "cancel" if job is not None:
             engine.cancel(job)
         case "hold back" if job is not None:

@@ -1,4 +1,4 @@
-"""Which job comes first: priorities, the order of functions, ghosts in the queues, limits and pauses."""
+"""Which job comes first: priorities, the order of functions, leaving from the middle, limits and pauses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from switchgear.engine.core import REFUSED_DRAINING, REFUSED_FULL, REFUSED_LIMIT
 from switchgear.engine.engine import EngineSettings
-from switchgear.engine.queues import LEAST_GHOSTS_FOR_SWEEP
 from switchgear.errors import Refused
 from switchgear.model import HIGH, LOW, NORMAL, READY, RUNNING, URGENT, Job
+from switchgear.refusals import REFUSED_DRAINING, REFUSED_FULL, REFUSED_LIMIT
 from tests.engine.house import House, ids, peer_of, state_of
 
 MakeHouse = Callable[..., House]
@@ -92,7 +91,7 @@ def test_one_who_was_woken_and_asks_for_something_else_passes_the_call_on(house:
 def test_a_requeued_job_goes_to_the_end_of_its_priority(house: House) -> None:
     worker, first = house.running()
     second, low = house.submit(), house.submit(priority=LOW)
-    house.engine.hand_back(worker, first.id)
+    house.engine.release(worker, first.id)
     assert house.drain_with(worker) == ids(second, first, low)
 
 
@@ -171,16 +170,15 @@ def test_a_worker_without_functions_gets_nothing(make_house: MakeHouse, order: s
     assert peer_of(worker).heard == []
 
 
-# --- ghosts ---
+# --- leaving from the middle ---
 
 
 def test_a_job_that_left_the_middle_of_the_queue_is_skipped(house: House) -> None:
     first, second, third = (house.submit() for _ in range(3))
     house.engine.cancel(second)
     assert house.function().ready == house.function().ready_of(NORMAL) == 2
-    assert house.function().ghosts == [0, 1, 0, 0]
+    assert list(house.function().queues[NORMAL]) == [first, third]
     assert house.drain_with(house.worker()) == ids(first, third)
-    assert house.function().ghosts == [0, 0, 0, 0]
 
 
 def test_a_job_that_left_and_came_back_has_its_place_at_the_end(house: House) -> None:
@@ -195,27 +193,26 @@ def test_a_job_may_leave_and_come_back_many_times(house: House) -> None:
     for _ in range(5):
         house.engine.cancel(comeback)
         house.engine.retry(comeback)
-    assert comeback.ghosts == 5
     assert house.function().ready == 2
     assert house.drain_with(house.worker()) == ids(other, comeback)
 
 
-def test_a_queue_that_is_mostly_ghosts_is_swept(house: House) -> None:
+def test_a_job_that_leaves_the_middle_leaves_nothing_behind(house: House) -> None:
     kept = [house.submit() for _ in range(10)]
-    for _ in range(10 * LEAST_GHOSTS_FOR_SWEEP):
+    for _ in range(2560):
         house.engine.cancel(house.submit())
-        assert len(house.function().queues[NORMAL]) <= 2 * LEAST_GHOSTS_FOR_SWEEP
+        assert len(house.function().queues[NORMAL]) == 10
     assert house.function().ready == 10
     assert house.drain_with(house.worker()) == ids(*kept)
 
 
-def test_sweeping_keeps_the_place_of_one_that_left_and_came_back(house: House) -> None:
+def test_one_that_left_and_came_back_keeps_its_place_while_others_leave(house: House) -> None:
     comeback, other = house.submit(), house.submit()
     house.engine.cancel(comeback)
     house.engine.retry(comeback)
-    for job in [house.submit() for _ in range(LEAST_GHOSTS_FOR_SWEEP + 1)]:
+    for job in [house.submit() for _ in range(257)]:
         house.engine.cancel(job)
-    assert house.function().ghosts[NORMAL] < LEAST_GHOSTS_FOR_SWEEP
+    assert list(house.function().queues[NORMAL]) == [other, comeback]
     assert house.drain_with(house.worker()) == ids(other, comeback)
 
 
@@ -382,7 +379,7 @@ def test_a_function_with_an_order_of_its_own_is_not_dropped(house: House) -> Non
 
 def test_a_job_of_a_dropped_function_can_be_retried(house: House) -> None:
     job = house.submit()
-    house.engine.cancel(job)  # its ghost is still in the queue
+    house.engine.cancel(job)
     assert house.engine.drop_function(job.function)
     house.engine.retry(job)
     assert house.drain_with(house.worker()) == [job.id]

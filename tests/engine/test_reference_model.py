@@ -13,12 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from switchgear.engine.core import REFUSED_DRAINING
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import (
     BEST_FIRST,
-    READY,
     SECOND_US,
     WAITING,
     Delivery,
@@ -28,12 +26,15 @@ from switchgear.model import (
     UniqueScope,
     Worker,
 )
+from switchgear.model.job import place_of
+from switchgear.refusals import REFUSED_DRAINING
 from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House, causes
 from tests.engine.reference import Model
 from tests.engine.reference_words import ModelWorker, News, RefusedByModel
 
 EXAMPLES = int(os.environ.get("SWITCHGEAR_MODEL_EXAMPLES", "0"))
+TAG_SETS = (frozenset[bytes](), frozenset({b"gpu"}), frozenset({b"gpu", b"large"}))
 NAMES = (b"mail", b"resize", b"index")
 
 # Times of different kinds differ in the fraction of a second, so that no two of them fall on one moment.
@@ -56,10 +57,16 @@ class EngineAndModel(RuleBasedStateMachine):
         released_first=st.sets(functions),
     )
     def begin(self, order: str, attempts: int, wakeups: int, keeps: bool, released_first: set[bytes]) -> None:
-        neglect_us = SECOND_US + NEGLECT_US
-        self.house = House(keeps=keeps, function_order=order, attempts=attempts, wakeups=wakeups, neglect_us=neglect_us)
+        unanswered_wakeup_us = SECOND_US + NEGLECT_US
+        self.house = House(
+            keeps=keeps,
+            function_order=order,
+            attempts=attempts,
+            wakeups=wakeups,
+            unanswered_wakeup_us=unanswered_wakeup_us,
+        )
         self.engine = self.house.engine
-        self.model = Model(self.house.now_us, order, attempts, wakeups, neglect_us)
+        self.model = Model(self.house.now_us, order, attempts, wakeups, unanswered_wakeup_us)
         self.jobs: list[Job] = []
         self.workers: list[Worker] = []
         self.clients = [(RecordingPeer(), list[News]()) for _ in range(3)]
@@ -123,8 +130,9 @@ class EngineAndModel(RuleBasedStateMachine):
         expiry=st.sampled_from((0, 0, 1, 4)),
         timeout=st.sampled_from((0, 1, 3)),
         attempts_limit=st.integers(-1, 2),
-        losses_limit=st.sampled_from((-1, -1, 0, 1, 2)),
+        crash_limit=st.sampled_from((-1, -1, 0, 1, 2)),
         after=st.lists(st.tuples(numbers, policies), max_size=3),
+        requires=st.sampled_from((b"", b"", b"gpu", b"gpu,large")),
     )
     def submit_with_options(
         self,
@@ -136,8 +144,9 @@ class EngineAndModel(RuleBasedStateMachine):
         expiry: int,
         timeout: int,
         attempts_limit: int,
-        losses_limit: int,
+        crash_limit: int,
         after: list[tuple[int, EdgePolicy]],
+        requires: bytes,
     ) -> None:
         newest = self.engine.next_job_id
         options = {
@@ -145,9 +154,10 @@ class EngineAndModel(RuleBasedStateMachine):
             "expires_us": self.house.at(expiry) + EXPIRY_US + newest if expiry else 0,
             "timeout_us": timeout * SECOND_US + LIMIT_US if timeout else 0,
             "attempts_limit": attempts_limit,
-            "losses_limit": losses_limit,
+            "crash_limit": crash_limit,
             "predecessors": tuple(max(0, newest - 1 - number // 3) for number, _ in after),
             "edges": bytes(policy for _, policy in after),
+            "requires": requires,
         }
         self.do_submit(function, b"", 1, delivery, client, name=name, **options)
 
@@ -174,7 +184,7 @@ class EngineAndModel(RuleBasedStateMachine):
             "run_at_us": self.house.at(delay) if delay else 0,
             "unique_scope": scope,
             "unique_policy": policy,
-            "unique_hold_us": hold * SECOND_US + HOLD_US + self.engine.next_job_id if hold else 0,
+            "unique_for_us": hold * SECOND_US + HOLD_US + self.engine.next_job_id if hold else 0,
         }
         self.do_submit(NAMES[0], unique, 1, delivery, client, **options)
 
@@ -200,7 +210,7 @@ class EngineAndModel(RuleBasedStateMachine):
     @rule(client=st.integers(0, 2))
     def client_leaves(self, client: int) -> None:
         peer, heard = self.clients[client]
-        self.engine.unwatch(peer)
+        self.engine.unsubscribe(peer)
         self.model.unwatch(heard)
 
     # --- workers ---
@@ -227,6 +237,13 @@ class EngineAndModel(RuleBasedStateMachine):
         else:
             self.engine.cannot_do(worker, self.engine.function_named(name))
             self.model.cannot_do(model_worker, self.model.function(name))
+
+    @precondition(has_workers)
+    @rule(number=numbers, tags=st.sampled_from(TAG_SETS))
+    def worker_changes_tags(self, number: int, tags: frozenset[bytes]) -> None:
+        worker, model_worker = self.some_worker(number)
+        self.engine.describe_worker(worker, tags)
+        self.model.set_tags(model_worker, tags)
 
     @precondition(has_workers)
     @rule(number=numbers)
@@ -309,7 +326,7 @@ class EngineAndModel(RuleBasedStateMachine):
         engine_side: dict[str, Callable[[], Job | None]] = {
             "complete": lambda: self.engine.complete(worker, job_id, b"result"),
             "fail": lambda: self.engine.fail(worker, job_id),
-            "hand back": lambda: self.engine.hand_back(worker, job_id),
+            "hand back": lambda: self.engine.release(worker, job_id),
             "retry later": lambda: self.engine.retry_later(worker, job_id, delay_us, None, limit),
             "renew": lambda: self.engine.renew_run(worker, job_id),
         }
@@ -347,7 +364,7 @@ class EngineAndModel(RuleBasedStateMachine):
     @rule(number=numbers)
     def settle(self, number: int) -> None:
         job = self.some_job(number)
-        self.ask(lambda: self.engine.settle(job), lambda: self.model.settle(self.model.job(job.id)))
+        self.ask(lambda: self.engine.complete_unowned(job), lambda: self.model.settle(self.model.job(job.id)))
 
     @rule(name=functions, pauses=st.booleans())
     def pause_or_resume(self, name: bytes, pauses: bool) -> None:
@@ -418,7 +435,8 @@ class EngineAndModel(RuleBasedStateMachine):
             for priority in BEST_FIRST:
                 queued = [job.id for job in expected.queue if job.priority == priority]
                 assert function.ready_of(priority) == len(queued)
-                assert live_ids(function.queues[priority]) == queued
+                entries = sorted(function.next_entries(priority), key=place_of)
+                assert [job.id for job in entries] == queued
             assert [worker.id for worker in function.sleepers] == [worker.id for worker in expected.sleepers]
             assert [worker.id for worker in function.pushers] == [worker.id for worker in expected.pushers]
 
@@ -439,17 +457,6 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, list):
         return [plain(each) for each in answer]
     return getattr(answer, "id", answer)
-
-
-def live_ids(queue: Any) -> list[int]:
-    """The entries of a queue that are no ghosts: of one that went ahead the first, of any other the last."""
-    entries = list(queue)
-    last = len(entries) - 1
-    return [
-        job.id
-        for place, job in enumerate(entries)
-        if job.state is READY and place == (entries.index(job) if job.rank < 0 else last - entries[::-1].index(job))
-    ]
 
 
 TestEngineAndModel = EngineAndModel.TestCase

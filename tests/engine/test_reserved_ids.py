@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine.core import REFUSED_CONFLICT
 from switchgear.errors import Refused
 from switchgear.model import SCHEDULED, WAITING, Job
+from switchgear.refusals import REFUSED_CONFLICT
 from tests.engine.house import House, ids, state_of
 
 

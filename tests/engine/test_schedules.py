@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from switchgear.engine.core import REFUSED_STORAGE
 from switchgear.engine.schedules import MOST_MADE_UP_FOR, TICKS_AT_ONCE
 from switchgear.errors import Refused
 from switchgear.model import HIGH, READY, SECOND_US, WAITING, CatchUp, Delivery, Job, JobState, Schedule
+from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing import FakeClock, check_engine
 from switchgear.timetable import Cron, Every
 from tests.engine.house import House
@@ -74,7 +74,7 @@ class TestTicks:
             expires_after_us=5 * SECOND_US,
             timeout_us=7,
             attempts_limit=2,
-            losses_limit=4,
+            crash_limit=4,
             retention_us=9,
             key=b"tenant",
         )
@@ -82,7 +82,7 @@ class TestTicks:
         house.pass_seconds(61)
         (job,) = made(house)
         assert (job.payload, job.priority, job.timeout_us, job.attempts_limit) == (b"all", HIGH, 7, 2)
-        assert (job.losses_limit, job.retention_us, job.key) == (4, 9, b"tenant")
+        assert (job.crash_limit, job.retention_us, job.key) == (4, 9, b"tenant")
         assert job.expires_us == house.at(4), "counted from the tick"
         house.pass_seconds(4)
         assert job.state is JobState.EXPIRED
@@ -214,7 +214,7 @@ class TestCatchingUp:
 
 KEPT_FIELDS = (
     "state", "attempts", "revision", "kept", "schedule", "key", "run_at_us", "expires_us", "timeout_us",
-    "attempts_limit", "losses_limit", "retention_us", "predecessors", "rank",
+    "attempts_limit", "crash_limit", "retention_us", "predecessors", "rank",
 )  # fmt: skip
 
 

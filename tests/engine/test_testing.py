@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from switchgear import testing
-from switchgear.engine.deadlines import Kind
+from switchgear.engine.deadlines import DeadlineKind
 from switchgear.model import DONE, READY, SECOND_US, EdgePolicy, Job
 from switchgear.net.clock import SystemClock
 from switchgear.testing import BrokenInvariant, FakeClock, RecordingPeer, check_engine
@@ -59,7 +59,7 @@ def test_a_recording_peer_writes_down_all_that_it_hears() -> None:
     house.engine.progress(worker, job.id, 1, 2, 3)
     house.engine.data(worker, job.id, b"data")
     house.engine.warning(worker, job.id, b"warning")
-    house.engine.hand_back(worker, job.id)
+    house.engine.release(worker, job.id)
     house.engine.take(worker)
     house.engine.cancel(job)
     assert peer.words() == ["wake", "assign", "progress", "data", "warning", "revoke", "finished"]
@@ -98,7 +98,7 @@ def crowded_house() -> tuple[House, Job]:
     house.engine.cancel(house.submit(b"three"))
     house.engine.sleep(house.worker(b"two"))
     house.submit(b"three", after=(job,), edges=bytes([EdgePolicy.FAIL]))
-    house.engine.settle(house.submit(b"three", unique=b"held", unique_hold_us=SECOND_US))
+    house.engine.complete_unowned(house.submit(b"three", unique=b"held", unique_for_us=SECOND_US))
     house.submit(b"three")
     pushed = house.worker(b"four")
     house.engine.grant(pushed, 2)
@@ -108,7 +108,7 @@ def crowded_house() -> tuple[House, Job]:
 
 
 def lose_edge(house: House, job: Job) -> None:
-    house.engine.graph.successors.clear()
+    house.engine.dependencies.successors.clear()
 
 
 def misplace(house: House, job: Job) -> None:
@@ -154,15 +154,15 @@ def have_a_ticket_without_credit(house: House, job: Job) -> None:
 
 
 def wait_for_ever(house: House, job: Job) -> None:
-    house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not Kind.PATIENCE]
+    house.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.WAIT_TIMEOUT)
 
 
-def miscount_ghosts(house: House, job: Job) -> None:
-    job.function.ghosts[1] = 0
+def stand_in_another_order(house: House, job: Job) -> None:
+    job.function.queues[1].reverse()
 
 
 def miscount_blockers(house: House, job: Job) -> None:
-    house.engine.graph.waiting_for(job.id)[0].blockers = 2
+    house.engine.dependencies.waiting_for(job.id)[0].blockers = 2
 
 
 def lose_unique(house: House, job: Job) -> None:
@@ -182,8 +182,7 @@ def make_ready_twice(house: House, job: Job) -> None:
 
 
 def lose_deadlines(house: House, job: Job) -> None:
-    for subject_kind in Kind:
-        house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not subject_kind]
+    house.engine.deadlines.sweep_all(lambda entry: False)
 
 
 def miscount_stale(house: House, job: Job) -> None:
@@ -199,7 +198,7 @@ def lose_pusher(house: House, job: Job) -> None:
 
 
 def lose_watcher(house: House, job: Job) -> None:
-    job.watchers = None
+    job.subscribers = None
 
 
 def overspend(house: House, job: Job) -> None:
@@ -207,7 +206,7 @@ def overspend(house: House, job: Job) -> None:
 
 
 def be_lost_too_often(house: House, job: Job) -> None:
-    job.attempts = job.losses = job.losses_limit = 3
+    job.attempts = job.losses = job.crash_limit = 3
 
 
 def hold_no_more(house: House, job: Job) -> None:
@@ -215,11 +214,11 @@ def hold_no_more(house: House, job: Job) -> None:
 
 
 def hold_for_ever(house: House, job: Job) -> None:
-    house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not Kind.KEY_HELD]
+    house.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.KEY_HELD)
 
 
 def hold_without_a_key(house: House, job: Job) -> None:
-    house.engine.graph.waiting_for(job.id)[0].unique_until_us = house.at(5)
+    house.engine.dependencies.waiting_for(job.id)[0].unique_until_us = house.at(5)
 
 
 def take_anothers_key(house: House, job: Job) -> None:
@@ -227,21 +226,21 @@ def take_anothers_key(house: House, job: Job) -> None:
 
 
 def mind_nothing(house: House, job: Job) -> None:
-    house.engine.graph.minded.clear()
+    house.engine.dependencies.has_failure_policy.clear()
 
 
 def mind_what_nobody_waits_for(house: House, job: Job) -> None:
-    house.engine.graph.minded.add(999)
+    house.engine.dependencies.has_failure_policy.add(999)
 
 
 def have_too_few_edges(house: House, job: Job) -> None:
-    house.engine.graph.waiting_for(job.id)[1].edges = b"\1\1"
+    house.engine.dependencies.waiting_for(job.id)[1].edges = b"\1\1"
 
 
 def go_on_in_spite_of_doom(house: House, job: Job) -> None:
-    failed = next(iter(house.engine.graph.unsuccessful))
+    failed = next(iter(house.engine.dependencies.unsuccessful))
     house.submit(b"three", predecessors=(failed,), edges=bytes([EdgePolicy.FAIL]))
-    house.engine.deadlines._heap = [entry for entry in house.engine.deadlines if entry[2] is not Kind.DOOM]
+    house.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.FAILED_DEPENDENCY)
 
 
 def forget_job(house: House, job: Job) -> None:
@@ -261,7 +260,7 @@ FAULTS: list[Callable[[House, Job], None]] = [
     have_less_than_no_credit,
     have_a_ticket_without_credit,
     wait_for_ever,
-    miscount_ghosts,
+    stand_in_another_order,
     miscount_blockers,
     lose_unique,
     keep_name,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD
+from switchgear.engine.deadlines import LEAST_STALE_FOR_SWEEP
 from switchgear.model import READY, RUNNING, SECOND_US
-from switchgear.testing import RecordingPeer, check_engine
+from switchgear.testing import RecordingPeer
 from tests.engine.house import House, ids, peer_of, state_of
 
 MakeHouse = Callable[..., House]
@@ -213,92 +213,29 @@ def test_more_tickets_than_a_worker_may_hold_jobs_all_end(make_house: MakeHouse)
     assert worker.credits == 0
 
 
-# --- alarms: a time at which somebody wants to be told, whatever happens until then ---
-
-
-def test_an_alarm_is_told_at_its_time_once(house: House) -> None:
-    worker = house.worker()
-    number = house.engine.alarm(worker, house.at(5))
-    assert house.engine.next_deadline_us == house.at(5)
-    house.pass_seconds(4.999999)
-    assert peer_of(worker).heard == []
-    house.pass_seconds(60)
-    assert peer_of(worker).heard == [("waited in vain", worker.id, number)]
-
-
-def test_an_alarm_brings_no_job_and_costs_no_credit(house: House) -> None:
-    worker = house.worker()
-    number = house.engine.alarm(worker, house.at(5))
-    assert state_of(house.submit()) is READY
-    house.engine.grant(worker, 2)
-    ticket = house.engine.grant_until(worker, house.at(9))
-    assert worker.credits == 2
-    house.pass_seconds(5)
-    assert worker.credits == 2
-    house.engine.withdraw_credit(worker)
-    assert number != ticket
-    assert peer_of(worker).words() == ["assign", "waited in vain"]
-
-
-def test_an_alarm_can_be_cancelled(house: House) -> None:
-    worker = house.worker()
-    cancelled, kept = house.engine.alarm(worker, house.at(5)), house.engine.alarm(worker, house.at(5))
-    for _ in range(2):
-        house.engine.cancel_alarm(worker, cancelled)
-    house.pass_seconds(5)
-    assert peer_of(worker).heard == [("waited in vain", worker.id, kept)]
-    house.engine.cancel_alarm(worker, kept)
-    assert house.engine.deadlines.stale == 0
-
-
-def test_withdrawing_credit_leaves_alarms_and_leaving_does_not(house: House) -> None:
-    stays, leaves = house.worker(), house.worker()
-    for worker in (stays, leaves):
-        house.engine.alarm(worker, house.at(5))
-        house.engine.withdraw_credit(worker)
-    house.engine.remove_worker(leaves)
-    house.pass_seconds(5)
-    assert (peer_of(stays).words(), peer_of(leaves).words()) == (["waited in vain"], [])
-
-
-@pytest.mark.parametrize("hours", [1, -1])
-def test_an_alarm_is_a_span_that_setting_the_clock_does_not_change(house: House, hours: int) -> None:
-    worker = house.worker()
-    house.engine.alarm(worker, house.at(5))
-    house.set_clock(hours * 3600)
-    check_engine(house.engine)
-    house.pass_seconds(4.999999)
-    assert peer_of(worker).heard == []
-    house.pass_seconds(0.000001)
-    assert peer_of(worker).words() == ["waited in vain"]
-
-
 # --- the index stays small ---
 
 
-@pytest.mark.parametrize("way", ["assigned", "withdrawn", "lost", "cancelled"])
+@pytest.mark.parametrize("way", ["assigned", "withdrawn", "lost"])
 def test_tickets_that_lost_their_meaning_do_not_fill_the_index(house: House, way: str) -> None:
     worker = house.worker()
-    for _ in range(4 * LEAST_STALE_FOR_REBUILD):
+    for _ in range(4 * LEAST_STALE_FOR_SWEEP):
         house.engine.grant_until(worker, house.at(86_400))
         if way == "assigned":
             house.engine.complete(worker, house.submit().id, b"")
         elif way == "withdrawn":
             house.engine.withdraw_credit(worker)
-        elif way == "cancelled":
-            house.engine.cancel_alarm(worker, house.engine.alarm(worker, house.at(86_400)))
-            house.engine.withdraw_credit(worker)
         else:
             house.engine.remove_worker(worker)
             worker = house.worker(peer=RecordingPeer())
         house.pass_seconds(0)
-        assert len(house.engine.deadlines) <= 2 * LEAST_STALE_FOR_REBUILD
+        assert len(house.engine.deadlines) <= 2 * LEAST_STALE_FOR_SWEEP
 
 
 def test_rebuilding_the_index_keeps_tickets(house: House) -> None:
     patient, hasty = house.worker(), house.worker(b"other")
     ticket = house.engine.grant_until(patient, house.at(60))
-    for _ in range(2 * LEAST_STALE_FOR_REBUILD):
+    for _ in range(2 * LEAST_STALE_FOR_SWEEP):
         house.engine.grant_until(hasty, house.at(86_400))
         house.engine.withdraw_credit(hasty)
         house.pass_seconds(0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadlines, Kind
+from switchgear.engine.deadlines import LEAST_STALE_FOR_SWEEP, NEVER_US, DeadlineKind, Deadlines
 from switchgear.model import (
     DONE,
     EXPIRED,
@@ -39,12 +39,13 @@ def test_a_job_is_not_handed_out_before_its_time(house: House) -> None:
 
 def test_the_engine_says_when_it_next_has_something_to_do(house: House) -> None:
     assert house.engine.next_deadline_us is None
+    assert house.engine.earliest_deadline_us == NEVER_US
     late, early = house.at(10), house.at(5)
     house.submit(run_at_us=late)
     house.submit(run_at_us=early)
-    assert house.engine.next_deadline_us == early
+    assert house.engine.next_deadline_us == house.engine.earliest_deadline_us == early
     house.pass_seconds(5)
-    assert house.engine.next_deadline_us == late
+    assert house.engine.next_deadline_us == house.engine.earliest_deadline_us == late
 
 
 def test_jobs_become_ready_in_the_order_of_their_times(house: House) -> None:
@@ -106,7 +107,7 @@ def test_a_job_is_not_started_again_after_its_expiry(house: House, loss: str) ->
     elif loss == "timed out":
         house.pass_seconds(4)
     elif loss == "given back":
-        house.engine.hand_back(worker, job.id)
+        house.engine.release(worker, job.id)
     else:
         house.engine.retry_later(worker, job.id, 1)
     assert state_of(job) is EXPIRED
@@ -122,8 +123,8 @@ def test_a_job_that_is_requeued_before_its_expiry_still_expires(house: House) ->
 
 def test_its_expiry_survives_a_rebuilding_of_the_index_while_it_runs(house: House) -> None:
     worker, job = house.running(expires_us=house.at(5))
-    make_stale(house, 2 * LEAST_STALE_FOR_REBUILD)
-    house.engine.hand_back(worker, job.id)
+    make_stale(house, 2 * LEAST_STALE_FOR_SWEEP)
+    house.engine.release(worker, job.id)
     house.pass_seconds(5)
     assert state_of(job) is EXPIRED
 
@@ -200,7 +201,7 @@ def test_an_expiry_that_passed_while_the_job_ran_counts_again_when_the_clock_is_
     worker, job = house.running(expires_us=house.at(5))
     house.pass_seconds(6)
     house.set_clock(-10)
-    house.engine.hand_back(worker, job.id)
+    house.engine.release(worker, job.id)
     assert state_of(job) is READY
     house.pass_seconds(9)
     assert state_of(job) is EXPIRED
@@ -228,13 +229,13 @@ def make_stale(house: House, count: int) -> None:
 
 def test_long_limits_on_many_short_jobs_do_not_fill_the_index(house: House) -> None:
     for _ in range(4):
-        make_stale(house, LEAST_STALE_FOR_REBUILD)
-        assert len(house.engine.deadlines) <= 2 * LEAST_STALE_FOR_REBUILD
+        make_stale(house, LEAST_STALE_FOR_SWEEP)
+        assert len(house.engine.deadlines) <= 2 * LEAST_STALE_FOR_SWEEP
 
 
 @pytest.mark.parametrize("kind", ["due", "expiry", "lease"])
 def test_other_deadlines_that_lost_their_meaning_do_not_fill_it_either(house: House, kind: str) -> None:
-    for _ in range(4 * LEAST_STALE_FOR_REBUILD):
+    for _ in range(4 * LEAST_STALE_FOR_SWEEP):
         if kind == "due":
             house.engine.cancel(house.submit(run_at_us=house.at(86_400)))
         elif kind == "expiry":
@@ -244,7 +245,7 @@ def test_other_deadlines_that_lost_their_meaning_do_not_fill_it_either(house: Ho
             house.engine.renew_lease(worker, 86_400 * SECOND_US)
             house.engine.remove_worker(worker)
         house.pass_seconds(0)
-        assert len(house.engine.deadlines) <= 2 * LEAST_STALE_FOR_REBUILD
+        assert len(house.engine.deadlines) <= 2 * LEAST_STALE_FOR_SWEEP
 
 
 def test_rebuilding_keeps_what_has_meaning(house: House) -> None:
@@ -252,7 +253,7 @@ def test_rebuilding_keeps_what_has_meaning(house: House) -> None:
     _, running = house.running(b"third", timeout_us=60 * SECOND_US)
     leased = house.worker(b"fourth")
     house.engine.renew_lease(leased, 60 * SECOND_US)
-    make_stale(house, 2 * LEAST_STALE_FOR_REBUILD)
+    make_stale(house, 2 * LEAST_STALE_FOR_SWEEP)
     house.pass_seconds(60)
     assert [job.state for job in (scheduled, expiring, running)] == [READY, EXPIRED, READY]
     assert not leased.alive
@@ -262,7 +263,7 @@ def test_equal_times_keep_their_order() -> None:
     deadlines = Deadlines()
     subjects = [Function(b"%d" % number) for number in range(5)]
     for subject in subjects:
-        deadlines.add(7, Kind.NEGLECT, subject)
+        deadlines.add(7, DeadlineKind.UNANSWERED_WAKEUP, subject)
     assert deadlines.pop_due(6) is None
     popped = [deadlines.pop_due(7) for _ in subjects]
     assert [entry[3] for entry in popped if entry is not None] == subjects

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_UNIQUE
 from switchgear.errors import Refused
 from switchgear.model import (
     CANCELLED,
@@ -25,6 +24,7 @@ from switchgear.model import (
     UniquePolicy,
     UniqueScope,
 )
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_UNIQUE
 from switchgear.testing import RecordingPeer, check_engine
 from tests.engine.house import House, causes, peer_of, state_of
 from tests.engine.restarts import restarted
@@ -78,7 +78,7 @@ def comes_back(how: str) -> Callable[[House, Job], None]:
         if how == "lost":
             house.engine.remove_worker(job.worker)
         elif how == "handed back":
-            house.engine.hand_back(job.worker, job.id)
+            house.engine.release(job.worker, job.id)
         elif how == "to be retried":
             house.engine.retry_later(job.worker, job.id, SECOND_US)
         elif how == "timed out":
@@ -125,7 +125,7 @@ def test_a_restart_takes_keys_back_unless_another_has_them(house: House) -> None
 
 def held(house: House, seconds: float = HOUR, **submission: object) -> Job:
     """A job that is done, and holds its key for so long after its submission."""
-    job = house.submit(unique=b"k", unique_hold_us=round(seconds * SECOND_US), **submission)  # type: ignore[arg-type]
+    job = house.submit(unique=b"k", unique_for_us=round(seconds * SECOND_US), **submission)  # type: ignore[arg-type]
     house.drain_with(house.worker())
     assert state_of(job) is DONE
     return job
@@ -144,11 +144,11 @@ def test_nobody_is_told_once_more_of_a_job_that_has_ended(house: House) -> None:
     job = held(house)
     client = RecordingPeer()
     assert house.submit(unique=b"k", watcher=client, delivery=Delivery.WAIT) is job
-    assert (client.heard, client.watching, job.watchers) == ([], {}, None)
+    assert (client.heard, client.subscriptions, job.subscribers) == ([], {}, None)
 
 
 def test_a_job_that_takes_longer_has_its_key_until_its_end(house: House) -> None:
-    worker, job = house.running(unique=b"k", unique_hold_us=SECOND_US)
+    worker, job = house.running(unique=b"k", unique_for_us=SECOND_US)
     house.pass_seconds(5)
     assert holder(house) is job
     house.engine.complete(worker, job.id, b"")
@@ -156,14 +156,14 @@ def test_a_job_that_takes_longer_has_its_key_until_its_end(house: House) -> None
 
 
 def test_a_queued_job_that_holds_its_key_has_it_while_it_runs(house: House) -> None:
-    _, job = house.running(unique=b"k", unique_scope=QUEUED, unique_hold_us=10 * SECOND_US)
+    _, job = house.running(unique=b"k", unique_scope=QUEUED, unique_for_us=10 * SECOND_US)
     assert holder(house) is job
     house.pass_seconds(10)
     assert holder(house) is None
 
 
 def test_one_that_is_still_queued_then_keeps_it(house: House) -> None:
-    job = house.submit(unique=b"k", unique_scope=QUEUED, unique_hold_us=SECOND_US)
+    job = house.submit(unique=b"k", unique_scope=QUEUED, unique_for_us=SECOND_US)
     house.pass_seconds(5)
     assert holder(house) is job
     house.engine.take(house.worker())
@@ -172,21 +172,21 @@ def test_one_that_is_still_queued_then_keeps_it(house: House) -> None:
 
 @pytest.mark.parametrize("end", [FAILED, CANCELLED])
 def test_a_job_that_ended_badly_holds_it_too(house: House, end: JobState) -> None:
-    job = house.ended(end, unique=b"k", unique_hold_us=10 * SECOND_US)
+    job = house.ended(end, unique=b"k", unique_for_us=10 * SECOND_US)
     assert holder(house) is job
     house.pass_seconds(10)
     assert holder(house) is None
 
 
 def test_without_a_key_there_is_nothing_to_hold(house: House) -> None:
-    house.submit(unique_hold_us=SECOND_US, unique_scope=QUEUED)
+    house.submit(unique_for_us=SECOND_US, unique_scope=QUEUED)
     assert len(house.engine.deadlines) == 0
 
 
 def test_held_keys_leave_nothing_behind(house: House) -> None:
     worker = house.worker()
     for number in range(5000):
-        house.submit(unique=b"%d" % number, unique_hold_us=SECOND_US)
+        house.submit(unique=b"%d" % number, unique_for_us=SECOND_US)
     house.drain_with(worker)
     house.pass_seconds(1)
     for _ in range(4):
@@ -195,14 +195,14 @@ def test_held_keys_leave_nothing_behind(house: House) -> None:
 
 
 def test_a_submission_that_is_undone_holds_nothing(house: House) -> None:
-    job = house.submit(unique=b"k", unique_hold_us=SECOND_US)
+    job = house.submit(unique=b"k", unique_for_us=SECOND_US)
     assert house.engine.withdraw(job)
     assert holder(house) is None
     house.pass_seconds(1)
 
 
 def test_a_function_in_which_a_key_is_held_is_not_forgotten(house: House) -> None:
-    worker, job = house.running(unique=b"k", unique_hold_us=10 * SECOND_US)
+    worker, job = house.running(unique=b"k", unique_for_us=10 * SECOND_US)
     house.engine.complete(worker, job.id, b"")
     house.engine.remove_worker(worker)
     assert not house.engine.drop_function(house.function())
@@ -212,10 +212,11 @@ def test_a_function_in_which_a_key_is_held_is_not_forgotten(house: House) -> Non
 
 @pytest.mark.parametrize("is_copy", [False, True], ids=["itself", "a copy"])
 def test_a_job_that_holds_its_key_can_be_retried(house: House, is_copy: bool) -> None:
-    job = house.ended(FAILED, unique=b"k", unique_hold_us=10 * SECOND_US)
+    job = house.ended(FAILED, unique=b"k", unique_for_us=10 * SECOND_US)
     if is_copy:
         _, copies = restarted(house, job)
         job = copies[job.id]
+        job.payload = b""  # as it is read from the store again
     house.engine.retry(job)
     assert holder(house) is job
     house.pass_seconds(10)
@@ -225,9 +226,10 @@ def test_a_job_that_holds_its_key_can_be_retried(house: House, is_copy: bool) ->
 
 
 def test_a_copy_that_does_not_know_of_the_end_of_its_hold(house: House) -> None:
-    job = house.ended(FAILED, unique=b"k", unique_hold_us=SECOND_US)
+    job = house.ended(FAILED, unique=b"k", unique_for_us=SECOND_US)
     _, copies = restarted(house, job)
     house.engine.advance(house.now_us + 5 * SECOND_US)
+    copies[job.id].payload = b""  # as it is read from the store again
     house.engine.retry(copies[job.id])
     house.drain_with(house.worker())
     assert holder(house) is None
@@ -248,8 +250,8 @@ def test_one_whose_time_came_meanwhile_does_not(house: House) -> None:
 
 @pytest.mark.parametrize(("seconds", "has_it"), [(3, True), (11, False)], ids=["in time", "too late"])
 def test_so_does_that_of_an_unfinished_job(house: House, seconds: float, has_it: bool) -> None:
-    _, job = house.running(unique=b"k", unique_scope=QUEUED, unique_hold_us=10 * SECOND_US)
-    other = house.submit(b"resize", unique=b"k", unique_hold_us=10 * SECOND_US)
+    _, job = house.running(unique=b"k", unique_scope=QUEUED, unique_for_us=10 * SECOND_US)
+    other = house.submit(b"resize", unique=b"k", unique_for_us=10 * SECOND_US)
     again, copies = restarted(house, job, other, seconds=seconds)
     assert bool(copies[job.id].unique_until_us) is has_it
     assert holder(again) is copies[job.id]  # it waits again, so the key is its own anyway
@@ -380,11 +382,11 @@ def test_a_job_may_be_replaced_by_one_that_waits_for_it(house: House) -> None:
 def test_so_many_keys_are_held_as_there_is_memory_for() -> None:
     house = House(memory_bytes=3 * 8 * 1024)
     for number in range(3):
-        house.engine.cancel(house.submit(unique=b"%d" % number, unique_hold_us=60 * SECOND_US))
+        house.engine.cancel(house.submit(unique=b"%d" % number, unique_for_us=60 * SECOND_US))
     with pytest.raises(Refused, match="3 unique keys are held for a time") as refused:
-        house.submit(unique=b"3", unique_hold_us=60 * SECOND_US, name=b"Anna", expires_us=house.at(1))
+        house.submit(unique=b"3", unique_for_us=60 * SECOND_US, name=b"Anna", expires_us=house.at(1))
     assert refused.value.reason == "full"
     assert (len(house.engine.names), len(house.engine.deadlines)) == (0, 3)
     house.submit(unique=b"3")
     house.pass_seconds(61)
-    house.submit(unique=b"4", unique_hold_us=60 * SECOND_US)
+    house.submit(unique=b"4", unique_for_us=60 * SECOND_US)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine.core import REFUSED_CONFLICT
 from switchgear.errors import Refused
 from switchgear.model import CANCELLED, DONE, READY, Cause, Delivery
+from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.testing import RecordingPeer
 from tests.engine.house import House, causes, state_of
 
@@ -58,7 +58,7 @@ def test_everybody_who_joined_hears_of_the_end_once(house: House) -> None:
     house.drain_with(house.worker())
     for client in clients:
         assert client.heard == [("finished", job.id, DONE)]
-        assert client.watching == {}
+        assert client.subscriptions == {}
 
 
 def test_a_client_that_submitted_twice_is_told_twice(house: House) -> None:
@@ -73,7 +73,7 @@ def test_watchers_hear_what_the_worker_says_on_the_way(house: House) -> None:
     submitter, onlooker = RecordingPeer(), RecordingPeer()
     worker, job = house.running(delivery=WAIT, watcher=submitter)
     house.engine.progress(worker, job.id, 1, 4, 30)
-    house.engine.watch(job, onlooker)
+    house.engine.subscribe(job, onlooker)
     house.engine.data(worker, job.id, b"part")
     house.engine.warning(worker, job.id, b"careful")
     house.engine.complete(worker, job.id, b"rest")
@@ -86,7 +86,7 @@ def test_one_who_left_hears_nothing_more(house: House) -> None:
     gone, stays = RecordingPeer(), RecordingPeer()
     for client in (gone, stays, gone):
         house.submit(unique=b"k", delivery=WAIT, watcher=client)
-    house.engine.unwatch(gone)
+    house.engine.unsubscribe(gone)
     house.drain_with(house.worker())
     assert gone.heard == []
     assert stays.words() == ["finished"]
@@ -102,7 +102,7 @@ def test_a_queued_job_that_was_only_for_one_who_left_is_abandoned(house: House) 
         house.submit(delivery=WAIT, watcher=client, run_at_us=house.at(9)),
         house.submit(delivery=WAIT, watcher=client, after=(house.submit(b"other"),)),
     ]
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     for job in jobs:
         assert state_of(job) is CANCELLED
         assert causes(job)[-1] is Cause.ABANDONED
@@ -112,7 +112,7 @@ def test_a_queued_job_that_was_only_for_one_who_left_is_abandoned(house: House) 
 def test_a_running_one_may_finish(house: House) -> None:
     client = RecordingPeer()
     worker, job = house.running(delivery=WAIT, watcher=client)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     assert house.engine.complete(worker, job.id, b"") is job
     assert state_of(job) is DONE
 
@@ -121,13 +121,13 @@ def test_a_running_one_may_finish(house: House) -> None:
 def test_a_running_one_is_not_run_again(house: House, end: str) -> None:
     client = RecordingPeer()
     worker, job = house.running(delivery=WAIT, watcher=client, timeout_us=1_000_000)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     if end == "worker lost":
         house.engine.remove_worker(worker)
     elif end == "timed out":
         house.pass_seconds(1)
     elif end == "given back":
-        house.engine.hand_back(worker, job.id)
+        house.engine.release(worker, job.id)
     else:
         house.engine.retry_later(worker, job.id, 1)
     assert causes(job)[-1] is Cause.ABANDONED
@@ -137,14 +137,14 @@ def test_a_job_that_others_wait_for_is_not_abandoned(house: House) -> None:
     gone, stays = RecordingPeer(), RecordingPeer()
     job = house.submit(unique=b"k", delivery=WAIT, watcher=gone)
     house.submit(unique=b"k", delivery=WAIT, watcher=stays)
-    house.engine.unwatch(gone)
+    house.engine.unsubscribe(gone)
     assert state_of(job) is READY
 
 
 def test_a_job_that_may_be_asked_for_later_is_not_abandoned(house: House) -> None:
     client = RecordingPeer()
     job = house.submit(delivery=Delivery.HANDLE, watcher=client)
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     assert state_of(job) is READY
 
 
@@ -161,7 +161,7 @@ def test_a_job_becomes_worth_keeping_when_somebody_relies_on_it(house: House, de
     assert job.delivery == delivery
     assert job.durable
     assert house.engine.take_changes() == ([job], [])
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     assert state_of(job) is READY
 
 
@@ -179,7 +179,7 @@ def test_what_a_durable_job_waits_for_becomes_durable(house: House) -> None:
     assert house.engine.take_changes() == ([], [])
     third = house.submit(after=(second,))
     assert house.engine.take_changes()[0] == [second, first, third]
-    house.engine.unwatch(client)
+    house.engine.unsubscribe(client)
     assert house.drain_with(house.worker()) == [first.id, second.id, third.id]
 
 

@@ -1,4 +1,4 @@
-"""Whom to wake is the operator's choice: a policy sees the next job and the workers that sleep, and names some."""
+"""Who gets a job is the operator's choice: a policy sees jobs that are next and workers that fit, and names some."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from switchgear.engine.placement import MOST_CANDIDATES
 from switchgear.model import HIGH, Job, Worker
+from switchgear.policy import Policy as Limits
+from switchgear.testing.invariants import check_engine
 from tests.engine.house import House, ids, peer_of
 
+GIGA = 10**9 * 1000  # amounts are thousandths
 MakeHouse = Callable[..., House]
 
 
@@ -23,6 +27,11 @@ class Policy:
     def __call__(self, job: Job, workers: Sequence[Worker]) -> Iterable[Worker]:
         self.asked.append((job.id, [worker.id for worker in workers]))
         return self.choose(job, workers)
+
+
+def needs_memory(job: Job, workers: Sequence[Worker]) -> Iterable[Worker]:
+    """The payload says how much the job needs."""
+    return [worker for worker in workers if worker.headers.get("memory", 0) >= int(job.payload or b"0")]
 
 
 def asleep(house: House, *functions: bytes, **headers: Any) -> Worker:
@@ -75,15 +84,139 @@ def test_it_may_go_by_what_workers_say_of_themselves(house: House) -> None:
     assert woken(plain, old, new) == [False, False, True]
 
 
-def test_it_is_asked_about_the_job_that_whoever_comes_will_get(house: House) -> None:
+def test_it_is_asked_about_one_job_after_the_other_in_the_order_in_which_they_come(house: House) -> None:
     policy = house.engine.wake_policy = Policy(lambda job, workers: ())
-    first = house.submit()
+    first, second = house.submit(), house.submit()
     asleep(house)
-    house.submit()
+    assert [job_id for job_id, _ in policy.asked] == [first.id, second.id]
+    policy.asked.clear()
     urgent = house.submit(priority=HIGH)
-    house.engine.cancel(urgent)
-    house.submit()
-    assert [job_id for job_id, _ in policy.asked] == [first.id, first.id, urgent.id, first.id]
+    assert [job_id for job_id, _ in policy.asked] == [urgent.id, first.id, second.id]
+
+
+def test_a_job_for_which_it_names_nobody_does_not_block_those_behind_it(house: House) -> None:
+    house.engine.wake_policy = needs_memory
+    for _ in range(MOST_CANDIDATES - 1):
+        house.submit(payload=b"64")
+    fits = house.submit(payload=b"1")
+    worker = house.worker()
+    worker.headers = {"memory": 4}
+    assert not house.engine.sleep(worker)
+    assert house.engine.take(worker) is fits
+    assert house.engine.take(worker) is None
+
+
+def test_it_is_asked_about_so_many_jobs_and_no_more(house: House) -> None:
+    policy = house.engine.wake_policy = Policy(lambda job, workers: ())
+    for _ in range(3 * MOST_CANDIDATES):
+        house.submit()
+    asleep(house)
+    assert len(policy.asked) == MOST_CANDIDATES
+
+
+def test_candidates_of_a_long_queue_are_those_that_come_first(house: House) -> None:
+    house.engine.packed_queues.pack_from, house.engine.packed_queues.head_jobs = 8, 2
+    house.engine.packed_queues.segment_jobs = 3
+    policy = house.engine.wake_policy = Policy(lambda job, workers: workers if job.id == 2 else ())
+    jobs = [house.submit() for _ in range(20)]
+    worker = house.worker()
+    assert house.engine.take(worker) is jobs[1]
+    policy.choose = lambda job, workers: workers
+    assert house.drain_with(worker) == ids(jobs[0], *jobs[2:])
+
+
+def test_jobs_that_no_worker_fits_are_none_of_them(house: House) -> None:
+    policy = house.engine.wake_policy = Policy(lambda job, workers: workers)
+    for _ in range(2 * MOST_CANDIDATES):
+        house.submit(requires=b"memory=64G")
+    fits = house.submit(requires=b"memory=1G")
+    worker = house.worker()
+    house.engine.describe_worker(worker, resources={b"memory": 4 * GIGA})
+    assert not house.engine.sleep(worker)
+    assert house.engine.take(worker) is fits
+    assert policy.asked == [(fits.id, [worker.id])]
+
+
+def test_a_worker_is_given_the_job_that_it_was_woken_for(house: House) -> None:
+    house.engine.wake_policy = needs_memory
+    small = asleep(house, memory=1)
+    large = asleep(house, memory=4)
+    four = house.submit(payload=b"4")
+    one = house.submit(payload=b"1")
+    assert woken(small, large) == [True, True]
+    house.engine.wake_policy = lambda job, workers: workers  # and not what it would choose now
+    assert house.engine.take(small) is one
+    assert house.engine.take(large) is four
+
+
+def test_for_each_job_somebody_is_woken(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: workers[:1]
+    workers = [asleep(house) for _ in range(3)]
+    jobs = [house.submit() for _ in range(3)]
+    assert woken(*workers) == [True, True, True]
+    assert [house.engine.take(worker) for worker in reversed(workers)] == jobs[::-1]
+
+
+def test_if_another_has_taken_that_job_it_is_asked_about_the_others(house: House) -> None:
+    house.engine.wake_policy = needs_memory
+    small = asleep(house, memory=1)
+    house.submit(payload=b"4")
+    one = house.submit(payload=b"1")
+    puller = house.worker()
+    puller.headers = {"memory": 1}
+    assert house.engine.take(puller) is one
+    assert house.engine.take(small) is None
+    assert small.woken_job is None
+
+
+def test_if_a_woken_worker_is_gone_another_is_woken_for_its_job(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: workers[:1]
+    first, second = asleep(house), asleep(house)
+    job = house.submit()
+    house.engine.remove_worker(first)
+    assert woken(second) == [True]
+    assert house.engine.take(second) is job
+    check_engine(house.engine)
+
+
+def test_if_a_woken_worker_does_not_come_it_is_asked_again_about_that_job(house: House) -> None:
+    policy = house.engine.wake_policy = Policy(lambda job, workers: workers[:1])
+    hung, other = asleep(house), asleep(house)
+    job = house.submit()
+    house.pass_seconds(1)
+    assert policy.asked == [(job.id, [hung.id, other.id]), (job.id, [other.id])]
+    assert woken(other) == [True]
+
+
+def test_a_woken_worker_that_no_longer_fits_is_not_given_that_job(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: workers
+    worker = house.worker()
+    house.engine.describe_worker(worker, resources={b"memory": 4 * GIGA})
+    assert house.engine.sleep(worker)
+    house.submit(requires=b"memory=4G")
+    assert woken(worker) == [True]
+    house.engine.describe_worker(worker, resources={b"memory": 2 * GIGA})
+    assert house.engine.take(worker) is None
+
+
+def test_limits_hold_for_a_job_that_somebody_was_woken_for(house: House) -> None:
+    house.engine.set_policy(house.function(), Limits(key_concurrency=1))
+    house.engine.wake_policy = lambda job, workers: workers[:1]
+    first, second = asleep(house), asleep(house)
+    jobs = [house.submit(key=b"a"), house.submit(key=b"a")]
+    assert woken(first, second) == [True, True]
+    assert house.engine.take(first) is jobs[0]
+    assert house.engine.take(second) is None
+    check_engine(house.engine)
+
+
+def test_of_several_functions_the_one_that_has_a_job_for_the_worker_is_served(house: House) -> None:
+    house.engine.wake_policy = needs_memory
+    house.submit(b"mail", payload=b"64")
+    fits = house.submit(b"resize", payload=b"1")
+    worker = house.worker(b"mail", b"resize")
+    worker.headers = {"memory": 4}
+    assert house.engine.take(worker) is fits
 
 
 def test_it_is_asked_about_one_that_came_back_too(house: House) -> None:
@@ -95,19 +228,37 @@ def test_it_is_asked_about_one_that_came_back_too(house: House) -> None:
     worker = house.worker()
     house.engine.pause(house.function())
     assert house.engine.sleep(worker)
-    house.engine.settle(other)
+    house.engine.complete_unowned(other)
     house.engine.resume(house.function())
     assert policy.asked == [(second.id, [worker.id])]
     assert house.drain_with(worker) == ids(second, first)
 
 
-def test_it_has_no_say_in_what_a_worker_gets_that_asks_or_has_granted_credit(house: House) -> None:
-    house.engine.wake_policy = lambda job, workers: ()
+def test_it_has_a_say_in_what_a_worker_gets_that_asks_or_has_granted_credit(house: House) -> None:
+    policy = house.engine.wake_policy = Policy(lambda job, workers: ())
     first = house.submit()
-    puller, pushed = house.worker(), house.worker(b"other")
+    puller, pushed, other = house.worker(), house.worker(b"other"), house.worker(b"other")
+    assert house.engine.take(puller) is None
+    for worker in (pushed, other):
+        house.engine.grant(worker, 1)
+    second = house.submit(b"other")
+    assert second.worker is None
+    check_engine(house.engine)
+    policy.choose = lambda job, workers: workers[-1:]
     assert house.engine.take(puller) is first
-    house.engine.grant(pushed, 1)
-    assert house.submit(b"other").worker is pushed
+    assert house.submit(b"other").worker is None  # the second was pushed, because it came first
+    assert second.worker is other
+    check_engine(house.engine)
+
+
+def test_those_with_credit_are_thought_of_again_a_moment_later(house: House) -> None:
+    policy = house.engine.wake_policy = Policy(lambda job, workers: ())
+    worker = house.worker()
+    house.engine.grant(worker, 2)
+    job = house.submit()
+    policy.choose = lambda job, workers: workers
+    house.pass_seconds(1)
+    assert job.worker is worker
 
 
 # --- if it names nobody ---
@@ -185,7 +336,8 @@ def test_resuming_asks_for_each_job_until_nobody_more_is_named(house: House) -> 
     policy.asked.clear()
     house.engine.resume(house.function())
     assert woken(*fit, *unfit) == [True] * 3 + [False] * 30
-    assert len(policy.asked) == 4
+    assert [job_id for job_id, _ in policy.asked[:3]] == [1, 2, 3]  # and then about others, in vain
+    assert len(policy.asked) == MOST_CANDIDATES
 
 
 # --- if it is wrong ---
@@ -214,7 +366,7 @@ def test_if_it_raises_for_one_who_wants_to_sleep_that_one_is_told_to_ask(house: 
     assert not house.engine.sleep(house.worker())
 
 
-@pytest.mark.parametrize("answer", [None, 7, [[]]], ids=repr)
+@pytest.mark.parametrize("answer", [None, 7, [[]], "nobody", [None], {1: 2}], ids=repr)
 def test_an_answer_that_makes_no_sense_is_a_mistake_too(house: House, answer: Any) -> None:
     house.engine.wake_policy = lambda job, workers: answer
     worker = asleep(house)

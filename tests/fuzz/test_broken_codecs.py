@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fuzz.client_targets
+import fuzz.http_targets
 import fuzz.message_codecs
 import fuzz.pattern_targets
 import fuzz.row_targets
@@ -58,8 +59,9 @@ def deaf(make: Any) -> Any:
     return lambda *arguments, **named: Deaf(make(*arguments, **named))
 
 
-def deaf_decoder(module: Any) -> Any:
-    return Module(module, Decoder=deaf(module.Decoder))
+def deaf_decoder(name: str) -> Break:
+    """The codec with a decoder that does not hear everything."""
+    return lambda module: Module(module, **{name: deaf(getattr(module, name))})
 
 
 def without_last(function: Any) -> Any:
@@ -132,11 +134,12 @@ CLIENTS = fuzz.client_targets
 
 # By target: a name in the module of the target, and what to put in its place.
 BREAKS: dict[str, tuple[Any, str, Break]] = {
-    "gearman-codec": (STREAMS, "gearman", deaf_decoder),
-    "draft-codec": (STREAMS, "draft", deaf_decoder),
-    "resp-codec": (STREAMS, "resp", deaf_decoder),
+    "gearman-codec": (STREAMS, "gearman", deaf_decoder("GearmanDecoder")),
+    "draft-codec": (STREAMS, "draft", deaf_decoder("DraftDecoder")),
+    "resp-codec": (STREAMS, "resp", deaf_decoder("RespDecoder")),
     "resp-line": (STREAMS, "resp", lambda module: Module(module, split_line=without_last(module.split_line))),
     "resp-reply": (STREAMS, "resp", lambda module: Module(module, bulk=without_last(module.bulk))),
+    "http-codec": (fuzz.http_targets, "RequestDecoder", deaf),
     "dwork-codec": (MESSAGES, "understood", without_last),
     "wmp-codec": (MESSAGES, "wmp", lambda module: Module(module, decode=raises(KeyError("to"))(module.decode))),
     "wmp-device": (MESSAGES, "Device", lambda make: lambda identity, managers: make(identity, managers + 1)),
@@ -186,6 +189,7 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "gearman-session": (fuzz.server, "Connection", forgetful_connection),
     "draft-session": (fuzz.server, "Connection", forgetful_connection),
     "gearmonkey-session": (fuzz.server, "Connection", forgetful_connection),
+    "http-session": (fuzz.server, "Connection", forgetful_connection),
     "dwork-session": (fuzz.server, "check_engine", strict_check),
     "wmp-session": (fuzz.server, "check_engine", strict_check),
     "pingpong-session": (fuzz.server, "check_engine", strict_check),

@@ -18,8 +18,14 @@ READERS = {"receive", "receive_message", "feed", "unpack", "unreachable"}
 READING_VERBS = ("decode", "parse_", "read_", "split_", "on_")
 
 
+# Modules whose reads are reads of the store.
+READS_THE_STORE = {"protocols.context"}
+
+
 def reads(path: Path) -> bool:
     """Whether a module defines a codec, a session or a handler."""
+    if module_name(path) in READS_THE_STORE:
+        return False
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef) and (
             node.name in READERS or node.name.lstrip("_").startswith(READING_VERBS)

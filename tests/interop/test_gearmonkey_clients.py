@@ -200,6 +200,20 @@ def test_libraries_for_node(library: str, version: int) -> None:
         assert "internal_error" not in events(server.server)
 
 
+def test_a_library_that_ignores_a_refused_database_does_nothing_in_this_one() -> None:
+    script = require_node_script("database.mjs")
+    with running_monkey_server() as server:
+        command = [*script, str(server.port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * DEADLINE_SECONDS, check=False)
+        assert done.returncode == 0, done.stderr
+        refused = "ERR database 1 was selected, and there is only database 0 here; nothing is done before SELECT 0"
+        assert json.loads(done.stdout) == {
+            "heard": ["ERR DB index is out of range"],
+            "answer": f"error: {refused}",
+        }
+        assert redis_cli(server, "GET", "count:node") == [""]
+
+
 # --- our own library ---
 
 

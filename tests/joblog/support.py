@@ -41,6 +41,7 @@ def row(number: int = 0, *, at: float = 0.0, took: float | None = 1.0, state: st
         "origin": "",
         "protocol": "",
         "error": "",
+        "message": "",
     }
     unknown = fields.keys() - values.keys()
     assert not unknown, unknown

@@ -15,9 +15,9 @@ from switchgear.joblog import JobLog, LoggedRun
 from switchgear.joblog import recorder as recorder_module
 from switchgear.joblog.database import Server
 from switchgear.joblog.recorder import Recorder
-from switchgear.joblog.runs import RunRow
+from switchgear.joblog.runs import RunQuery, RunRow
 from switchgear.joblog.sqlite import SqliteDatabase
-from switchgear.model import Cause, Delivery, Job
+from switchgear.model import Cause, Delivery, Job, Worker
 from switchgear.testing import RecordingPeer
 from tests.engine.house import House
 from tests.joblog.support import HERE, NOON, Life, put, row
@@ -174,6 +174,35 @@ def test_a_job_that_ends_without_a_start(desk: Desk) -> None:
     assert run.ended_at == job.finished_us / 1e6
 
 
+def _stop(house: House, worker: Worker, job: Job, how: str) -> None:
+    if how == "given back":
+        house.engine.release(worker, job.id)
+    elif how == "lost":
+        house.engine.remove_worker(worker)
+    else:
+        house.engine.retry_later(worker, job.id, 1_000_000_000, b"no room", 5)
+
+
+@pytest.mark.parametrize("how", ["given back", "lost", "to be tried later"])
+def test_a_job_that_ends_while_it_waits_again_is_not_measured(desk: Desk, how: str) -> None:
+    """From its last start to its end it did not run."""
+    house = House()
+    job = house.submit(b"mail")
+    worker = house.worker(b"mail")
+    assert house.engine.take(worker) is job
+    desk.recorder.note([job])
+    _stop(house, worker, job, how)
+    desk.recorder.note([job])
+    house.at(100)
+    house.engine.cancel(job)
+    desk.recorder.note([job])
+    (run,) = desk.runs()
+    assert (run.state, run.started_at, run.seconds) == ("cancelled", None, None)
+    assert run.ended_at == job.finished_us / 1e6
+    (summary,) = desk.reader.summarize(RunQuery())
+    assert (summary.mean_seconds, summary.longest_seconds) == (None, None)
+
+
 def test_a_retried_job_is_another_run(desk: Desk) -> None:
     """What failed stays in the log, although the job has the same handle; even if none of it was written yet."""
     desk.log.gate.clear()
@@ -217,7 +246,7 @@ def test_a_defect_is_not_the_servers(desk: Desk, caplog: pytest.LogCaptureFixtur
     life = Life(1).started()
     life.job.moves = [Cause.TAKEN]
     desk.note(life)
-    assert "defect in the job log" in caplog.text
+    assert "internal error in the job log" in caplog.text
     desk.note(Life(2).started().done())
     assert [run.handle for run in desk.runs()] == ["H:here:2"]
 
@@ -318,7 +347,7 @@ def test_rows_that_no_database_takes_are_not_tried_for_ever(desk: Desk, caplog: 
     desk.log.fault = None
     desk.note(Life(2).started())
     assert [run.handle for run in desk.runs()] == ["H:here:2"]
-    assert "defect in the job log: 1 entries are not written" in caplog.text
+    assert "internal error in the job log: 1 entries are not written" in caplog.text
 
 
 def test_closing_writes_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ class Addresses(msgspec.Struct, frozen=True):
     wmp: str
     gearmonkey: str
     redis: str
+    http: str = ""
     pingpong_clients: str = ""
     pingpong_workers: str = ""
     dwork: str = ""

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -32,6 +33,7 @@ from switchgear.client.gearmonkey import WorkerTiming
 from switchgear.client.wmp import WmpJob, WmpTiming
 from switchgear.errors import JobFailed
 from tests.matrix.addresses import Addresses
+from tests.support.http_client import HttpClient
 
 __all__ = ["Order", "Said"]
 
@@ -201,6 +203,39 @@ def _gearmonkey(strings: Strings, url: str) -> None:
     worker.run()
 
 
+def http(strings: Strings) -> None:
+    strings.stop = lambda: None
+    client, reporter = HttpClient(strings.addresses.http), HttpClient(strings.addresses.http)
+    lease_seconds = strings.order.lease_seconds or 60.0
+
+    while not strings.stopping.is_set():
+        taken = client.call("POST", f"/v1/functions/{strings.function}/take?wait=1&lease={lease_seconds}")
+        if taken.status == 204:
+            continue
+        job = f"/v1/jobs/{taken.headers['Switchgear-Job']}"
+        attempt = {"Switchgear-Attempt": taken.headers["Switchgear-Attempt"]}
+
+        def wait_cancelled(seconds: float, job: str = job, attempt: dict[str, str] = attempt) -> bool:
+            for _ in range(round(seconds / 0.05)):
+                answer = reporter.call("POST", f"{job}/progress", b"", attempt)
+                if answer.status != 200 or answer.json["cancelled"]:
+                    return answer.status == 200
+                time.sleep(0.05)
+            return False
+
+        def progress(numerator: int, denominator: int, job: str = job, attempt: dict[str, str] = attempt) -> None:
+            figures = {"numerator": numerator, "denominator": denominator}
+            client.call("POST", f"{job}/progress", msgspec.json.encode(figures), attempt)
+
+        with strings.watching(wait_cancelled):
+            try:
+                result = strings.do(taken.body, progress)
+            except JobFailed as failure:
+                client.call("POST", f"{job}/fail", msgspec.json.encode({"error": failure.error.decode()}), attempt)
+            else:
+                client.call("PUT", f"{job}/result", result, attempt)
+
+
 def python(strings: Strings) -> None:
     app = App(strings.addresses.gearman)
 
@@ -216,7 +251,7 @@ def python(strings: Strings) -> None:
 
 
 KINDS: Final[dict[str, Callable[[Strings], None]]] = {
-    function.__name__: function for function in (gearman, draft, pingpong, wmp, dwork, gearmonkey, redis, python)
+    function.__name__: function for function in (gearman, draft, pingpong, wmp, dwork, gearmonkey, redis, http, python)
 }
 
 

@@ -29,9 +29,9 @@ SAYS: Final = {Degree.NONE: "no", Degree.PART: "in part", Degree.ALL: "yes"}
 HEAD: Final = """\
 # Every submitter with every worker
 
-A worker of any protocol can run a job that was submitted over any other.  What passes between the two depends on the
-messages that both protocols have.  The tests in `tests/matrix/` write this page: they send jobs through every pair,
-with the clients and workers of this package, a real server and a real Redis (`make interop` writes it again).  A test
+A worker of any protocol can run a job that was submitted over any other. What passes between the two depends on the
+messages that both protocols have. The tests in `tests/matrix/` write this page: they send jobs through every pair,
+with the clients and workers of this package, a real server and a real Redis (`make interop` writes it again). A test
 fails if the page is wrong.
 
 Submitters are the rows, workers the columns.
@@ -50,10 +50,10 @@ LEGEND: Final = """\
 | · | one of the two protocols has no message for it: see below |
 
 "GearMonkey" is a GearMonkey client or worker at the server's `gearmonkey://` listener; "GearMonkey, Redis" is one at a
-real Redis, to which the server has a [bridge](howto/gearmonkey-bridge.md).  If both are at the Redis, they find each
+real Redis, to which the server has a [bridge](howto/gearmonkey-bridge.md). If both are at the Redis, they find each
 other there without the server: a job whose worker dies is lost, as it is without the server.
 
-A PING/PONG or dwork listener has jobs of one function, which the other side has to name.  An operator can cancel a job
+A PING/PONG or dwork listener has jobs of one function, which the other side has to name. An operator can cancel a job
 whose submitter has no message for it (`switchgear cancel`); the submitter then receives a failure.
 """
 

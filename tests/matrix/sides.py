@@ -130,6 +130,15 @@ SUBMITTERS: Final = {
         _side("gearmonkey", "GearMonkey", *_GEARMONKEY_SUBMITTER, _HEARS_NOTHING_OF_DEATH),
         _side("redis", "GearMonkey, Redis", *_GEARMONKEY_SUBMITTER, _HEARS_NOTHING_OF_DEATH, needs_redis=True),
         _side(
+            "http",
+            "HTTP",
+            _all("the body of `GET /v1/jobs/{handle}/result?wait=`"),
+            _all("`event: progress` of `GET /v1/jobs/{handle}/events`"),
+            _all("a problem, with the reason"),
+            _all("`DELETE /v1/jobs/{handle}`"),
+            _HEARS_NOTHING_OF_DEATH,
+        ),
+        _side(
             "python",
             "Python API",
             _all("`job.result()`"),
@@ -196,6 +205,15 @@ WORKERS: Final = {
             *_GEARMONKEY_WORKER,
             _all("after `busy` seconds without progress"),
             needs_redis=True,
+        ),
+        _side(
+            "http",
+            "HTTP",
+            _all("the body of `PUT /v1/jobs/{handle}/result`"),
+            _all("`POST /v1/jobs/{handle}/progress`"),
+            _all("`POST /v1/jobs/{handle}/fail`, with the reason"),
+            _all("`cancelled` in the answer to its progress"),
+            _all("when its lease expires"),
         ),
         _side(
             "python",

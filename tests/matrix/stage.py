@@ -27,7 +27,8 @@ ONE_FUNCTION_ONLY: Final = ("pingpong", "dwork")  # such a listener has jobs of 
 
 def function_of(pair: Pair, capability: Capability) -> str:
     """A function for each cell; where listeners are for one function, a pair has one for most of its cells."""
-    if capability is Capability.DEATH and pair.worker.key == "pingpong":
+    if capability is Capability.DEATH and pair.worker.key in ("pingpong", "redis"):
+        # A worker that dies at a Redis stays counted there, so that the bridge would go on pushing jobs to nobody.
         return f"{pair.name}-death"
     if {pair.submitter.key, pair.worker.key} & set(ONE_FUNCTION_ONLY):
         return pair.name
@@ -55,6 +56,7 @@ class Stage:
             redis=f"redis://{HOST}:{self.redis.port}/{database}" if self.redis is not None else "",
             pingpong_clients=f"tcp://{HOST}:{pingpong.port}" if pingpong is not None else "",
             pingpong_workers=f"tcp://{HOST}:{pingpong.option('workers')}" if pingpong is not None else "",
+            http=self._url("http"),
             dwork=f"dwork://{HOST}:{dwork.port}" if dwork is not None else "",
         )
 
@@ -79,7 +81,7 @@ def _listeners_of_one_function() -> Iterator[str]:
         query = f"function={function}"
         if scheme == "pingpong":
             query += "&workers=0"
-            if function.endswith("-death"):
+            if function.endswith("to-pingpong-death"):
                 query += f"&resend={RESEND_SECONDS}"
         yield f"{scheme}://{HOST}:0?{query}"
 
@@ -90,7 +92,7 @@ def running_stage() -> Iterator[Stage]:
         redis = None
         with suppress(pytest.skip.Exception):  # most pairs can do without
             redis = house.enter_context(running_redis())
-        wanted = [f"wmp://{HOST}:0", f"gearmonkey://{HOST}:0", *_listeners_of_one_function()]
+        wanted = [f"wmp://{HOST}:0", f"gearmonkey://{HOST}:0", f"http://{HOST}:0", *_listeners_of_one_function()]
         if redis is not None:
             wanted += [f"redis://{HOST}:{redis.port}/0", f"redis://{HOST}:{redis.port}/1?busy={BUSY_SECONDS}"]
         flags = [flag for url in wanted for flag in ("--listen", url)]

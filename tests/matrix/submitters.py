@@ -16,6 +16,7 @@ from switchgear.client.draft import JobType
 from switchgear.client.gearmonkey import GearMonkeyJob
 from switchgear.errors import JobFailed
 from tests.matrix.addresses import Addresses
+from tests.support.http_client import HttpClient
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 __all__ = ["SUBMIT", "Ending", "Ticket", "done", "failed"]
@@ -192,6 +193,36 @@ def _over_redis(addresses: Addresses, payload: bytes, closing: ExitStack) -> Tic
     return GearMonkeyTicket(addresses.redis, addresses, payload, closing)
 
 
+class HttpTicket(Ticket):
+    def __init__(self, addresses: Addresses, payload: bytes, closing: ExitStack) -> None:
+        self._client = HttpClient(addresses.http)
+        closing.callback(self._client.close)
+        answer = self._client.call("POST", f"/v1/functions/{addresses.function}/jobs", payload)
+        assert answer.status == 201, answer
+        self._job = f"/v1/jobs/{answer.json['handle']}"
+
+    def progress(self) -> tuple[int, int]:
+        for kind, data in self._client.events(f"{self._job}/events"):
+            if kind == "progress":
+                return data["numerator"], data["denominator"]
+        raise AssertionError("the job ended without news")
+
+    def last_progress(self) -> tuple[int, int] | None:
+        job = self._client.call("GET", self._job).json
+        return (job["numerator"], job["denominator"]) if job["denominator"] else None
+
+    def ending(self) -> Ending:
+        answer = self._client.call("GET", f"{self._job}/result?wait={int(DEADLINE_SECONDS)}")
+        if answer.status == 200:
+            return done(answer.body)
+        assert answer.status == 409, answer
+        assert answer.json["code"] != "job_unfinished", answer
+        return failed(answer.json.get("error", "").encode())
+
+    def cancel(self) -> None:
+        assert self._client.call("DELETE", self._job).status == 200
+
+
 class PythonTicket(Ticket):
     def __init__(self, addresses: Addresses, payload: bytes, closing: ExitStack) -> None:
         app = closing.enter_context(App(addresses.gearman))
@@ -223,5 +254,6 @@ SUBMIT: Final[dict[str, Callable[[Addresses, bytes, ExitStack], Ticket]]] = {
     "dwork": DworkTicket,
     "gearmonkey": _over_the_listener,
     "redis": _over_redis,
+    "http": HttpTicket,
     "python": PythonTicket,
 }

@@ -15,28 +15,33 @@ from switchgear.net.clock import SystemClock
 from switchgear.net.curve_keys import CurveServerKeys
 from switchgear.net.hub import Hub
 from switchgear.net.zmtp import HandshakeMaker, ZmtpListener
-from switchgear.protocols.base import Context, Message, MessageSession, Wire
+from switchgear.protocols.context import Context
+from switchgear.protocols.message_session import MessageSession
+from switchgear.protocols.multipart import Message
+from switchgear.protocols.transport import PeerTransport
+from switchgear.protocols.zmtp.codec import command_frame
 from switchgear.protocols.zmtp.curve import CurveServerHandshake
+from switchgear.protocols.zmtp.metadata import ROUTER_METADATA
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 from tests.protocols.zmtp.wire import GREETING, ready
 
 DEADLINE_SECONDS = 20.0
-SERVER_HANDSHAKE_BYTES = 64 + 43
+SERVER_HANDSHAKE_BYTES = 64 + len(command_frame(b"\5READY" + ROUTER_METADATA))
 
 
 class Echo(MessageSession):
     """Sends everything back, or what it is told to."""
 
-    def __init__(self, context: Context, wire: Wire) -> None:
-        super().__init__(context, wire)
+    def __init__(self, context: Context, transport: PeerTransport) -> None:
+        super().__init__(context, transport)
         self.protocol = "echo"
         self.seen: list[Message] = []
         self.lost: list[Message] = []
         self.gone: list[bytes] = []
         self.answer: Callable[[Message], Message | None] = lambda message: message
 
-    def receive_message(self, message: Message) -> None:
+    def handle_message(self, message: Message) -> None:
         self.seen.append(message)
         if message[-1] == b"raise":
             raise RuntimeError("on purpose")

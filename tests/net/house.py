@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, ParamSpec
 
 from switchgear.engine.engine import Engine, EngineSettings
@@ -22,14 +22,15 @@ from switchgear.errors import StorageError
 from switchgear.model import FINAL_STATES, NORMAL, Delivery, Function, Job, Schedule
 from switchgear.model.job import NO_DETAILS, Details
 from switchgear.net.hub import Hub
-from switchgear.net.operations import Operations
-from switchgear.protocols.base import Wire
+from switchgear.net.operations.dispatcher import Operations
 from switchgear.protocols.gearman.admin import on_line
+from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import handle_messages
+from switchgear.protocols.transport import PeerTransport
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
+from switchgear.verbs.access import AccessRules
 from tests.support.wire import Kind, Message, Packet, request, split_message
 
 P = ParamSpec("P")
@@ -68,6 +69,7 @@ class ScriptedStore(Store):
 
     def __init__(self, durable: bool = True) -> None:
         self.durable = durable
+        self.answers_at_once = False
         self.url = "scripted:"
         self.obedient = True  # commits succeed at once
         self.snapshot = Snapshot()
@@ -119,7 +121,7 @@ class ScriptedStore(Store):
     def open(self) -> None:
         """Nothing to do."""
 
-    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+    async def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         for job in self.snapshot.jobs:
             job.function = function_named(job.function.name)
         return self.snapshot
@@ -165,21 +167,26 @@ class ScriptedStore(Store):
         self.kept_next_job_id = next_job_id
         return refused
 
-    def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
+    async def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
         self.reads.append(list(job_ids))
         if self.read_error is not None:
             raise self.read_error
         return {job_id: self.payloads[job_id] for job_id in job_ids if job_id in self.payloads}
 
-    def get(self, job_id: int) -> Job | None:
+    async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
         if self.read_error is not None:
             raise self.read_error
-        return self.log.get(job_id)
+        return {job_id: self.log[job_id] for job_id in job_ids if job_id in self.log}
 
-    def find(self, query: JobQuery) -> list[Job]:
+    async def find(self, query: JobQuery) -> list[Job]:
         if self.read_error is not None:
             raise self.read_error
         return []
+
+    async def find_named(self, names: Collection[bytes], since_us: int = 0) -> dict[bytes, Job]:
+        if self.read_error is not None:
+            raise self.read_error
+        return {}
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         return 0
@@ -206,7 +213,7 @@ def copy_fields(source: Job | Details, target: Job | Details, *excepted: str) ->
             setattr(target, name, getattr(source, name))
 
 
-class RecordingWire(Wire):
+class RecordingWire(PeerTransport):
     """Remembers every write."""
 
     def __init__(self) -> None:
@@ -270,15 +277,18 @@ class Connected:
 class HubHouse:
     """All parts, connected."""
 
-    def __init__(self, store: ScriptedStore, payload_memory_bytes: int, settings: EngineSettings | None) -> None:
+    store: ScriptedStore  # unless it was given another
+
+    def __init__(self, store: Store, payload_memory_bytes: int, settings: EngineSettings | None) -> None:
         self.loop = asyncio.get_running_loop()
-        self.store = store
+        if isinstance(store, ScriptedStore):
+            self.store = store
         self.clock = FakeClock()
         self.telemetry = Telemetry(self.loop.time)
         self.engine = Engine(settings, self.telemetry)
         self.hub = Hub(self.engine, store, self.clock, self.telemetry, payload_memory_bytes)
-        self.hub.operator = Operations(self.hub, "H:t:")
-        self.setup = GearmanSetup(b"H:t:", "test", handle_messages, on_line, shutdown="loopback")
+        self.hub.operator = Operations(self.hub, "H:t:").in_steps
+        self.setup = GearmanSetup(b"H:t:", "test", handle_messages, on_line, access=AccessRules(shutdown="loopback"))
 
     def connect(self) -> Connected:
         return Connected(self)
@@ -309,6 +319,20 @@ async def open_house(
     house.store.obedient = False
     house.store.commits = 0
     return house
+
+
+async def grab_all(worker: Connected, count: int) -> list[Message]:
+    """What a worker is given that asks for so many jobs; payloads may have to be read meanwhile."""
+    worker.send(*[GRAB] * count)
+    answers: list[Message] = []
+    for _ in range(100 + 2 * count):
+        await idle()
+        answers += worker.heard()
+        if worker.wire.go_on is not None:
+            worker.read()
+        if len(answers) >= count:
+            break
+    return answers
 
 
 # --- what is said ---

@@ -6,7 +6,7 @@ from typing import Any
 
 from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.model import NORMAL, Delivery, Job
-from switchgear.net.operations import Operations
+from switchgear.net.operations.dispatcher import Operations
 from tests.protocols.gearman.house import House
 
 
@@ -16,10 +16,13 @@ class Office:
     def __init__(self, attempts: int = 3) -> None:
         self.house = House(settings=EngineSettings(attempts=attempts))
         self.engine = self.house.engine
-        self.operations: Operations = self.house.operator
+        self.operations: Operations = self.house.operations
         self.worker = self.engine.add_worker(self.house.talker("worker").session, "gearman", b"hand")
 
     def ask(self, verb: str, **arguments: Any) -> Any:
+        """The answer; a job may be given as `job_id` in place of its handle."""
+        if "job_id" in arguments:
+            arguments["handle"] = arguments.pop("job_id")
         answer = self.operations(verb, arguments)
         self.house.end_turn()
         return answer

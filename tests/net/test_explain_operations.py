@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.model import SECOND_US, Delivery, EdgePolicy
-from switchgear.net.explain_operations import ExplainOperations
+from switchgear.model import SECOND_US, Delivery, EdgePolicy, Job
+from switchgear.net.operations.explain import ExplainOperations
+from switchgear.protocols.pending_read import Reading
 from tests.net.office import Office
+from tests.support.reads import at_once
 
 
 def test_a_ready_job_without_a_worker() -> None:
@@ -76,13 +78,18 @@ def test_a_job_whose_end_is_not_kept_yet() -> None:
     """The store has it as it was before."""
     office = Office()
     (job,) = office.submit()
-    operations = ExplainOperations(office.operations)
+    operations = ExplainOperations(office.operations.context)
     office.engine.cancel(job)
     stored = office.engine.submit(b"f", b"", b"", 1, Delivery.HANDLE)
     office.engine.jobs.remove(stored.id)
-    office.operations.find = lambda job_id: stored  # type: ignore[method-assign]
-    assert operations.explain(stored.id)["reasons"] == [
-        {"word": "ending", "text": "it has just ended, and that is being kept", "data": {}}
+
+    def find(handle: str) -> Reading[Job]:
+        yield from ()
+        return stored
+
+    office.operations.context.named_job = find  # type: ignore[method-assign]
+    assert at_once(operations.explain(str(stored.id)))["reasons"] == [
+        {"word": "ending", "text": "it has just ended, and its end is being stored", "data": {}}
     ]
 
 
@@ -92,7 +99,7 @@ def test_an_unknown_job(job_id: int) -> None:
         Office().ask("explain", job_id=job_id)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"job_id": "1"}, {"job_id": 1, "more": 2}], ids=str)
+@pytest.mark.parametrize("arguments", [{}, {"number": "1"}, {"job_id": 1, "more": 2}], ids=str)
 def test_arguments_that_make_no_sense(arguments: dict[str, object]) -> None:
     office = Office()
     office.submit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from switchgear.net.hub import LAZY_COMMIT_SECONDS
+from switchgear.net.commits import LAZY_COMMIT_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from tests.net.house import (
     BACKGROUND,

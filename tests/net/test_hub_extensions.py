@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.errors import StorageError
-from switchgear.net.hub import LONGEST_RETRY_SECONDS
+from switchgear.net.commits import LONGEST_RETRY_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Ours
 from switchgear.testing import check_engine
 from tests.net.house import (
@@ -141,6 +141,8 @@ async def test_a_store_that_cannot_be_read_is_an_error_and_no_end() -> None:
     house.store.read_error = StorageError("unreadable")
     watcher.send(WATCH, echo(b"still here"))
     await idle()
+    watcher.read()
+    await idle()
     assert watcher.heard() == [Packet(Kind.ERROR, b"QUEUE_ERROR\0unreadable"), echoed(b"still here")]
 
 
@@ -160,7 +162,7 @@ async def test_a_watched_submission_that_cannot_be_kept_is_refused() -> None:
     assert client.heard() == [REFUSED, REFUSED, echoed(b"between"), REFUSED]
     assert other.heard() == [REFUSED]
     assert not house.engine.jobs
-    assert not client.session.watching
+    assert not client.session.subscriptions
     check_engine(house.engine)
 
 
@@ -192,7 +194,7 @@ async def test_one_that_was_kept_before_is_not() -> None:
     await house.pass_time(LONGEST_RETRY_SECONDS)
     await house.store.succeed()
     assert client.heard() == [created(1), REFUSED]
-    assert list(client.session.watching) == [1]
+    assert list(client.session.subscriptions) == [1]
     assert not client.session.followed
 
 
@@ -285,7 +287,7 @@ async def test_a_worker_hears_no_more_until_what_it_gave_back_is_kept(report: by
 # --- workers that do not read ---
 
 
-async def choked(jobs_per_worker: int = 10_000) -> tuple[HubHouse, Connected, Connected]:
+async def write_paused(jobs_per_worker: int = 10_000) -> tuple[HubHouse, Connected, Connected]:
     """A worker that grants much and reads nothing, and a hundred jobs of a thousand bytes, few of them pushed."""
     house = await open_house(durable=False, settings=EngineSettings(jobs_per_worker=jobs_per_worker))
     house.setup.long_bytes = 10_000
@@ -298,7 +300,7 @@ async def choked(jobs_per_worker: int = 10_000) -> tuple[HubHouse, Connected, Co
 
 @in_turns
 async def test_a_worker_that_reads_nothing_is_sent_little() -> None:
-    house, client, worker = await choked()
+    house, client, worker = await write_paused()
     assert [len(worker.heard()) for _ in range(2)] == [10, 0]
     client.send(*[request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 1000)] * 5)
     worker.send(credit(1), echo(b"heard"))
@@ -318,7 +320,7 @@ async def test_a_worker_that_reads_nothing_is_sent_little() -> None:
 
 @in_turns
 async def test_credit_is_taken_back_also_from_what_was_held() -> None:
-    house, _, worker = await choked(jobs_per_worker=50)
+    house, _, worker = await write_paused(jobs_per_worker=50)
     assert len(worker.heard()) == 10
     worker.send(credit(-37))
     worker.read()
@@ -329,7 +331,7 @@ async def test_credit_is_taken_back_also_from_what_was_held() -> None:
 
 @in_turns
 async def test_a_worker_that_leaves_meanwhile_takes_nothing_along() -> None:
-    house, _, worker = await choked()
+    house, _, worker = await write_paused()
     worker.heard()
     worker.stop_sending()
     await idle()

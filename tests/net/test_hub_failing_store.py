@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from switchgear.errors import StorageError
-from switchgear.net.hub import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
+from switchgear.net.commits import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from switchgear.testing import check_engine
 from tests.net.house import (

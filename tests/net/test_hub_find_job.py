@@ -17,6 +17,7 @@ from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
+from tests.support.reads import awaited
 
 
 def with_hub(store: Store, test: Callable[[Hub], Awaitable[None]]) -> None:
@@ -47,18 +48,18 @@ def finish(hub: Hub, job: Job) -> None:
 
 
 async def commit(hub: Hub) -> None:
-    hub._start_commit()
-    await hub.settle()
+    hub.commits.start()
+    await hub.flush()
 
 
 def test_without_a_durable_store_a_job_is_found_at_every_moment() -> None:
     async def test(hub: Hub) -> None:
         job = submit(hub, Delivery.HANDLE)
-        assert hub.find_job(job.id) is job
+        assert (await awaited(hub.find_job(job.id))) is job
         finish(hub, job)
-        assert hub.find_job(job.id) is job  # in the very turn in which it ended
-        await hub.settle()
-        assert hub.find_job(job.id) is job
+        assert (await awaited(hub.find_job(job.id))) is job  # in the very turn in which it ended
+        await hub.flush()
+        assert (await awaited(hub.find_job(job.id))) is job
 
     with_hub(MemoryStore(), test)
 
@@ -69,12 +70,12 @@ def test_a_kept_job_shows_its_end_when_that_is_kept(tmp_path: Path) -> None:
         await commit(hub)
         finish(hub, job)
         for _ in range(2):
-            found = hub.find_job(job.id)
+            found = await awaited(hub.find_job(job.id))
             assert found is not None
             assert found.state is READY
-            await hub.settle()  # the turn is over, and nothing is kept yet
+            await hub.flush()  # the turn is over, and nothing is kept yet
         await commit(hub)
-        found = hub.find_job(job.id)
+        found = await awaited(hub.find_job(job.id))
         assert found is not None
         assert (found.state, found.result) == (DONE, b"done")
 
@@ -86,11 +87,11 @@ def test_a_job_of_which_the_store_has_not_heard_is_found_on_its_way(tmp_path: Pa
         job = submit(hub, Delivery.WAIT)
         await commit(hub)
         finish(hub, job)
-        assert hub.find_job(job.id) is job
-        await hub.settle()
-        assert hub.find_job(job.id) is job
+        assert (await awaited(hub.find_job(job.id))) is job
+        await hub.flush()
+        assert (await awaited(hub.find_job(job.id))) is job
         await commit(hub)
-        found = hub.find_job(job.id)
+        found = await awaited(hub.find_job(job.id))
         assert found is not None
         assert found is not job
         assert found.state in FINAL_STATES
@@ -106,11 +107,11 @@ def test_an_end_that_is_not_kept_yet_is_found_until_it_is(tmp_path: Path) -> Non
             assert hub.find_unkept_end(job.id) is None
             finish(hub, job)
             assert hub.find_unkept_end(job.id) is job
-            await hub.settle()  # it is staged
+            await hub.flush()  # it is staged
             assert hub.find_unkept_end(job.id) is job
-        hub._start_commit()
+        hub.commits.start()
         assert [hub.find_unkept_end(job.id) for job in jobs] == jobs
-        await hub.settle()
+        await hub.flush()
         assert [hub.find_unkept_end(job.id) for job in jobs] == [None] * 3
 
     with_hub(SqliteStore(tmp_path / "jobs.db"), test)
@@ -123,7 +124,7 @@ def test_states_of_many_are_found_wherever_the_jobs_are(tmp_path: Path) -> None:
         finish(hub, jobs[0])
         await commit(hub)
         finish(hub, jobs[1])  # of which the store has not heard
-        assert hub.find_states([1, 2, 3, 0, 4, -1, 10**30]) == {1: DONE, 2: DONE, 3: READY}
+        assert (await awaited(hub.find_states([1, 2, 3, 0, 4, -1, 10**30]))) == {1: DONE, 2: DONE, 3: READY}
 
     with_hub(SqliteStore(tmp_path / "jobs.db"), test)
 
@@ -131,30 +132,30 @@ def test_states_of_many_are_found_wherever_the_jobs_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("job_id", [-1, 0, 2, 10**30])
 def test_a_number_that_was_never_given_is_not_looked_for(job_id: int) -> None:
     class Deaf(MemoryStore):
-        def get(self, job_id: int) -> Job | None:
+        async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
             raise AssertionError("the store was asked")
 
     async def test(hub: Hub) -> None:
         submit(hub, Delivery.HANDLE)
-        assert hub.find_job(job_id) is None
+        assert (await awaited(hub.find_job(job_id))) is None
 
     with_hub(Deaf(), test)
 
 
 def test_a_log_that_cannot_be_read_is_a_refusal() -> None:
     class Broken(MemoryStore):
-        def get(self, job_id: int) -> Job | None:
+        async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
             raise StorageError("unreadable")
 
-        def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        async def read_states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
             raise StorageError("unreadable")
 
     async def test(hub: Hub) -> None:
         job = submit(hub, Delivery.HANDLE)
         finish(hub, job)
         with pytest.raises(Refused, match="unreadable"):
-            hub.find_job(job.id)
+            (await awaited(hub.find_job(job.id)))
         with pytest.raises(Refused, match="unreadable"):
-            hub.find_states([job.id])
+            (await awaited(hub.find_states([job.id])))
 
     with_hub(Broken(), test)

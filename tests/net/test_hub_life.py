@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from switchgear.engine.core import Observer
 from switchgear.engine.engine import EngineSettings
-from switchgear.model import NORMAL, SECOND_US, Function, Peer, Worker
-from switchgear.net import hub as hub_module
-from switchgear.net.hub import LAZY_COMMIT_SECONDS
+from switchgear.engine.state import Observer
+from switchgear.model import NORMAL, SECOND_US, Function, Peer, PlainJob, Worker
+from switchgear.net import staged_changes
+from switchgear.net.commits import LAZY_COMMIT_SECONDS
 from switchgear.storage.base import Snapshot
 from tests.net.house import (
     BACKGROUND,
@@ -27,13 +27,16 @@ from tests.net.house import (
 )
 from tests.support.wire import Kind, Line, Packet, request
 
+ECHO = request(Kind.ECHO_REQ, b"x")
+UNIQUE_FOREGROUND = request(Kind.SUBMIT_JOB, b"g", b"key", b"payload")
+
 # --- ids ---
 
 
 @in_turns
 async def test_ids_are_reserved_before_the_first_job_comes() -> None:
     house = await open_house()
-    assert house.store.kept_next_job_id >= hub_module.RESERVED_IDS // 2
+    assert house.store.kept_next_job_id >= staged_changes.RESERVED_IDS // 2
 
 
 @in_turns
@@ -50,7 +53,7 @@ async def test_ids_go_on_where_an_earlier_server_may_have_been() -> None:
 
 @in_turns
 async def test_no_handle_is_told_that_a_restart_might_give_to_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "RESERVED_IDS", 10)
+    monkeypatch.setattr(staged_changes, "RESERVED_IDS", 10)
     house = await open_house()
     client = house.connect()
     bound = house.store.kept_next_job_id
@@ -72,7 +75,7 @@ async def test_no_handle_is_told_that_a_restart_might_give_to_another_job(monkey
 
 @in_turns
 async def test_many_jobs_in_one_turn_wait_until_their_ids_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "RESERVED_IDS", 10)
+    monkeypatch.setattr(staged_changes, "RESERVED_IDS", 10)
     house = await open_house()
     client = house.connect()
     client.send(FOREGROUND * 50)
@@ -82,6 +85,31 @@ async def test_many_jobs_in_one_turn_wait_until_their_ids_are_reserved(monkeypat
         await house.store.succeed()
     assert client.heard() == [created(n) for n in range(1, 51)]
     assert house.store.kept_next_job_id > 50
+
+
+@in_turns
+async def test_others_do_not_wait_for_ids_that_they_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_changes, "RESERVED_IDS", 10)
+    house = await open_house()
+    client, bystander = house.connect(), house.connect()
+    client.send(FOREGROUND * 50)
+    bystander.send(ECHO)
+    await idle()
+    assert house.store.is_committing
+    same, again, worker = house.connect(), house.connect(), house.connect()
+    same.send(UNIQUE_FOREGROUND)
+    again.send(UNIQUE_FOREGROUND)
+    worker.send(request(Kind.CAN_DO, b"g"), GRAB)
+    worker.send(ECHO)  # its answer keeps its place behind the job
+    bystander.send(ECHO)
+    await idle()
+    assert (client.heard(), same.heard(), again.heard(), worker.heard()) == ([], [], [], [])
+    assert bystander.heard() == [Packet(Kind.ECHO_RES, b"x")] * 2
+    while house.store.is_committing:
+        await house.store.succeed()
+    assert client.heard() == [created(n) for n in range(1, 51)]
+    assert same.heard() == again.heard() == [created(51)]
+    assert worker.heard() == [Packet(Kind.JOB_ASSIGN, b"H:t:51\0g\0payload"), Packet(Kind.ECHO_RES, b"x")]
 
 
 # --- time ---
@@ -185,7 +213,7 @@ async def test_the_end_tells_what_was_promised() -> None:
     client = house.connect()
     client.send(BACKGROUND)
     house.store.obedient = True
-    await house.hub.settle()
+    await house.hub.flush()
     assert client.heard() == [created(1)]
     await house.hub.close()
 
@@ -197,7 +225,7 @@ async def test_the_end_comes_with_a_broken_store_too() -> None:
     client.send(BACKGROUND)
     await idle()
     await house.store.fail()
-    await house.hub.settle()
+    await house.hub.flush()
     await house.hub.close()
     await house.pass_time(100)
     assert not house.store.is_committing
@@ -233,9 +261,12 @@ async def test_more_functions_than_are_allowed_now_are_no_reason_not_to_start() 
 class RowsLater(ScriptedStore):
     """Has plain jobs, whose functions are named only when their rows are read."""
 
-    def load_apart(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
-        rows = ([(number, function_named(b"f%d" % number), NORMAL, 1, 0, b"")] for number in (1, 2, 3))
-        return Snapshot(next_job_id=4, plain=rows)
+    async def load_apart(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+        return Snapshot(next_job_id=4, plain=self.rows(function_named))
+
+    async def rows(self, function_named: Callable[[bytes], Function]) -> AsyncGenerator[list[PlainJob], None]:
+        for number in (1, 2, 3):
+            yield [(number, function_named(b"f%d" % number), NORMAL, 1, 0, b"")]
 
 
 @in_turns

@@ -17,6 +17,7 @@ from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock, RecordingPeer, check_engine
 from tests.engine.house import state_of
 from tests.net.house import idle, in_turns, open_house
+from tests.support.reads import awaited
 
 HOUR_US = 3600 * SECOND_US
 
@@ -52,9 +53,9 @@ def work(hub: Hub) -> None:
 
 
 async def kept(hub: Hub) -> None:
-    await hub.settle()
-    hub._start_commit()
-    await hub.settle()
+    await hub.flush()
+    hub.commits.start()
+    await hub.flush()
 
 
 def in_lives(*lives: Callable[[Hub], Awaitable[None]]) -> Callable[[Path], None]:
@@ -73,13 +74,13 @@ def in_lives(*lives: Callable[[Hub], Awaitable[None]]) -> Callable[[Path], None]
 
 def test_a_key_outlives_its_job_and_its_server(tmp_path: Path) -> None:
     async def first(hub: Hub) -> None:
-        submit(hub, unique_hold_us=HOUR_US * 3 // 2)
+        submit(hub, unique_for_us=HOUR_US * 3 // 2)
         work(hub)
 
     async def second(hub: Hub) -> None:
         job = submit(hub)
         assert (job.id, state_of(job), job.result) == (1, DONE, b"")
-        found = hub.find_job(1)
+        found = await awaited(hub.find_job(1))
         assert found is not None
         assert found.result == b"result"
 
@@ -91,11 +92,11 @@ def test_a_key_outlives_its_job_and_its_server(tmp_path: Path) -> None:
 
 def test_only_the_store_has_the_contents_of_a_job_that_holds_its_key(tmp_path: Path) -> None:
     async def life(hub: Hub) -> None:
-        job = submit(hub, unique_hold_us=HOUR_US)
+        job = submit(hub, unique_for_us=HOUR_US)
         work(hub)
         await kept(hub)
         assert (job.payload, job.result) == (None, b"")
-        found = hub.find_job(job.id)
+        found = await awaited(hub.find_job(job.id))
         assert found is not None
         assert (found.payload, found.result) == (b"payload", b"result")
 
@@ -104,20 +105,20 @@ def test_only_the_store_has_the_contents_of_a_job_that_holds_its_key(tmp_path: P
 
 def test_edges_and_crash_limits_survive(tmp_path: Path) -> None:
     async def first(hub: Hub) -> None:
-        job = submit(hub, losses_limit=5, unique_scope=UniqueScope.QUEUED, retention_us=7, key=b"tenant")
+        job = submit(hub, crash_limit=5, unique_scope=UniqueScope.QUEUED, retention_us=7, key=b"tenant")
         options = SubmitOptions(predecessors=(job.id,), edges=bytes([EdgePolicy.FAIL]))
         hub.engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE, None, options)
 
     async def second(hub: Hub) -> None:
         first, second = hub.engine.jobs.values()
-        assert (first.losses_limit, first.unique_scope, first.retention_us, first.key) == (5, 1, 7, b"tenant")
+        assert (first.crash_limit, first.unique_scope, first.retention_us, first.key) == (5, 1, 7, b"tenant")
         assert (state_of(second), second.edges) == (WAITING, bytes([EdgePolicy.FAIL]))
         hub.begin_turn()
         hub.engine.cancel(first)
         assert state_of(second) is FAILED
 
     async def third(hub: Hub) -> None:
-        found = hub.find_job(2)
+        found = await awaited(hub.find_job(2))
         assert found is not None
         assert (found.state, found.error) == (FAILED, b"job 1, which it waited for, was cancelled")
 
@@ -132,8 +133,10 @@ def test_a_job_is_remembered_for_as_long_as_it_was_to_be(tmp_path: Path, retenti
 
     async def second(hub: Hub) -> None:
         now_us = hub.clock.now_us()
-        await hub.store.drop_finished(now_us - 24 * HOUR_US, 1000, hub.engine.graph.awaited_in_vain, now_us)
-        assert (hub.find_job(1) is None) is (retention_us <= HOUR_US)
+        await hub.store.drop_finished(
+            now_us - 24 * HOUR_US, 1000, hub.engine.dependencies.unsuccessful_with_successors, now_us
+        )
+        assert ((await awaited(hub.find_job(1))) is None) is (retention_us <= HOUR_US)
 
     in_lives(first, second)(tmp_path / "jobs.db")
 
@@ -156,7 +159,7 @@ async def test_a_job_that_comes_too_late_ends_in_the_turn_after_its_submission()
 @in_turns
 async def test_jobs_that_are_let_down_end_turn_by_turn_by_themselves() -> None:
     house = await open_house()
-    house.engine.let_down_at_once = 1
+    house.engine.transitions.failures_per_turn = 1
     house.hub.begin_turn()
     first = last = house.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
     for _ in range(4):

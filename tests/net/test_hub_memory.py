@@ -12,10 +12,11 @@ from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
 from switchgear.errors import Refused, StorageError
 from switchgear.model import NORMAL, SECOND_US, Delivery, Job, Worker
 from switchgear.model.job import JOB_BYTES
-from switchgear.net import hub
+from switchgear.net import staged_changes
 from switchgear.storage.memory import MemoryStore
 from switchgear.testing import FakeClock, RecordingPeer, check_engine
-from tests.net.house import HubHouse, ScriptedStore, idle, in_turns, open_house
+from tests.net.house import CAN_DO, GRAB, HubHouse, ScriptedStore, idle, in_turns, open_house
+from tests.support.reads import kept_job
 
 pytestmark = pytest.mark.skipif(not hasattr(Engine(), "__dict__"), reason="compiled jobs are not seen by the collector")
 
@@ -69,7 +70,7 @@ class Stage:
             timeout_us=options.get("timeout_us", HOUR_US),
             expires_us=engine.now_us + options.get("expires_after_us", HOUR_US),
             run_at_us=engine.now_us + options["delay_us"] if "delay_us" in options else 0,
-            unique_hold_us=HOUR_US,
+            unique_for_us=HOUR_US,
             attempts_limit=1,
         )
         unique = b"key %d" % engine.next_job_id
@@ -112,12 +113,12 @@ async def expired(stage: Stage) -> None:
 
 async def abandoned(stage: Stage) -> None:
     stage.submit(Delivery.WAIT)
-    stage.engine.unwatch(stage.client)
+    stage.engine.unsubscribe(stage.client)
 
 
 async def abandoned_while_it_ran(stage: Stage) -> None:
     stage.run(Delivery.WAIT)
-    stage.engine.unwatch(stage.client)
+    stage.engine.unsubscribe(stage.client)
     stage.engine.remove_worker(stage.worker)
 
 
@@ -174,7 +175,7 @@ async def test_what_has_ended_and_is_stored_holds_nothing(end: Callable[[Stage],
 @in_turns
 async def test_without_a_history_what_has_ended_holds_nothing_at_once(end: Callable[[Stage], object]) -> None:
     store = MemoryStore(keep_count=0)
-    house = HubHouse(store, 0, None)  # type: ignore[arg-type]
+    house = HubHouse(store, 0, None)
     await house.hub.load()
     stage = Stage(house)
     await end(stage)  # type: ignore[misc]
@@ -245,7 +246,9 @@ async def test_payloads_that_only_the_store_has_do_not_count() -> None:
     assert (first.payload is None, second.payload is None) == (False, True)
     entries = first.entry_bytes + second.entry_bytes
     assert house.engine.memory.job_bytes == entries + first.content_bytes
-    house.hub.payload(second)
+    worker = house.connect()
+    worker.send(CAN_DO, GRAB, GRAB)
+    await idle()
     assert house.engine.memory.job_bytes == entries + first.content_bytes + second.content_bytes
     check_engine(house.engine, [])
 
@@ -257,7 +260,7 @@ async def test_a_foreground_job_whose_client_left_is_not_stored() -> None:
     stage = Stage(house)
     job = stage.engine.submit(b"f", b"", LONG, NORMAL, Delivery.WAIT, stage.client)
     house.hub.begin_turn()
-    stage.engine.unwatch(stage.client)
+    stage.engine.unsubscribe(stage.client)
     await let_commit(house)
     assert (house.store.kept, job.payload) == ({}, None)
     assert stage.engine.functions[b"f"].cancelled == 1
@@ -336,7 +339,7 @@ def test_the_history_takes_an_eighth_of_the_limit_at_most() -> None:
     assert sum(job.content_bytes for job in held) == engine.memory.history_bytes == 1000
     assert jobs[-1] in held
     for job in held:
-        assert store.get(job.id) is job
+        assert kept_job(store, job.id) is job
 
 
 # --- a store that cannot follow ---
@@ -344,7 +347,7 @@ def test_the_history_takes_an_eighth_of_the_limit_at_most() -> None:
 
 @in_turns
 async def test_foreground_jobs_are_not_kept_if_the_store_cannot_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "MOST_HISTORY_BYTES", 10 * len(LONG))
+    monkeypatch.setattr(staged_changes, "MOST_HISTORY_BYTES", 10 * len(LONG))
     house = await open_house()
     stage = Stage(house)
     for _ in range(20):
@@ -358,6 +361,19 @@ async def test_foreground_jobs_are_not_kept_if_the_store_cannot_follow(monkeypat
     stage.engine.complete(stage.worker, stage.run(Delivery.WAIT).id, LONG)
     await let_commit(house)
     assert house.store.is_committing, "it follows again"
+
+
+@in_turns
+async def test_a_very_long_foreground_job_is_kept_if_no_other_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_changes, "MOST_HISTORY_BYTES", len(LONG))
+    house = await open_house()
+    stage = Stage(house)
+    for _ in range(3):
+        stage.engine.complete(stage.worker, stage.run(Delivery.WAIT).id, 2 * LONG)
+    await let_commit(house)
+    assert house.telemetry.counts["history_skipped"] == 2
+    await house.store.succeed()
+    assert house.engine.memory.job_bytes == 0
 
 
 @in_turns

@@ -6,11 +6,26 @@ import pytest
 
 from switchgear.errors import StorageError
 from switchgear.model import READY
-from switchgear.net import hub as hub_module
-from switchgear.net.hub import FIRST_READ_AHEAD, LONGEST_RETRY_SECONDS, READ_AHEAD
+from switchgear.net import payload_reads
+from switchgear.net.commits import LONGEST_RETRY_SECONDS
+from switchgear.net.payload_reads import FIRST_READ_AHEAD, READ_AHEAD
 from switchgear.testing import check_engine
-from tests.net.house import CAN_DO, GRAB, NO_JOB, HubHouse, ScriptedStore, created, idle, in_turns, open_house
+from tests.net.house import (
+    CAN_DO,
+    GRAB,
+    NO_JOB,
+    NOOP,
+    HubHouse,
+    ScriptedStore,
+    created,
+    grab_all,
+    idle,
+    in_turns,
+    open_house,
+)
 from tests.support.wire import Kind, Packet, request
+
+SLEEP = request(Kind.PRE_SLEEP)
 
 
 async def submit(house: HubHouse, *payloads: bytes) -> None:
@@ -74,35 +89,32 @@ async def test_payloads_are_read_when_they_are_wanted_and_some_ahead() -> None:
     worker.send(CAN_DO, GRAB)
     await idle()
     assert worker.heard() == [assigned(1, b"1")]
-    assert set(house.store.reads[0]) == set(range(1, FIRST_READ_AHEAD + 2))
-    worker.send(*[GRAB] * (count - 1))
-    await idle()
-    assert worker.heard() == [assigned(n, b"%d" % n) for n in range(2, count + 1)]
-    assert sum(map(len, house.store.reads)) == count  # each once
-    assert max(map(len, house.store.reads)) == READ_AHEAD + 1
-    assert len(house.store.reads) < 12
+    assert set(house.store.reads[0]) == set(range(1, FIRST_READ_AHEAD + 1))
+    assert await grab_all(worker, count - 1) == [assigned(n, b"%d" % n) for n in range(2, count + 1)]
+    assert sorted(job_id for read in house.store.reads for job_id in read) == list(range(1, count + 1))  # each once
+    assert max(map(len, house.store.reads)) == READ_AHEAD
+    assert len(house.store.reads) < 20
 
 
 @in_turns
 async def test_what_is_read_ahead_has_its_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "READ_AHEAD_BYTES", 1000)
+    monkeypatch.setattr(payload_reads, "READ_AHEAD_BYTES", 1000)
     house = await open_house(payload_memory_bytes=0)
     await submit(house, *[b"x" * 100] * 200)
     worker = house.connect()
-    worker.send(CAN_DO, *[GRAB] * 100)
-    await idle()
-    assert len(worker.heard()) == 100
+    worker.send(CAN_DO)
+    assert len(await grab_all(worker, 100)) == 100
     assert max(map(len, house.store.reads)) <= 10 + FIRST_READ_AHEAD
 
 
 @in_turns
 async def test_large_payloads_are_not_read_ahead_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "READ_AHEAD_BYTES", 1000)
+    monkeypatch.setattr(payload_reads, "READ_AHEAD_BYTES", 1000)
     house = await open_house(payload_memory_bytes=0)
     await submit(house, *[b"small"] * 100, *[b"x" * 900] * 100)
     worker = house.connect()
-    worker.send(CAN_DO, *[GRAB] * 199)
-    await idle()
+    worker.send(CAN_DO)
+    await grab_all(worker, 199)
     assert max(map(len, house.store.reads[-10:])) <= FIRST_READ_AHEAD + 1
 
 
@@ -142,16 +154,14 @@ async def test_a_store_that_can_be_read_again_is_found_out_by_a_commit() -> None
     worker = house.connect()
     worker.send(CAN_DO, GRAB)
     await idle()
-    worker.send(request(Kind.PRE_SLEEP))
+    worker.send(SLEEP)
     await idle()
     assert worker.heard() == [NO_JOB]
     house.store.read_error = None
     await house.pass_time(LONGEST_RETRY_SECONDS)
     await house.store.succeed()
-    assert worker.heard() == [Packet(Kind.NOOP, b"")]
-    worker.send(GRAB)
-    await idle()
-    assert worker.heard() == [assigned(1, b"1")]
+    assert worker.heard() == [NOOP]
+    assert await grab_all(worker, 1) == [assigned(1, b"1")]
 
 
 @in_turns
@@ -184,9 +194,8 @@ async def test_a_payload_that_the_store_has_lost_fails_its_job() -> None:
     await submit(house, b"1", b"2")
     del house.store.payloads[1]
     worker = house.connect()
-    worker.send(CAN_DO, GRAB, GRAB)
-    await idle()
-    assert worker.heard() == [NO_JOB, assigned(2, b"2")]
+    worker.send(CAN_DO)
+    assert await grab_all(worker, 1) == [assigned(2, b"2")]
     assert list(house.engine.jobs) == [2]
     finished = house.store.log[1]
     assert finished.error == b"the store has lost the payload of job 1"
@@ -200,6 +209,5 @@ async def test_a_restart_takes_only_as_much_as_there_is_room_for() -> None:
     house = await open_house(store=store, payload_memory_bytes=10)
     assert payloads(house) == [b"12345", None, b"12345"]
     worker = house.connect()
-    worker.send(CAN_DO, GRAB, GRAB)
-    await idle()
-    assert worker.heard() == [assigned(1, b"12345"), assigned(2, b"123456")]
+    worker.send(CAN_DO)
+    assert await grab_all(worker, 3) == [assigned(1, b"12345"), assigned(2, b"123456"), assigned(3, b"12345")]

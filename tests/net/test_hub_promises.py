@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import pytest
 
-import switchgear.net.hub as hub_module
+import switchgear.net.commits as commits_module
 from switchgear.engine.engine import Engine
 from switchgear.errors import StorageError
 from switchgear.model import FINAL_STATES, Function, Job, Schedule
+from switchgear.net import commits
 from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
-from switchgear.protocols.base import Wire
 from switchgear.protocols.gearman.admin import on_line
-from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
+from switchgear.protocols.gearman.codec import RESPONSE, GearmanDecoder, request
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import handle_messages
+from switchgear.protocols.transport import PeerTransport
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.telemetry import Telemetry
 
@@ -30,6 +31,7 @@ class GatedStore(Store):
     def __init__(self) -> None:
         self.durable = True
         self.url = "gated:"
+        self.answers_at_once = False
         self.kept: dict[int, bool] = {}  # by id: whether the job is kept as finished
         self.next_job_id = 1
         self.gate: asyncio.Future[None] | None = None
@@ -41,7 +43,7 @@ class GatedStore(Store):
     def open(self) -> None:
         pass
 
-    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+    async def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         return Snapshot(self.next_job_id)
 
     def stage(
@@ -83,16 +85,19 @@ class GatedStore(Store):
         else:
             self.gate.set_result(None)
 
-    def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
+    async def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
         if self.is_unreadable:
             raise StorageError("no answer from the disk")
         return dict.fromkeys(job_ids, b"payload")
 
-    def get(self, job_id: int) -> Job | None:
-        return None
+    async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
+        return {}
 
-    def find(self, query: JobQuery) -> list[Job]:
+    async def find(self, query: JobQuery) -> list[Job]:
         return []
+
+    async def find_named(self, names: Collection[bytes], since_us: int = 0) -> dict[bytes, Job]:
+        return {}
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         return 0
@@ -101,14 +106,14 @@ class GatedStore(Store):
         pass
 
 
-class Listener(Wire):
+class Listener(PeerTransport):
     """The far end of a connection: cuts what it hears into packets, and looks whether the store has it already."""
 
     def __init__(self, store: GatedStore) -> None:
         self.store = store
         self.heard: list[tuple[Packet, bytes]] = []
         self.reported: set[int] = set()  # jobs whose end was reported; the echo that follows has the number
-        self._decoder = Decoder(RESPONSE, 1 << 20)
+        self._decoder = GearmanDecoder(RESPONSE, 1 << 20)
 
     def write(self, out: list[bytes]) -> None:
         for kind, body in self._decoder.feed(b"".join(out)):
@@ -151,7 +156,7 @@ SUBMIT = request(Packet.SUBMIT_JOB_BG, b"f", b"", b"payload")
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LAZY_COMMIT_SECONDS", "FIRST_RETRY_SECONDS", "LONGEST_RETRY_SECONDS"):
-        monkeypatch.setattr(hub_module, name, 0.0)
+        monkeypatch.setattr(commits_module, name, 0.0)
     monkeypatch.setattr("switchgear.telemetry.log.disabled", True)
 
 
@@ -210,7 +215,9 @@ def test_a_restart_never_hands_out_the_id_of_an_earlier_foreground_job() -> None
     asyncio.run(story())
 
 
-def test_a_payload_that_cannot_be_read_leaves_the_job_where_it_was() -> None:
+def test_a_payload_that_cannot_be_read_leaves_the_job_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "FIRST_RETRY_SECONDS", 0.0)
+
     async def story() -> None:
         house = House(payload_memory_bytes=0)
         await house.hub.load()
@@ -222,7 +229,7 @@ def test_a_payload_that_cannot_be_read_leaves_the_job_where_it_was() -> None:
         house.store.is_gated = True
         worker, listener = house.connect()
         house.say(worker, request(Packet.CAN_DO, b"f"), request(Packet.GRAB_JOB))
-        await turns(5)
+        await turns(20)
         assert house.hub.storage_error is not None
         house.store.is_unreadable = False
         house.store.let_commit()
@@ -230,7 +237,7 @@ def test_a_payload_that_cannot_be_read_leaves_the_job_where_it_was() -> None:
         assert house.hub.storage_error is None
         house.store.is_gated = False
         house.say(worker, request(Packet.GRAB_JOB))
-        await turns(5)
+        await turns(20)
         assert listener.heard == [(Packet.NO_JOB, b""), (Packet.JOB_ASSIGN, b"H:1\0f\0payload")]
 
     asyncio.run(story())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from switchgear.model import SECOND_US, Function, Job, Schedule
-from switchgear.net.hub import LAZY_COMMIT_SECONDS, LONGEST_RETRY_SECONDS
+from switchgear.net.commits import LAZY_COMMIT_SECONDS, LONGEST_RETRY_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from switchgear.testing import check_engine
 from switchgear.testing.clock import START_US

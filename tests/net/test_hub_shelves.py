@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from switchgear.model import Function, Job, Schedule
 from switchgear.testing import check_engine
-from tests.net.house import CAN_DO, GRAB, HubHouse, ScriptedStore, created, idle, in_turns, open_house
+from tests.net.house import CAN_DO, HubHouse, ScriptedStore, created, grab_all, idle, in_turns, open_house
+from tests.support.reads import awaited
 from tests.support.wire import Kind, Packet, request
 
 
@@ -28,9 +29,9 @@ class CountingStore(ScriptedStore):
 
 async def open_small_house(payload_memory_bytes: int = 1_000_000) -> HubHouse:
     house = await open_house(store=CountingStore(), payload_memory_bytes=payload_memory_bytes)
-    house.engine.shelf_jobs = 4
-    house.engine.head_jobs = 2
-    house.engine.shelve_from = 8
+    house.engine.packed_queues.segment_jobs = 4
+    house.engine.packed_queues.head_jobs = 2
+    house.engine.packed_queues.pack_from = 8
     return house
 
 
@@ -39,7 +40,7 @@ async def submit(house: HubHouse, count: int, first: int = 1) -> None:
     names = [b"%d" % number for number in range(first, first + count)]
     client.send(*(request(Kind.SUBMIT_JOB_BG, b"f", b"key " + name, name) for name in names))
     await idle()
-    assert house.engine.storeroom.jobs == 0 or first > 1  # nothing before it is kept
+    assert house.engine.packed_queues.job_count == 0 or first > 1  # nothing before it is kept
     await house.store.succeed()
     assert client.heard() == [created(first + number) for number in range(count)]
 
@@ -53,16 +54,17 @@ def resident_bytes(house: HubHouse) -> int:
 async def test_what_is_kept_is_put_away_and_comes_back_with_its_payload() -> None:
     house = await open_small_house()
     await submit(house, 40)
-    assert house.engine.storeroom.jobs == 32
-    assert house.hub._resident_bytes == resident_bytes(house)
+    assert house.engine.packed_queues.job_count == 32
+    assert house.hub.payloads.resident_bytes == resident_bytes(house)
     check_engine(house.engine)
     worker = house.connect()
-    worker.send(CAN_DO, *[GRAB] * 40)
-    await idle()
+    worker.send(CAN_DO)
     numbers = range(1, 41)
-    assert worker.heard() == [Packet(Kind.JOB_ASSIGN, b"H:t:%d\0f\0%d" % (number, number)) for number in numbers]
+    assert await grab_all(worker, 40) == [
+        Packet(Kind.JOB_ASSIGN, b"H:t:%d\0f\0%d" % (number, number)) for number in numbers
+    ]
     check_engine(house.engine)
-    assert house.engine.storeroom.jobs == 0
+    assert house.engine.packed_queues.job_count == 0
 
 
 @in_turns
@@ -70,14 +72,16 @@ async def test_the_account_of_payloads_in_memory_stays_right() -> None:
     house = await open_small_house(payload_memory_bytes=30)
     await submit(house, 40)
     await submit(house, 40, first=41)
-    assert house.hub._resident_bytes == resident_bytes(house) <= 30
+    assert house.hub.payloads.resident_bytes == resident_bytes(house) <= 30
     worker = house.connect()
-    worker.send(CAN_DO, *[part for number in range(1, 81) for part in (GRAB, done(number))])
+    worker.send(CAN_DO)
+    assert len(await grab_all(worker, 80)) == 80
+    worker.send(*[done(number) for number in range(1, 81)])
     await idle()
     while house.store.is_committing:
         await house.store.succeed()
     assert not house.engine.job_count()
-    assert house.hub._resident_bytes == 0
+    assert house.hub.payloads.resident_bytes == 0
 
 
 @in_turns
@@ -89,7 +93,7 @@ async def test_a_key_meets_its_job_on_the_shelf() -> None:
     await idle()
     assert client.heard() == [created(20)]
     assert len(house.engine.jobs) == 9
-    assert house.hub.find_job(21) is house.engine.jobs[21]
+    assert (await awaited(house.hub.find_job(21))) is house.engine.jobs[21]
     check_engine(house.engine)
 
 
@@ -104,8 +108,8 @@ async def test_a_look_at_a_job_leaves_it_where_it_is() -> None:
         Packet(Kind.STATUS_RES, b"H:t:20\0001\0000\0000\0000"),
         Packet(Kind.STATUS_RES, b"H:t:41\0000\0000\0000\0000"),
     ]
-    assert house.hub.find_states([20])[20].name == "READY"
-    assert house.engine.storeroom.jobs == 32
+    assert (await awaited(house.hub.find_states([20])))[20].name == "READY"
+    assert house.engine.packed_queues.job_count == 32
 
 
 @in_turns
@@ -119,7 +123,7 @@ async def test_a_failing_store_undoes_what_is_new_and_nothing_that_is_put_away()
     await house.store.fail()
     (refused,) = submitting.heard()
     assert isinstance(refused, Packet)
-    assert (refused.type, joining.heard()) == (Kind.ERROR, [])
+    assert (refused.type, joining.heard()) == (Kind.ERROR, [created(20)])  # whose job the store has
     assert house.engine.job_count() == 40
     check_engine(house.engine)
 

@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.model import READY, RUNNING
-from switchgear.net.hub import WOKEN_SECONDS
+from switchgear.net.commits import WOKEN_SECONDS
 from tests.engine.house import state_of
 from tests.net.house import BACKGROUND, CAN_DO, GRAB, NOOP, created, idle, in_turns, open_house
 from tests.support.wire import Kind, Packet, request
@@ -85,7 +85,7 @@ async def test_a_server_that_settles_does_not_wait_for_a_woken_worker() -> None:
     client, worker = house.connect(), house.connect()
     worker.send(CAN_DO, request(Kind.PRE_SLEEP))
     client.send(BACKGROUND)
-    await house.hub.settle()
+    await house.hub.flush()
     assert client.heard() == [created(1)]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from switchgear.errors import Refused
 from switchgear.model import SECOND_US, Job
-from switchgear.net import job_operations
+from switchgear.net.operations import jobs as job_operations
+from switchgear.protocols.pending_read import Reading
 from switchgear.storage.memory import MemoryStore
 from switchgear.testing.clock import START_US
 from tests.net.office import Office
@@ -66,7 +68,7 @@ def test_which_jobs_match(selection: dict[str, Any], expected: list[int]) -> Non
 class SlowStore(MemoryStore):
     """One in which a search looks at few jobs at a time."""
 
-    def search_bound(self, before_id: int, count: int) -> int:
+    async def search_bound(self, before_id: int, count: int) -> int:
         failed = [
             job.id for job in self._finished().values() if job.state > 4 and (not before_id or job.id < before_id)
         ]
@@ -161,12 +163,12 @@ def test_a_dead_job_whose_key_another_has_stays_dead() -> None:
 
 def test_a_job_that_is_dropped_meanwhile_does_not_save_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     office = story()
-    find = office.house.find_job
+    find = office.house.find_jobs
 
-    def forgetful(job_id: int) -> Job | None:
-        return None if job_id == 2 else find(job_id)
+    def forgetful(job_ids: Sequence[int]) -> Reading[dict[int, Job]]:
+        return find([job_id for job_id in job_ids if job_id != 2])
 
-    monkeypatch.setattr(office.house, "find_job", forgetful)
+    monkeypatch.setattr(office.house, "find_jobs", forgetful)
     assert office.ask("retry", dead=True)["retried"] == ["H:t:1"]
 
 
@@ -226,6 +228,17 @@ def test_cancel_with_what_waits_for_them() -> None:
     assert answer["count"] == 3
 
 
+def test_of_very_many_cancelled_jobs_not_all_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_operations, "MOST_HANDLES", 3)
+    office = Office()
+    office.submit(1)
+    office.submit(4, function=b"g", predecessors=(1,))
+    answer = office.ask("cancel", handle="H:t:1", cascade=True)
+    assert len(answer["cancelled"]) == 3
+    assert answer["count"] == 5
+    assert not office.engine.jobs
+
+
 @pytest.mark.parametrize("limits", [{}, {"concurrency": 1}, {"fair": True}], ids=["plain", "gate", "lanes"])
 def test_ready_jobs_of_a_function_are_found_behind_any_number_of_others(
     monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]
@@ -251,19 +264,19 @@ def test_jobs_that_left_their_queue_are_left_alone() -> None:
 
 
 def test_the_states_of_many_jobs_at_once() -> None:
-    answer = story().ask("states", job_ids=[9, 1, 5, 6, 7, 99, 0])
+    answer = story().ask("states", handles=[f"H:t:{number}" for number in (9, 1, 5, 6, 7, 99, 0)])
     assert answer == {
         "states": ["scheduled", "failed", "cancelled", "done", "ready", "unknown", "unknown"],
         "counts": {"scheduled": 1, "failed": 1, "cancelled": 1, "done": 1, "ready": 1, "unknown": 2},
     }
-    assert story().ask("states", job_ids=[]) == {"states": [], "counts": {}}
+    assert story().ask("states", handles=[]) == {"states": [], "counts": {}}
 
 
 def test_so_many_are_too_many() -> None:
-    with pytest.raises(ValueError, match="states: at most 10000 handles at a time, not 10001"):
-        story().ask("states", job_ids=[1] * 10_001)
+    with pytest.raises(ValueError, match="states: handles: expected a list of at most 10000 handles, got 10001"):
+        story().ask("states", handles=["H:t:1"] * 10_001)
 
 
 def test_something_that_is_no_list_of_handles() -> None:
-    with pytest.raises(ValueError, match="states: handles is a list"):
-        story().ask("states", job_ids=7)
+    with pytest.raises(ValueError, match="states: handles: expected a list of at most 10000 handles, got 7"):
+        story().ask("states", handles=7)

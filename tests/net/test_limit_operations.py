@@ -14,8 +14,8 @@ NOTHING = {"concurrency": 0, "rate": None, "key_concurrency": 0, "key_rate": Non
 
 
 def policy_of(office: Office, name: bytes = b"f") -> Policy | None:
-    gate = office.engine.functions[name].gate
-    return gate.policy if gate is not None else None
+    limiter = office.engine.functions[name].limiter
+    return limiter.policy if limiter is not None else None
 
 
 def test_what_is_given_is_set_and_the_rest_stays() -> None:
@@ -42,10 +42,10 @@ def test_a_question_changes_nothing() -> None:
     assert office.ask("limit", function="unheard of")["policy"] == NOTHING
     assert b"unheard of" not in office.engine.functions
     office.ask("limit", function="f", fair=True)
-    gate = office.engine.functions[b"f"].gate
+    limiter = office.engine.functions[b"f"].limiter
     assert office.ask("limit", function="f")["policy"] == NOTHING | {"fair": True}
     assert office.ask("limit", function="f", fair=True, concurrency=0)["policy"] == NOTHING | {"fair": True}
-    assert office.engine.functions[b"f"].gate is gate
+    assert office.engine.functions[b"f"].limiter is limiter
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,17 @@ def test_a_question_changes_nothing() -> None:
         ({"function": "f", "concurrency": True}, "expected a whole number"),
         ({"function": "f", "concurrency": 10**10}, "concurrency is a whole number up to"),
         ({"function": "f", "key_concurrency": "2"}, "expected a whole number"),
-        ({"function": "f", "rate": "10/s"}, "rate is an array of a count and a number of seconds"),
-        ({"function": "f", "rate": [10]}, "rate is an array"),
-        ({"function": "f", "rate": [1.5, 1]}, "rate is an array"),
-        ({"function": "f", "rate": [1, float("nan")]}, "rate is an array"),
+        (
+            {"function": "f", "rate": "10/s"},
+            "limit: rate: expected an array of a count and a number of seconds",
+        ),
+        ({"function": "f", "rate": [10]}, "rate: expected an array"),
+        ({"function": "f", "rate": [1.5, 1]}, "rate: expected an array"),
+        ({"function": "f", "rate": [1, float("nan")]}, "rate: expected an array"),
         ({"function": "f", "rate": [1, 0]}, "rate is for a time"),
         ({"function": "f", "rate": [-1, 1]}, "rate counts from 1"),
         ({"function": "f", "key_rate": [1, 1e300]}, "key_rate is for a time"),
-        ({"function": "f", "fair": "yes"}, "fair is true or false"),
+        ({"function": "f", "fair": "yes"}, "limit: fair: expected true or false, got 'yes'"),
         ({"function": "f", "colour": "red"}, "colour"),
     ],
     ids=str,
@@ -74,7 +77,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(arguments: dict[str,
     office = Office()
     with pytest.raises(ValueError, match=complaint):
         office.ask("limit", **arguments)
-    assert all(function.gate is None for function in office.engine.functions.values())
+    assert all(function.limiter is None for function in office.engine.functions.values())
 
 
 def test_functions_tell_their_limits_and_how_many_keys_wait() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from switchgear.model import (
     JobState,
     UniqueScope,
 )
-from switchgear.net import job_operations
+from switchgear.net.operations import jobs as job_operations
+from switchgear.protocols.pending_read import Reading
 from switchgear.storage.base import JobQuery
 from switchgear.version import VERSION
 from tests.net.office import Office
@@ -30,7 +32,7 @@ from tests.net.office import Office
 
 def test_server() -> None:
     office = Office()
-    office.operations.connections = lambda: 7
+    office.operations.context.connections = lambda: 7
     office.submit(2)
     office.house.clock.advance(5)
     answer = office.ask("server")
@@ -95,10 +97,10 @@ def test_a_job_in_all_detail() -> None:
         run_at_us=now + SECOND_US,
         origin="test",
         key=b"tenant",
-        losses_limit=3,
+        crash_limit=3,
         edges=bytes([EdgePolicy.FAIL]),
         unique_scope=UniqueScope.QUEUED,
-        unique_hold_us=4 * SECOND_US,
+        unique_for_us=4 * SECOND_US,
         retention_us=SECOND_US // 2,
         schedule=b"nightly",
     )
@@ -129,8 +131,9 @@ def test_a_job_in_all_detail() -> None:
         "on_failure": ["fail"],
         "origin": "test",
         "key": "tenant",
+        "requires": [],
         "losses": 0,
-        "losses_limit": 3,
+        "crash_limit": 3,
         "unique_scope": "queued",
         "unique_until": now / SECOND_US + 4,
         "retention": 0.5,
@@ -156,14 +159,15 @@ def test_a_job_that_failed() -> None:
     assert [entry["cause"] for entry in answer["log"]] == ["submitted", "taken", "ended_badly"]
 
 
+def unreadable(job_ids: Sequence[int]) -> Reading[dict[int, bytes]]:
+    raise Refused("storage", "disk broken")
+
+
 def test_a_job_whose_payload_cannot_be_read_is_shown_without() -> None:
     office = Office()
     office.submit()
-
-    def unreadable(job: Job) -> bytes:
-        raise Refused("storage", "disk broken")
-
-    office.house.payload = unreadable  # type: ignore[method-assign]
+    office.engine.jobs[1].payload = None
+    office.house.read_payloads = unreadable  # type: ignore[method-assign]
     assert office.ask("job", job_id=1)["payload"] == ""
 
 
@@ -244,10 +248,10 @@ class LaggingStore:
         self.real = office.house.store.find
         office.house.store.find = self  # type: ignore[method-assign]
 
-    def __call__(self, query: JobQuery) -> list[Job]:
+    async def __call__(self, query: JobQuery) -> list[Job]:
         stale = [job for job in self.rows if (not query.states or job.state in query.states)]
         stale = [job for job in stale if not query.before_id or job.id < query.before_id]
-        return sorted([*stale, *self.real(query)], key=lambda job: -job.id)[: query.limit]
+        return sorted([*stale, *(await self.real(query))], key=lambda job: -job.id)[: query.limit]
 
 
 def row(job_id: int, state: JobState) -> Job:

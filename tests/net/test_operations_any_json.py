@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from itertools import product
 
 import pytest
 
 from switchgear.protocols.gearman.codec import HEADER, request
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.verbs.table import VERBS
 from tests.protocols.gearman.house import House
 
 VALUES = [
@@ -61,22 +61,16 @@ OTHERS = {"function": '"f"', "name": '"n"', "every_seconds": "5"}
 
 def verbs_and_arguments() -> list[tuple[str, str]]:
     found = []
-    for verb, action in House().operator._verbs.items():
-        names = {
-            name
-            for name, parameter in inspect.signature(action).parameters.items()
-            if parameter.kind != parameter.VAR_KEYWORD
-        }
-        if verb in ("jobs", "cancel", "retry"):
-            names |= {"function", "states", "unique", "name", "dead", "error", "since", "before_id", "limit"}
-        found += [(verb, name) for name in {*names, "handle", "handles", "nonsense"}]
+    for name, verb in VERBS.items():
+        names = {argument.name for argument in verb.arguments}
+        found += [(name, argument) for argument in {*names, "handle", "handles", "nonsense"}]
     return sorted(found)
 
 
 @pytest.mark.parametrize(("verb", "name"), verbs_and_arguments())
 def test_any_value_is_answered(verb: str, name: str) -> None:
     house = House(packet_bytes=100_000)
-    known = inspect.signature(house.operator._verbs[verb]).parameters
+    known = {argument.name for argument in VERBS[verb].arguments}
     others = {key: word for key, word in OTHERS.items() if key in known}
     for value, with_others in product(VALUES, (False, True)):
         fields = {**(others if with_others else {}), name: value}

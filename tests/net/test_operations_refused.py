@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from switchgear.errors import Refused, StorageError
+from switchgear.errors import Refused
 from tests.net.office import Office
+from tests.support.unreadable_store import UnreadableStore
 
 # --- what makes no sense ---
 
@@ -117,12 +118,7 @@ def test_a_store_that_cannot_be_read_is_a_refusal(verb: str, arguments: dict[str
     office = Office()
     office.submit()
     office.finish()
-
-    def broken(anything: object) -> Any:
-        raise StorageError("disk broken")
-
-    store = office.house.store
-    store.find = store.find_in_steps = store.get = broken  # type: ignore[method-assign, assignment]
+    office.house.store = UnreadableStore()
     with pytest.raises(Refused, match="disk broken") as caught:
         office.ask(verb, **arguments)
     assert caught.value.reason == "storage"

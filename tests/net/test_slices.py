@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from switchgear.net import slices as module
+from switchgear.protocols.pending_read import Step
 from tests.net.house import in_turns
 
 
@@ -33,7 +34,7 @@ class Done:
     def begin_turn(self) -> None:
         self.turns += 1
 
-    def operation(self, name: str, count: int, pause_at: int = -1) -> Iterator[bool]:
+    def operation(self, name: str, count: int, pause_at: int = -1) -> Iterator[Step]:
         for number in range(count):
             self.steps.append(f"{name}{number}")
             yield number == pause_at
@@ -82,7 +83,7 @@ async def test_one_that_pauses_is_not_asked_again_until_it_is_handed_in() -> Non
 
 @in_turns
 async def test_a_defect_in_one_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    def broken() -> Iterator[bool]:
+    def broken() -> Iterator[Step]:
         yield False
         raise RuntimeError("oh")
 
@@ -92,7 +93,7 @@ async def test_a_defect_in_one_does_not_stop_the_others(caplog: pytest.LogCaptur
     slices.start(done.operation("a", 2))
     await next_turn()
     assert done.steps == ["a0", "a1"]
-    assert "defect in an operation" in caplog.text
+    assert "internal error in an operation" in caplog.text
 
 
 @in_turns

@@ -14,15 +14,16 @@ import pytest
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.model import NORMAL, Delivery
-from switchgear.net import job_operations, tcp
+from switchgear.net import tcp
 from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
-from switchgear.net.operations import Operations
-from switchgear.net.tcp import TcpDoor
+from switchgear.net.operations import jobs as job_operations
+from switchgear.net.operations.dispatcher import Operations
+from switchgear.net.tcp import TcpListener
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import handle_messages
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 from tests.support.wire import Kind, request
@@ -49,18 +50,17 @@ class Server:
         engine = Engine()
         self.hub = Hub(engine, MemoryStore(), SystemClock(), Telemetry(asyncio.get_running_loop().time))
         operations = Operations(self.hub, "H:t:")
-        self.hub.operator = operations
-        self.hub.operator_in_steps = operations.in_steps
+        self.hub.operator = operations.in_steps
         self.hub.slices.steps_per_turn = 1
         setup = GearmanSetup(b"H:t:", "test", handle_messages, on_line)
         limits = LimitsConfig()
-        self.door = TcpDoor(
+        self.listener = TcpListener(
             ListenUrl("gearman", "127.0.0.1", 0),
             self.hub,
             limits,
-            lambda context, wire: GearmanSession(context, wire, setup),
+            lambda context, transport: GearmanSession(context, transport, setup),
         )
-        await self.door.open()
+        await self.listener.open()
         self.hub.begin_turn()
         for _ in range(JOBS):
             engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
@@ -70,11 +70,11 @@ class Server:
         for peer in self.peers:
             peer.writer.close()
             await peer.writer.wait_closed()
-        await self.door.close()
+        await self.listener.close()
         await self.hub.close()
 
     async def connect(self) -> Peer:
-        port = int(self.door.addresses[0].rpartition(":")[2])
+        port = int(self.listener.addresses[0].rpartition(":")[2])
         self.peers.append(Peer(*await asyncio.open_connection("127.0.0.1", port)))
         return self.peers[-1]
 

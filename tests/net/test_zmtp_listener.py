@@ -10,7 +10,7 @@ import zmq
 from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.errors import ConfigError, StorageError
 from switchgear.net.zmtp import ZmtpListener, ZmtpSession
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.zmtp.codec import FRAMES_AT_ONCE
 from switchgear.protocols.zmtp.server_protocol import MOST_FRAMES
 from tests.net.echo_server import Echo, EchoServer, echo_server, run, until
@@ -164,19 +164,24 @@ def test_a_complaint_names_the_address_of_the_peer_that_it_is_about() -> None:
 
 
 def test_while_the_store_fails_promises_do_not_pile_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchgear.net.zmtp.PROMISED_BYTES", 1000)
+    monkeypatch.setattr("switchgear.net.zmtp.DELAYED_BYTES", 1000)
 
     async def test() -> None:
         async with echo_server() as server:
-            server.hub.keeps = True
-            server.hub.storage_error = StorageError("disk full")
-            server.echo.answer = lambda message: server.echo.promise(message)
+            server.hub.is_durable = server.hub.engine.is_durable = True
+            server.hub.commits.storage_error = StorageError("disk full")
+
+            def answer_when_stored(message: Message) -> Message:
+                server.echo.await_commit()
+                return message
+
+            server.echo.answer = answer_when_stored
             client = server.client(ROUTING_ID=b"c")
             client.send(bytes(2000))
-            assert await until(lambda: server.echo.promises.out)
+            assert await until(lambda: server.echo.delayed)
             client.send(b"waits")
             assert not await until(lambda: len(server.echo.seen) > 1, within_seconds=0.1)
-            server.hub.storage_error = None
+            server.hub.commits.storage_error = None
             server.echo.answer = lambda message: message
             server.listener.look_after()
             while await server.hears(client) != [b"waits"]:

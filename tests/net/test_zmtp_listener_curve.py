@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from zmq.utils.monitor import recv_monitor_message
 from switchgear.config import ZeromqConfig
 from switchgear.errors import ConfigError
 from switchgear.net.curve_keys import CurveServerKeys
+from switchgear.protocols.zmtp.curve import CurveServerHandshake
 from tests.net.echo_server import echo_server, run, until
 
 
@@ -134,5 +136,40 @@ def test_one_whose_key_is_not_admitted_is_told_so(tmp_path: Path) -> None:
             assert await until(lambda: bool(monitor.poll(0)))
             assert recv_monitor_message(monitor)["value"] == 400
             outside.disable_monitor()
+
+    run(test)
+
+
+def test_many_that_connect_at_once_are_let_in_in_turn(tmp_path: Path) -> None:
+    """Keys take long to compute, so all handshakes together get a share of each turn."""
+
+    async def test() -> None:
+        server_key, _ = make_keys(tmp_path, "server")
+        config = ZeromqConfig(curve_key_file=str(tmp_path / "server.key_secret"))
+        async with echo_server(config) as server:
+            server.hub.round_robin.turn_seconds = 0  # so that one piece is handled in a turn
+            loop = asyncio.get_running_loop()
+            turn = 0
+            admitted: list[int] = []  # the turns in which somebody was let in
+
+            def next_turn() -> None:
+                nonlocal turn
+                turn += 1
+                loop.call_soon(next_turn)
+
+            def is_admitted(key: bytes) -> bool:
+                admitted.append(turn)
+                return True
+
+            keys = server.keys
+            assert keys is not None
+            server.listener.make_handshake = lambda: CurveServerHandshake(keys.secret_key, keys.public_key, is_admitted)
+            next_turn()
+            peers = [server.client(**curve(server_key, make_keys(tmp_path, f"peer{number}"))) for number in range(12)]
+            for peer in peers:
+                peer.send(b"hello")
+            for peer in peers:
+                assert await server.hears(peer) == [b"hello"]
+            assert len(admitted) == len(set(admitted)) == 12
 
     run(test)

@@ -10,11 +10,11 @@ import pytest
 
 from switchgear.config import LimitsConfig, ZeromqConfig
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.zmtp.codec import FRAMES_AT_ONCE
 from switchgear.protocols.zmtp.server_protocol import FRAME_OVERHEAD, MOST_FRAMES
 from tests.net.echo_server import EchoServer, echo_server, run, until
-from tests.net.test_foreign import FOREIGN
+from tests.net.test_foreign_protocols import FOREIGN
 from tests.protocols.zmtp.wire import GREETING, GREETING_2_0, SIGNATURE, frame, frame_1_0, message, metadata, ready
 
 MIB = 1 << 20
@@ -242,6 +242,7 @@ async def stuck_peer(server: EchoServer) -> asyncio.StreamReader:
     while not session.connection.is_stalled:
         server.router.write([[b"stuck", bytes(500_000)]])
         await asyncio.sleep(0)
+        assert await until(lambda: not server.hub.round_robin)  # what is long is written in several turns
     return reader
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.dwork.desk import LONGEST_WAIT_US
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
+from switchgear.protocols.dwork.session_base import LONGEST_WAIT_US
 from tests.protocols.dwork.house import NOT_FOUND, DworkHouse
 from tests.protocols.pingpong.house import JOB, READY, RESULT, Broker
 

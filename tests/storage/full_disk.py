@@ -14,7 +14,7 @@ from switchgear.errors import StorageError
 from switchgear.model import DONE, Function, Job
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
-from tests.storage.support import close, commit, finish, ids, new_job, run
+from tests.storage.support import close, commit, find, finish, ids, new_job, run
 
 
 def limit_files_to(size_bytes: int) -> None:
@@ -48,13 +48,13 @@ def main(path: Path) -> None:
     store.unstage([withdrawn])
     try_to_commit(store)
     everything = JobQuery(limit=10_000)
-    assert ids(store.find(everything)) == list(range(100, 0, -1)), "what was kept before is there, and nothing else"
-    assert store.find(JobQuery(states=frozenset({DONE}))) == []
+    assert ids(find(store, everything)) == list(range(100, 0, -1)), "what was kept before is there, and nothing else"
+    assert find(store, JobQuery(states=frozenset({DONE}))) == []
 
     limit_files_to(0)
     assert list(run(store.commit())) == []
-    assert ids(store.find(everything)) == [2_101, *range(2_099, 0, -1)]
-    assert ids(store.find(JobQuery(states=frozenset({DONE})))) == [2, 1]
+    assert ids(find(store, everything)) == [2_101, *range(2_099, 0, -1)]
+    assert ids(find(store, JobQuery(states=frozenset({DONE})))) == [2, 1]
     close(store)
 
 

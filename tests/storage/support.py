@@ -7,13 +7,13 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Function, Job, JobState
-from switchgear.storage.base import Snapshot, Store
+from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Function, Job, JobState, PlainJob
+from switchgear.storage.base import JobQuery, Snapshot, Store
 from switchgear.storage.sqlite import SqliteStore
 
 Result = TypeVar("Result")
@@ -29,7 +29,7 @@ KEPT_FIELDS = (
     *("state", "run_at_us", "expires_us", "timeout_us", "attempts", "attempts_limit", "predecessors", "moves", "rank"),
     *("numerator", "denominator", "time_left_s", "progress_text", "warnings"),
     *("result_code", "whole_result", "error", "finished_us", "revision"),
-    *("key", "losses", "losses_limit", "edges", "unique_scope", "unique_until_us", "retention_us"),
+    *("key", "losses", "crash_limit", "edges", "unique_scope", "unique_until_us", "retention_us"),
     *("schedule", "message"),
 )
 
@@ -42,6 +42,43 @@ def commit(store: Store, jobs: Iterable[Job] = (), functions: Iterable[Function]
     """Stage and commit, as one turn of the server would."""
     store.stage(jobs, functions)
     return run(store.commit())
+
+
+def load(store: Store, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+    return run(store.load(function_named, now_us))
+
+
+def load_apart(store: Store, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+    return run(store.load_apart(function_named, now_us))
+
+
+def get(store: Store, job_id: int) -> Job | None:
+    return run(store.read_jobs([job_id])).get(job_id)
+
+
+def find(store: Store, query: JobQuery) -> list[Job]:
+    return run(store.find(query))
+
+
+def read_payloads(store: Store, job_ids: Sequence[int]) -> dict[int, bytes]:
+    return run(store.read_payloads(job_ids))
+
+
+def read_states(store: Store, job_ids: Sequence[int]) -> dict[int, JobState]:
+    return run(store.read_states(job_ids))
+
+
+def search_bound(store: Store, before_id: int, count: int) -> int:
+    return run(store.search_bound(before_id, count))
+
+
+def plain_portions(snapshot: Snapshot) -> list[Sequence[PlainJob]]:
+    """What is apart, read at once."""
+
+    async def read() -> list[Sequence[PlainJob]]:
+        return [portion async for portion in snapshot.plain] if snapshot.plain is not None else []
+
+    return run(read())
 
 
 def close(store: Store) -> None:
@@ -73,7 +110,7 @@ def finish(job: Job, state: JobState = DONE) -> Job:
 
 def loaded(store: Store) -> Snapshot:
     functions: dict[bytes, Function] = {}
-    return store.load(lambda name: functions.setdefault(name, Function(name)))
+    return load(store, lambda name: functions.setdefault(name, Function(name)))
 
 
 def facts(job: Job) -> dict[str, Any]:

@@ -5,8 +5,10 @@ A new store is added to the list it belongs to, and has to pass as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,30 +24,46 @@ from switchgear.model import (
     Cause,
     Function,
     JobState,
+    PlainJob,
 )
 from switchgear.storage.base import JobQuery, Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
+from switchgear.testing import SlowStore
 from tests.storage.support import (
     HOUR_US,
     NOW_US,
+    Result,
     close,
     commit,
     facts,
+    find,
     finish,
     finished_job,
     function,
+    get,
     ids,
+    load,
     loaded,
     new_job,
     other_copy,
+    read_payloads,
+    read_states,
     retry,
     run,
+    search_bound,
 )
 
 # Each makes a store, not yet open, of what lies in a directory.
-DURABLE: dict[str, Callable[[Path], Store]] = {"sqlite": lambda home: SqliteStore(home / "jobs.db", "normal")}
-ALL: dict[str, Callable[[Path], Store]] = {"memory": lambda home: MemoryStore(), **DURABLE}
+DURABLE: dict[str, Callable[[Path], Store]] = {
+    "sqlite": lambda home: SqliteStore(home / "jobs.db", "normal"),
+    "slow sqlite": lambda home: SlowStore(SqliteStore(home / "jobs.db", "normal")),
+}
+ALL: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda home: MemoryStore(),
+    "slow memory": lambda home: SlowStore(MemoryStore()),
+    **DURABLE,
+}
 
 
 @pytest.fixture(params=ALL)
@@ -82,9 +100,9 @@ class TestEveryStore:
     def test_a_new_one_is_empty(self, store: Store) -> None:
         snapshot = loaded(store)
         assert (snapshot.next_job_id, snapshot.jobs, snapshot.unsuccessful) == (1, [], {})
-        assert store.get(1) is None
-        assert store.find(JobQuery()) == []
-        assert store.read_payloads([1]) == {}
+        assert get(store, 1) is None
+        assert find(store, JobQuery()) == []
+        assert read_payloads(store, [1]) == {}
 
     def test_a_commit_of_nothing_is_fine(self, store: Store) -> None:
         assert list(run(store.commit())) == []
@@ -95,20 +113,20 @@ class TestEveryStore:
     def test_finished_jobs_are_the_job_log(self, store: Store) -> None:
         job = finished_job(7, result=b"small", moves=[7, NOW_US, 8, NOW_US + 5])
         assert list(commit(store, [job])) == []
-        found = store.get(7)
+        found = get(store, 7)
         assert found is not None
         assert facts(found) == facts(job)
-        assert store.get(8) is None
-        assert store.read_payloads([7, 8]) == {7: b"payload"}
+        assert get(store, 8) is None
+        assert read_payloads(store, [7, 8]) == {7: b"payload"}
 
     def test_states_of_many(self, store: Store) -> None:
         commit(store, [finished_job(1), finished_job(2, state=FAILED), finished_job(9, state=CANCELLED)])
-        assert store.states([]) == {}
-        assert store.states([2, 1, 3, 2, 9]) == {1: DONE, 2: FAILED, 9: CANCELLED}
+        assert read_states(store, []) == {}
+        assert read_states(store, [2, 1, 3, 2, 9]) == {1: DONE, 2: FAILED, 9: CANCELLED}
 
     def test_a_result_that_came_in_parts_is_whole_in_the_log(self, store: Store) -> None:
         commit(store, [finished_job(1, chunks=[b"first ", b"second "], result=b"last")])
-        found = store.get(1)
+        found = get(store, 1)
         assert found is not None
         assert found.whole_result == b"first second last"
 
@@ -117,7 +135,7 @@ class TestEveryStore:
         commit(store, [job])
         commit(store, [retry(job)])
         commit(store, [finish(job)])
-        found = store.find(JobQuery())
+        found = find(store, JobQuery())
         assert [(job.id, job.state) for job in found] == [(1, DONE)]
 
     def test_unstaged_jobs_are_forgotten(self, store: Store) -> None:
@@ -125,11 +143,11 @@ class TestEveryStore:
         store.stage([first, second])
         store.unstage([first])
         run(store.commit())
-        assert ids(store.find(JobQuery())) == [2]
+        assert ids(find(store, JobQuery())) == [2]
 
     def test_unstaging_what_was_never_staged_is_fine(self, store: Store) -> None:
         store.unstage([finished_job(1)])
-        assert store.find(JobQuery()) == []
+        assert find(store, JobQuery()) == []
 
 
 class TestFinding:
@@ -150,7 +168,7 @@ class TestFinding:
         return store
 
     def test_newest_first(self, log: Store) -> None:
-        assert ids(log.find(JobQuery())) == [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]
+        assert ids(find(log, JobQuery())) == [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]
 
     @pytest.mark.parametrize(
         ("query", "expected"),
@@ -188,32 +206,32 @@ class TestFinding:
         ],
     )
     def test_by(self, log: Store, query: JobQuery, expected: list[int]) -> None:
-        assert ids(log.find(query)) == expected
+        assert ids(find(log, query)) == expected
 
     def test_how_far_a_search_gets(self, durable: Durable) -> None:
         failed = [finished_job(number, state=FAILED if number % 2 else DONE) for number in range(1, 11)]
         commit(durable.store, failed)
-        bounds = [durable.store.search_bound(before_id, 2) for before_id in (0, 8, 5, 4, 2)]
+        bounds = [search_bound(durable.store, before_id, 2) for before_id in (0, 8, 5, 4, 2)]
         assert bounds == [7, 5, 1, 1, 0]
-        assert durable.store.search_bound(0, 100) == 0
+        assert search_bound(durable.store, 0, 100) == 0
 
     def test_page_by_page(self, log: Store) -> None:
         pages = []
         before_id = 0
-        while page := log.find(JobQuery(before_id=before_id, limit=4)):
+        while page := find(log, JobQuery(before_id=before_id, limit=4)):
             pages.append(ids(page))
             before_id = page[-1].id
         assert pages == [[10, 9, 8, 7], [6, 5, 4, 3], [2, 1]]
 
     def test_pages_stay_apart_while_new_jobs_come(self, log: Store) -> None:
-        first = log.find(JobQuery(limit=5))
+        first = find(log, JobQuery(limit=5))
         commit(log, [finished_job(11)])
-        assert ids(log.find(JobQuery(before_id=first[-1].id, limit=5))) == [5, 4, 3, 2, 1]
+        assert ids(find(log, JobQuery(before_id=first[-1].id, limit=5))) == [5, 4, 3, 2, 1]
 
 
 class TestDropping:
     def left(self, store: Store) -> list[int]:
-        return sorted(ids(store.find(JobQuery(limit=1000))))
+        return sorted(ids(find(store, JobQuery(limit=1000))))
 
     def test_by_age(self, store: Store) -> None:
         commit(store, [finished_job(number) for number in range(1, 7)])
@@ -251,7 +269,9 @@ class TestDropping:
 
     def test_a_job_with_a_time_of_its_own_goes_when_that_is_over(self, store: Store) -> None:
         own = {2: HOUR_US, 3: 10 * HOUR_US, 5: 1}
-        jobs = [finished_job(number, retention_us=own.get(number, -1), special=number in own) for number in range(1, 7)]
+        jobs = [
+            finished_job(number, retention_us=own.get(number, -1), has_details=number in own) for number in range(1, 7)
+        ]
         commit(store, jobs)
         now_us = NOW_US + 6 * HOUR_US
         assert run(store.drop_finished(NOW_US + 5 * HOUR_US, 1000, now_us=now_us)) == 4
@@ -263,13 +283,13 @@ class TestDropping:
     def test_it_is_not_counted_among_the_others(self, store: Store) -> None:
         jobs = [finished_job(number, retention_us=99 * HOUR_US if number < 4 else -1) for number in range(1, 7)]
         for job in jobs:
-            job.special = True
+            job.has_details = True
         commit(store, jobs)
         assert run(store.drop_finished(0, 2, now_us=NOW_US + 7 * HOUR_US)) == 1
         assert self.left(store) == [1, 2, 3, 5, 6]
 
     def test_others_wait_for_it_all_the_same(self, store: Store) -> None:
-        commit(store, [finished_job(1, state=FAILED, retention_us=1, special=True)])
+        commit(store, [finished_job(1, state=FAILED, retention_us=1, has_details=True)])
         assert run(store.drop_finished(0, 0, lambda: frozenset({1}), now_us=NOW_US * 2)) == 0
         assert self.left(store) == [1]
 
@@ -277,7 +297,7 @@ class TestDropping:
         until_us = NOW_US + 50 * HOUR_US
         for number, retention_us in ((1, -1), (2, 0), (3, HOUR_US)):
             held = finished_job(number, unique=b"%d" % number, unique_until_us=until_us, retention_us=retention_us)
-            held.special = True
+            held.has_details = True
             commit(store, [held])
         assert run(store.drop_finished(until_us, 0, now_us=until_us - 1)) == 0
         assert self.left(store) == [1, 2, 3]
@@ -333,7 +353,7 @@ class TestEveryDurableStore:
         durable.store.stage([job])
         durable.store.stage([finish(job)])
         run(durable.store.commit())
-        assert [found.state for found in durable.store.find(JobQuery())] == [DONE]
+        assert [found.state for found in find(durable.store, JobQuery())] == [DONE]
 
     def test_a_finished_job_is_not_loaded(self, durable: Durable) -> None:
         job = new_job(1)
@@ -360,10 +380,10 @@ class TestEveryDurableStore:
         job = finished_job(3, state=FAILED, result_code=9, error=b"no such image", name=b"thumbs", unique=b"u")
         commit(durable.store, [job])
         store = durable.reopen()
-        found = store.get(3)
+        found = get(store, 3)
         assert found is not None
         assert facts(found) == facts(job)
-        assert ids(store.find(JobQuery(name=b"thumbs", unique=b"u", function=b"resize"))) == [3]
+        assert ids(find(store, JobQuery(name=b"thumbs", unique=b"u", function=b"resize"))) == [3]
 
     def test_failures_are_remembered_by_id(self, durable: Durable) -> None:
         states = {3: FAILED, 1: CANCELLED, 2: DONE, 8: EXPIRED}
@@ -374,13 +394,13 @@ class TestEveryDurableStore:
 
     def test_those_that_hold_their_key_are_loaded(self, durable: Durable) -> None:
         of = function()
-        ended = [finished_job(number, of, unique=b"%d" % number, special=True) for number in range(1, 5)]
+        ended = [finished_job(number, of, unique=b"%d" % number, has_details=True) for number in range(1, 5)]
         for job, seconds in zip(ended, (0, 1, 5, 9)):
             job.unique_until_us = NOW_US + seconds * 1_000_000 if seconds else 0
-        unfinished = new_job(5, of, unique=b"5", unique_until_us=NOW_US + 9_000_000, special=True)
+        unfinished = new_job(5, of, unique=b"5", unique_until_us=NOW_US + 9_000_000, has_details=True)
         commit(durable.store, [*ended, unfinished])
         functions: dict[bytes, Function] = {}
-        snapshot = durable.reopen().load(lambda name: functions.setdefault(name, Function(name)), NOW_US + 1_000_000)
+        snapshot = load(durable.reopen(), lambda name: functions.setdefault(name, Function(name)), NOW_US + 1_000_000)
         assert ids(snapshot.held) == [3, 4]
         assert [facts(job) | {"payload": None} for job in snapshot.held] == [
             facts(job) | {"payload": None} for job in ended[2:]
@@ -391,18 +411,18 @@ class TestEveryDurableStore:
         assert snapshot.jobs[0].unique_until_us == unfinished.unique_until_us
 
     def test_a_key_that_is_held_no_more(self, durable: Durable) -> None:
-        job = finished_job(1, unique=b"k", unique_until_us=NOW_US + 9_000_000, special=True)
+        job = finished_job(1, unique=b"k", unique_until_us=NOW_US + 9_000_000, has_details=True)
         commit(durable.store, [job])
         job.unique_until_us = 0
         job.payload = None
         commit(durable.store, [job])
         assert loaded(durable.reopen()).held == []
-        assert durable.store.read_payloads([1]) == {1: b"payload"}
+        assert read_payloads(durable.store, [1]) == {1: b"payload"}
 
     def test_what_was_said_of_a_failure(self, durable: Durable) -> None:
         """Nothing, and not a word, are different answers."""
         commit(durable.store, [finished_job(1, error=None), finished_job(2, error=b"")])
-        assert [job.error for job in durable.store.find(JobQuery())] == [b"", None]
+        assert [job.error for job in find(durable.store, JobQuery())] == [b"", None]
 
     def test_parts_of_a_result_are_lost_with_their_attempt(self, durable: Durable) -> None:
         commit(durable.store, [new_job(1, state=RUNNING, chunks=[b"half"])])
@@ -429,7 +449,7 @@ class TestEveryDurableStore:
         limited.limits = [0, 30, 10]
         commit(durable.store, [new_job(2, limited)], [limited])
         functions: dict[bytes, Function] = {}
-        durable.reopen().load(lambda name: functions.setdefault(name, Function(name)))
+        load(durable.reopen(), lambda name: functions.setdefault(name, Function(name)))
         assert (functions[b"paused"].paused, functions[b"paused"].limits) == (True, [0, 0, 0])
         assert (functions[b"limited"].paused, functions[b"limited"].limits) == (False, [0, 30, 10])
 
@@ -442,12 +462,12 @@ class TestEveryDurableStore:
             asked[name].limits = [7, 7, 7]
             return asked[name]
 
-        durable.reopen().load(function_named)
+        load(durable.reopen(), function_named)
         assert {name: known.limits for name, known in asked.items()} == {b"resize": [7, 7, 7]}
 
     def test_a_function_without_jobs_or_settings_stays_forgotten(self, durable: Durable) -> None:
         commit(durable.store, [finished_job(1)])
-        durable.reopen().load(unexpected_function)
+        load(durable.reopen(), unexpected_function)
 
 
 def unexpected_function(name: bytes) -> Function:
@@ -464,9 +484,9 @@ class TestPayloadsOfADurableStore:
         job.payload = None  # spilled: only the store has it now
         job.attempts = 1
         commit(durable.store, [job])
-        assert durable.store.read_payloads([1]) == {1: payload}
+        assert read_payloads(durable.store, [1]) == {1: payload}
         assert loaded(durable.reopen()).jobs[0].payload == payload
-        found = durable.store.get(1)
+        found = get(durable.store, 1)
         assert found is not None
         assert (found.payload, found.attempts) == (payload, 1)
 
@@ -477,28 +497,28 @@ class TestPayloadsOfADurableStore:
         job.payload = None
         durable.store.stage([job])
         run(durable.store.commit())
-        assert durable.store.read_payloads([1]) == {1: payload}
+        assert read_payloads(durable.store, [1]) == {1: payload}
 
     def test_finding_does_not_read_them(self, durable: Durable) -> None:
         commit(durable.store, [finished_job(1), finished_job(2, payload=self.LONG)])
-        assert [job.payload for job in durable.store.find(JobQuery())] == [None, None]
+        assert [job.payload for job in find(durable.store, JobQuery())] == [None, None]
 
     def test_many_are_read_at_once(self, durable: Durable) -> None:
         of = function()
         commit(durable.store, [new_job(number, of, payload=b"%d" % number) for number in range(1, 3_001)])
         wanted = list(range(2, 3_001, 2))
-        assert durable.store.read_payloads(wanted) == {number: b"%d" % number for number in wanted}
+        assert read_payloads(durable.store, wanted) == {number: b"%d" % number for number in wanted}
 
     def test_dropped_with_the_job(self, durable: Durable) -> None:
         commit(durable.store, [finished_job(1, payload=self.LONG)])
         run(durable.store.drop_finished(0, 0))
-        assert durable.store.read_payloads([1]) == {}
+        assert read_payloads(durable.store, [1]) == {}
         commit(durable.store, [finished_job(1, payload=b"another life")])
-        assert durable.store.read_payloads([1]) == {1: b"another life"}
+        assert read_payloads(durable.store, [1]) == {1: b"another life"}
 
     def test_a_job_dropped_while_it_is_being_retried_is_kept_anew(self, durable: Durable) -> None:
         commit(durable.store, [finished_job(1, state=FAILED, payload=self.LONG)])
-        job = durable.store.get(1)
+        job = get(durable.store, 1)
         assert job is not None
         run(durable.store.drop_finished(0, 0))
         commit(durable.store, [retry(job)])
@@ -523,7 +543,7 @@ class TestRevisions:
         assert list(commit(durable.store, [theirs])) == [1]  # it carries the same revision as our completion
         theirs.revision = 0
         assert list(commit(durable.store, [theirs])) == [1]  # and now an older one
-        assert [job.state for job in durable.store.find(JobQuery())] == [DONE]
+        assert [job.state for job in find(durable.store, JobQuery())] == [DONE]
 
     def test_the_others_of_the_batch_are_kept(self, durable: Durable) -> None:
         old = [new_job(number) for number in range(1, 21)]
@@ -538,7 +558,7 @@ class TestRevisions:
         durable.store.stage([*changed, *late, *new, payload], [], 100)
         refused = run(durable.store.commit())
         assert sorted(refused) == [3, 6, 9, 12, 15, 18]
-        assert ids(durable.store.find(JobQuery(states=frozenset({DONE})))) == [19, 16, 13, 10, 7, 4, 1]
+        assert ids(find(durable.store, JobQuery(states=frozenset({DONE})))) == [19, 16, 13, 10, 7, 4, 1]
         snapshot = loaded(durable.reopen())
         assert [job.id for job in snapshot.jobs if job.id > 20] == list(range(21, 32))
         assert snapshot.jobs[-1].payload == b"long" * 1000
@@ -551,3 +571,131 @@ class TestRevisions:
         assert restored.revision == job.revision
         assert list(commit(durable.store, [finish(restored)])) == []
         assert list(commit(durable.store, [job])) == [1]
+
+
+class TestReading:
+    """Reads are awaited: they come in batches, leave the event loop to others, and may be given up."""
+
+    def test_many_at_once(self, store: Store) -> None:
+        commit(store, [finished_job(number, payload=b"%d" % number) for number in range(1, 300)])
+        found = run(store.read_jobs(range(1, 400)))
+        assert sorted(found) == list(range(1, 300))
+        assert all(job.id == job_id and job.payload == b"%d" % job_id for job_id, job in found.items())
+        assert run(store.read_payloads(range(1, 400))) == {number: b"%d" % number for number in range(1, 300)}
+
+    @pytest.mark.parametrize("payload", [b"", b"\0", b"\0a\0\0", b"\xff\xfe", bytes(range(256)) * 20])
+    def test_payloads_are_any_bytes(self, store: Store, payload: bytes) -> None:
+        commit(
+            store,
+            [finished_job(1, payload=payload), finished_job(2, payload=b"between"), finished_job(3, payload=payload)],
+        )
+        assert run(store.read_payloads([3, 1, 2, 4])) == {1: payload, 2: b"between", 3: payload}
+
+    def test_names_in_one_batch_and_the_newest_of_each(self, store: Store) -> None:
+        jobs = [finished_job(number, name=b"%d" % (number % 100), state=FAILED) for number in range(1, 1001)]
+        commit(store, jobs)
+        found = run(store.find_named({b"%d" % number for number in range(50, 150)}))
+        assert {name: job.id for name, job in found.items()} == {b"%d" % n: 900 + n for n in range(50, 100)}
+        assert run(store.find_named([b"50", b""], since_us=NOW_US + 951)) == {}
+        assert run(store.find_named(())) == {}
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            JobQuery(unique=b"none"),
+            JobQuery(name=b"none"),
+            JobQuery(states=frozenset({FAILED}), unique=b"none"),
+            JobQuery(states=frozenset({CANCELLED})),
+            JobQuery(function=b"resize", error_contains=b"none"),
+            JobQuery(dead=True),
+            JobQuery(since_us=NOW_US * 2),
+        ],
+        ids=str,
+    )
+    def test_others_have_their_turn_while_much_is_searched(self, store: Store, query: JobQuery) -> None:
+        commit(store, [finished_job(number, unique=b"key", state=FAILED) for number in range(1, 5001)])
+        found, turns = run(counting_turns(store.find(query)))
+        assert found == []
+        assert turns >= (1 if query.name else 5)  # a store may have an index of names
+
+    def test_others_have_their_turn_while_much_is_listed(self, store: Store) -> None:
+        commit(store, [finished_job(number, state=FAILED) for number in range(1, 3001)])
+        found, turns = run(counting_turns(store.find(JobQuery(states=frozenset({FAILED}), limit=3000))))
+        assert ids(found) == list(range(3000, 0, -1))
+        assert turns >= 5
+
+    def test_others_have_their_turn_while_much_is_dropped(self, store: Store) -> None:
+        commit(store, [finished_job(number, state=FAILED) for number in range(1, 8_001)])
+        count, turns = run(counting_turns(store.drop_finished(0, 1000)))
+        assert (count, turns >= 5) == (7000, True)
+
+    def test_others_have_their_turn_while_much_is_loaded(self, durable: Durable) -> None:
+        of = function()
+        commit(durable.store, [new_job(number, of) for number in range(1, 5001)])
+        commit(durable.store, [new_job(number, of, name=b"%d" % number) for number in range(5001, 8001)])
+        snapshot, turns = run(counting_turns(durable.reopen().load_apart(Function)))
+        assert ids(snapshot.jobs) == list(range(5001, 8001))
+        assert turns >= 3000 // 50
+        assert snapshot.plain is not None
+        rows, turns = run(counting_turns(all_portions(snapshot.plain)))
+        assert [row[0] for row in rows] == list(range(1, 5001))
+        assert turns >= 5000 // 512
+
+    def test_a_load_that_is_given_up_leaves_the_store_as_it_was(self, durable: Durable) -> None:
+        of = function()
+        commit(
+            durable.store,
+            [new_job(number, of, name=b"odd%d" % number if number % 2 else b"") for number in range(1, 3001)],
+        )
+
+        async def story() -> None:
+            for turns in (1, 5, 50):
+                loading = asyncio.create_task(durable.store.load_apart(Function))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                loading.cancel()
+                await asyncio.gather(loading, return_exceptions=True)
+            snapshot = await durable.store.load_apart(Function)
+            if snapshot.plain is not None:
+                await anext(snapshot.plain)
+                await snapshot.plain.aclose()
+
+        run(story())
+        assert ids(loaded(durable.store).jobs) == list(range(1, 3001))
+        assert read_payloads(durable.store, [1]) == {1: b"payload"}
+
+    def test_a_read_that_is_given_up_leaves_the_store_as_it_was(self, store: Store) -> None:
+        commit(store, [finished_job(number) for number in range(1, 3000)])
+
+        async def story() -> None:
+            reads = [store.find(JobQuery(unique=b"none")), store.read_jobs([1]), store.read_payloads([1])]
+            tasks = [asyncio.ensure_future(read) for read in reads]
+            await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        run(story())
+        assert ids(find(store, JobQuery(limit=2))) == [2999, 2998]
+        assert read_payloads(store, [2999]) == {2999: b"payload"}
+
+
+async def counting_turns(work: Coroutine[Any, Any, Result]) -> tuple[Result, int]:
+    """The result of some work, and how many turns others had while it was done."""
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    try:
+        return await work, turns
+    finally:
+        counting.cancel()
+
+
+async def all_portions(portions: AsyncIterable[Sequence[PlainJob]]) -> list[PlainJob]:
+    return [row async for portion in portions for row in portion]

@@ -14,7 +14,7 @@ from switchgear.policy import Policy
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.storage.sqlite_schema import MIGRATIONS, connect, migrate
 from switchgear.testing import check_engine
-from tests.storage.support import NOW_US, close, run
+from tests.storage.support import NOW_US, close, load, run
 
 EVERYTHING = Policy(2, (10, SECOND_US), 1, (100, 3600 * SECOND_US), True)
 
@@ -28,9 +28,9 @@ def opened(path: Path) -> SqliteStore:
 def begun(store: SqliteStore) -> Engine:
     """A server that goes on with what the store has."""
     engine = Engine()
-    engine.keeps = True
+    engine.reports_changes = True
     engine.advance(NOW_US)
-    snapshot = store.load(engine.function_named)
+    snapshot = load(store, engine.function_named)
     engine.restore(snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id)
     check_engine(engine)
     return engine
@@ -47,7 +47,7 @@ def submit(engine: Engine, key: bytes) -> Job:
 
 
 def policy_of(function: Function) -> Policy | None:
-    return function.gate.policy if function.gate is not None else None
+    return function.limiter.policy if function.limiter is not None else None
 
 
 def test_a_policy_comes_back(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_after_a_restart_keys_stand_in_their_order_and_nobody_runs(tmp_path: Pat
 
     store = opened(tmp_path / "jobs.db")
     engine = begun(store)
-    gate = engine.functions[b"mail"].gate
-    assert gate is not None
-    assert gate.keys_waiting == 2
+    limiter = engine.functions[b"mail"].limiter
+    assert limiter is not None
+    assert limiter.keys_waiting == 2
     worker = engine.add_worker(Peer(), "test")
     engine.can_do(worker, engine.functions[b"mail"])
     order = []
@@ -114,7 +114,7 @@ def test_a_file_without_limits_is_brought_up_to_date(tmp_path: Path) -> None:
     connection.close()
     store = opened(path)
     function = begun(store).functions[b"f"]
-    assert (function.paused, function.gate) == (True, None)
+    assert (function.paused, function.limiter) == (True, None)
     close(store)
 
 

@@ -13,7 +13,18 @@ from switchgear.storage.base import Snapshot
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.testing import check_engine
-from tests.storage.support import NOW_US, close, commit, finished_job, function, loaded, new_job
+from tests.storage.support import (
+    NOW_US,
+    close,
+    commit,
+    finished_job,
+    function,
+    load_apart,
+    loaded,
+    new_job,
+    plain_portions,
+    read_payloads,
+)
 
 # Each of these alone makes a job one that rows cannot tell.
 SPECIAL: tuple[dict[str, Any], ...] = (
@@ -22,14 +33,14 @@ SPECIAL: tuple[dict[str, Any], ...] = (
     {"state": WAITING, "predecessors": (1,)},
     {"attempts": 1},
     {"name": b"Anna"},
-    {"key": b"red", "special": True},
+    {"key": b"red", "has_details": True},
     {"rank": -1},
     {"expires_us": NOW_US},
     {"moves": [int(Cause.TAKEN), NOW_US, int(Cause.GIVEN_BACK), NOW_US]},
     {"result_code": 1},
     {"error": b""},
     {"result": b"half"},
-    {"unique": b"held", "unique_until_us": NOW_US, "special": True},
+    {"unique": b"held", "unique_until_us": NOW_US, "has_details": True},
     {"delivery": Delivery.WAIT},
     {"revision": 1},  # it will be the second that is kept
 )
@@ -37,8 +48,8 @@ SPECIAL: tuple[dict[str, Any], ...] = (
 
 def apart(store: SqliteStore) -> tuple[Snapshot, list[PlainJob]]:
     functions: dict[bytes, Function] = {}
-    snapshot = store.load_apart(lambda name: functions.setdefault(name, Function(name)))
-    return snapshot, [row for portion in snapshot.plain for row in portion]
+    snapshot = load_apart(store, lambda name: functions.setdefault(name, Function(name)))
+    return snapshot, [row for portion in plain_portions(snapshot) for row in portion]
 
 
 @pytest.mark.parametrize("fields", SPECIAL, ids=str)
@@ -70,30 +81,30 @@ def test_both_ways_of_loading_give_the_same_jobs(store: SqliteStore) -> None:
 
 def test_an_engine_goes_on_with_both(store: SqliteStore) -> None:
     of = function()
-    red: dict[str, Any] = {"key": b"red", "special": True}
+    red: dict[str, Any] = {"key": b"red", "has_details": True}
     commit(store, [new_job(number, of, **(red if number % 50 == 0 else {})) for number in range(1, 201)])
     engine = Engine()
-    engine.shelf_jobs, engine.head_jobs = 8, 4
+    engine.packed_queues.segment_jobs, engine.packed_queues.head_jobs = 8, 4
     engine.advance(NOW_US)
-    snapshot = store.load_apart(engine.function_named)
-    engine.restore(snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id, plain=snapshot.plain)
+    snapshot = load_apart(store, engine.function_named)
+    engine.restore(snapshot.jobs, snapshot.unsuccessful, snapshot.next_job_id, plain=plain_portions(snapshot))
     check_engine(engine)
-    assert engine.storeroom.jobs > 100
+    assert engine.packed_queues.job_count > 100
     assert [job.id for job in engine.ready_jobs(engine.functions[b"resize"])] == list(range(1, 201))
-    assert len(store.read_payloads(range(1, 201))) == 200  # and the store can be asked again
+    assert len(read_payloads(store, range(1, 201))) == 200  # and the store can be asked again
 
 
 def test_a_store_that_cannot_be_read_says_so(store: SqliteStore) -> None:
     commit(store, [new_job(1)])
-    snapshot = store.load_apart(Function)
+    snapshot = load_apart(store, Function)
     close(store)
     with pytest.raises(StorageError, match="is closed"):
-        list(snapshot.plain)
+        plain_portions(snapshot)
 
 
 def test_a_store_that_forgets_has_nothing_apart() -> None:
     store = MemoryStore()
     store.open()
-    snapshot = store.load_apart(Function)
-    assert (snapshot.jobs, list(snapshot.plain)) == ([], [])
+    snapshot = load_apart(store, Function)
+    assert (snapshot.jobs, plain_portions(snapshot)) == ([], [])
     close(store)

@@ -16,7 +16,7 @@ from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.storage.sqlite_extra import Extra
 from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, OF_ANY_JOB, encode, job_from_row, job_row
-from tests.storage.support import close, commit, facts, finish, function, ids, loaded, new_job
+from tests.storage.support import close, commit, facts, find, finish, function, get, ids, loaded, new_job, read_payloads
 
 EXTRA, ERROR = 13, 16  # where they are in a row
 
@@ -65,7 +65,7 @@ FIELDS = st.fixed_dictionaries(
         "rank": INTEGERS,
         "key": SOME_BYTES,
         "losses": COUNTS,
-        "losses_limit": INTEGERS,
+        "crash_limit": INTEGERS,
         "edges": st.binary(max_size=5),
         "unique_scope": st.sampled_from(UniqueScope),
         "unique_until_us": TIMES,
@@ -82,7 +82,7 @@ JOBS = st.dictionaries(st.integers(1, 2**62), st.tuples(FIELDS, st.binary(max_si
 
 
 def job_of(job_id: int, fields: dict[str, Any], function_name: bytes) -> Job:
-    return new_job(job_id, function(function_name), special=bool(LATER_FIELDS & fields.keys()), **fields)
+    return new_job(job_id, function(function_name), has_details=bool(LATER_FIELDS & fields.keys()), **fields)
 
 
 @settings(max_examples=80, deadline=None)
@@ -107,11 +107,11 @@ def test_stage_commit_close_open_load(
             unfinished = [facts(job) for job in kept if job.state not in FINAL_STATES]
             assert [facts(job) for job in loaded(store).jobs] == unfinished
             for job in kept:
-                found = store.get(job.id)
+                found = get(store, job.id)
                 assert found is not None
                 assert facts(found) == facts(job)
-            assert ids(store.find(JobQuery())) == ids(reversed(kept))
-            assert store.read_payloads(ids(kept)) == {job.id: job.payload for job in kept}
+            assert ids(find(store, JobQuery())) == ids(reversed(kept))
+            assert read_payloads(store, ids(kept)) == {job.id: job.payload for job in kept}
         finally:
             close(store)
 
@@ -121,7 +121,7 @@ def change(job: Job, fields: dict[str, Any]) -> None:
     for field, value in fields.items():
         if field not in ("payload", "created_us", "name", "revision"):
             setattr(job, field, value)
-    job.special = job.special or bool(LATER_FIELDS & fields.keys())
+    job.has_details = job.has_details or bool(LATER_FIELDS & fields.keys())
 
 
 @settings(max_examples=50, deadline=None)

@@ -54,7 +54,7 @@ def full() -> Schedule:
         expires_after_us=1,
         timeout_us=2,
         attempts_limit=3,
-        losses_limit=4,
+        crash_limit=4,
         retention_us=0,
         key=b"key",
         paused=True,

@@ -22,15 +22,18 @@ from tests.storage.support import (
     NOW_US,
     close,
     commit,
+    find,
     finish,
     finished_job,
     function,
+    get,
     ids,
     in_a_process,
     loaded,
     new_job,
     opened,
     pragma,
+    read_payloads,
     run,
 )
 
@@ -87,7 +90,7 @@ class TestTheFile:
             with pytest.raises(StorageError, match="closed"):
                 run(use())
         with pytest.raises(StorageError, match="closed"):
-            store.get(1)
+            get(store, 1)
         with pytest.raises(StorageError, match="not open"):
             store.stage([new_job(3, function(b"new"))])
 
@@ -182,8 +185,8 @@ class TestFilesThatCannotBeUsed:
         try:
             for use in (
                 lambda: loaded(store),
-                lambda: store.find(JobQuery(limit=1000)),
-                lambda: store.read_payloads(range(1, 500)),
+                lambda: find(store, JobQuery(limit=1000)),
+                lambda: read_payloads(store, range(1, 500)),
                 lambda: commit(store, [new_job(number, attempts=1) for number in range(1, 500)]),
             ):
                 with pytest.raises(StorageError, match=r"jobs\.db cannot be (read|written): "):
@@ -204,7 +207,7 @@ class TestFilesThatCannotBeUsed:
         connection.close()
         store = opened(path)
         with pytest.raises(StorageError, match=r"jobs\.db cannot be read: "):
-            store.get(1)
+            get(store, 1)
         close(store)
 
 
@@ -281,7 +284,7 @@ class TestLayout:
             assert (ids(snapshot.jobs), snapshot.unsuccessful, snapshot.held) == ([3], {2: FAILED}, [])
             assert snapshot.jobs[0].payload == b"a"
             assert run(store.drop_finished(NOW_US + 2, 100, now_us=NOW_US + 5)) == 1
-            assert ids(store.find(JobQuery())) == [3, 2]
+            assert ids(find(store, JobQuery())) == [3, 2]
             commit(store, [finish(snapshot.jobs[0])])
             assert run(store.drop_finished(0, 0, now_us=NOW_US)) == 2
         finally:

@@ -20,7 +20,19 @@ from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.storage.sqlite_writer import Work, Writer
 from switchgear.storage.store_files import StoreFiles
-from tests.storage.support import close, commit, finished_job, ids, in_a_process, loaded, new_job, opened, pragma, run
+from tests.storage.support import (
+    close,
+    commit,
+    find,
+    finished_job,
+    ids,
+    in_a_process,
+    loaded,
+    new_job,
+    opened,
+    pragma,
+    run,
+)
 
 Change = Callable[[Path], None]
 
@@ -50,7 +62,7 @@ def kept_after_a_crash(path: Path) -> list[int]:
             copy(file, place)
     store = opened(place / path.name)
     try:
-        return sorted(ids(store.find(EVERYTHING)))
+        return sorted(ids(find(store, EVERYTHING)))
     finally:
         close(store)
 
@@ -183,7 +195,7 @@ class TestTheDatabaseIsGone:
         path.rename(path.with_name("elsewhere.db"))
         sqlite3.connect(path).execute("CREATE TABLE jobs (id)")
         with pytest.raises(StorageError, match="another one is in its place"):
-            store.find(EVERYTHING)  # its first question, for which it has to connect
+            find(store, EVERYTHING)  # its first question, for which it has to connect
 
     def test_a_link_that_leads_elsewhere(self, tmp_path: Path) -> None:
         path, link = tmp_path / "jobs.db", tmp_path / "link.db"
@@ -211,7 +223,7 @@ class TestTheDatabaseIsGone:
         assert [record.levelno for record in caplog.records] == [logging.ERROR]
         assert "the server stops while its store cannot be relied on: the store's file" in caplog.text
         store = opened(path.with_name("elsewhere.db"))
-        assert ids(store.find(EVERYTHING)) == [1]
+        assert ids(find(store, EVERYTHING)) == [1]
         close(store)
 
     def test_closing_does_not_delete_the_log_of_the_store_that_took_its_place(self, tmp_path: Path) -> None:
@@ -342,7 +354,7 @@ class TestTheLogIsCutOff:
             store.check()
         close(store)
         store = opened(path)
-        assert set(range(1, 100)) <= set(ids(store.find(EVERYTHING)))
+        assert set(range(1, 100)) <= set(ids(find(store, EVERYTHING)))
         close(store)
         assert pragma(path, "integrity_check") == "ok"
 
@@ -398,7 +410,7 @@ class TestTheDatabaseIsWrittenByOthers:
             commit(store, [new_job(number)])
             assert in_a_process("-c", program, str(path)).returncode == 0
             store.check()
-        assert ids(store.find(EVERYTHING)) == [4, 3, 2, 1]
+        assert ids(find(store, EVERYTHING)) == [4, 3, 2, 1]
 
     def test_its_own_checkpoints_are_no_surprise(
         self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
@@ -410,7 +422,7 @@ class TestTheDatabaseIsWrittenByOthers:
         for number in range(1, 200):
             commit(store, [finished_job(number, payload=b"x" * 3_000)])
         run(store.drop_finished(0, 50))
-        assert len(store.find(EVERYTHING)) == 50
+        assert len(find(store, EVERYTHING)) == 50
         close(store)
 
     def test_looking_beside_a_writer_finds_nothing_wrong(

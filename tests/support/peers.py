@@ -55,6 +55,12 @@ def require_node_script(name: str) -> list[str]:
     return [node, str(NODE_FOLDER / name)]
 
 
+def require_c_library(header: str, package: str) -> None:
+    """Fail or skip unless the headers of a C library are installed."""
+    if not Path("/usr/include", header).exists():
+        _is_missing(f"{header} is not installed: apt install {package}")
+
+
 def _is_missing(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)

@@ -114,17 +114,20 @@ def running_redis(*flags: str) -> Iterator[RedisServer]:
 
 
 @contextmanager
-def running_redis_cluster(nodes_total: int = 3) -> Iterator[list[RedisServer]]:
-    """A Redis Cluster without replicas; the slots are divided evenly among its nodes."""
+def running_redis_cluster(nodes_total: int = 3, *, with_replica: bool = False) -> Iterator[list[RedisServer]]:
+    """A Redis Cluster whose slots are divided evenly among its nodes; perhaps with a replica of the first, as the last
+    in the list."""
     servers: list[RedisServer] = []
     with _place() as place:
         try:
-            for number in range(1, nodes_total + 1):
+            for number in range(1, nodes_total + 1 + with_replica):
                 own_place = place / str(number)
                 own_place.mkdir()
                 flags = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
                 servers.append(RedisServer(own_place, flags, is_cluster_node=True))
-            _join(servers)
+            _join(servers[:nodes_total])
+            if with_replica:
+                _add_replica(servers)
             yield servers
         finally:
             for server in servers:
@@ -143,6 +146,19 @@ def _join(servers: list[RedisServer]) -> None:
     finally:
         for client in clients:
             client.close()
+
+
+def _add_replica(servers: list[RedisServer]) -> None:
+    """Let the last one be a replica of the first."""
+    with servers[0].client() as first, servers[-1].client() as last:
+        first_client: Any = first
+        last_client: Any = last
+        first_id = first_client.execute_command("CLUSTER MYID")
+        last_client.execute_command("CLUSTER MEET", HOST, servers[0].port)
+        eventually(lambda: _is_whole(last_client, len(servers)), "the replica knows the cluster")
+        last_client.execute_command("CLUSTER REPLICATE", first_id)
+        eventually(lambda: last_client.info("replication")["master_link_status"] == "up", "the replica is in sync")
+        eventually(lambda: first_client.info("replication")["connected_slaves"] == 1, "the first one knows it")
 
 
 def _is_whole(client: Any, nodes_total: int) -> bool:

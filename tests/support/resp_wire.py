@@ -66,7 +66,7 @@ def split_reply(data: bytes, position: int = 0) -> tuple[Any, int] | None:
         assert data[after + size : after + size + 2] == b"\r\n", data[after : after + size + 2]
         text = data[after : after + size]
         return (Verbatim(text[4:]) if kind == b"=" else text), after + size + 2
-    assert kind in b"*%>", f"no reply begins like {data[position : position + 20]!r}"
+    assert kind in b"*%>~", f"no reply begins like {data[position : position + 20]!r}"
     count = int(rest)
     if count < 0:
         return NullArray(), after

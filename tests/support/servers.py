@@ -114,9 +114,9 @@ def free_port() -> int:
 def answers_version(port: int) -> bool:
     """Whether a Gearman server is ready on this port."""
     try:
-        with socket.create_connection((HOST, port), timeout=DEADLINE_SECONDS) as door:
-            door.sendall(b"version\n")
-            return door.recv(64).startswith(b"OK ")
+        with socket.create_connection((HOST, port), timeout=DEADLINE_SECONDS) as connection:
+            connection.sendall(b"version\n")
+            return connection.recv(64).startswith(b"OK ")
     except OSError:
         return False
 

@@ -51,7 +51,7 @@ class RawManager:
 
     def close(self) -> None:
         self.socket.close()
-        self.context.term()
+        self.context.destroy(0)
 
     @property
     def url(self) -> str:

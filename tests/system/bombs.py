@@ -406,6 +406,102 @@ def words_of_one_command(attack: Attack) -> None:
     attack.over.wait()
 
 
+def _many_functions(attack: Attack) -> None:
+    peer = attack.connect(attack.ports.gearman)
+    for start in range(0, 3000, 500):
+        peer.sendall(b"".join(b"create function many%d\n" % number for number in range(start, start + 500)))
+        answers = b""
+        while answers.count(b"\n") < 500:
+            answers += peer.recv(65_536)
+
+
+def status_by_unique_key_of_many_functions(attack: Attack) -> None:
+    _many_functions(attack)
+    attack.send_all(attack.reader(attack.ports.gearman), (packet(41, b"nobody") * 500 for _ in range(200)))
+    attack.over.wait()
+
+
+def long_text_answers(attack: Attack) -> None:
+    _many_functions(attack)
+    for _ in range(10):
+        peer = attack.reader(attack.ports.gearman)
+        attack.send_all(peer, [b"status\n" * 300 + b"prioritystatus\n" * 100 + b"workers\n" * 100])
+    attack.over.wait()
+
+
+def functions_until_there_is_no_room_for_more(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    attack.send_all(peer, (packet(7, b"room%d" % number, b"key", b"") for number in range(20_000)))
+    attack.over.wait()
+
+
+def one_byte_short_of_a_packet(attack: Attack) -> None:
+    for _ in range(300):
+        attack.connect(attack.ports.gearman).sendall(packet(18, b"short", b"", bytes(60_000))[:-1])
+    attack.over.wait()
+
+
+def connections_that_come_and_go(attack: Attack) -> None:
+    while not attack.over.is_set():
+        for port in (attack.ports.gearman, attack.ports.gearmonkey, attack.ports.dwork):
+            for peer in [socket.create_connection((HOST, port), timeout=2) for _ in range(50)]:
+                peer.close()
+
+
+def results_that_are_not_read(attack: Attack) -> None:
+    for client in [attack.connect(attack.ports.gearman) for _ in range(50)]:
+        client.sendall(packet(7, b"unread", b"", b"") * 5)
+    worker = attack.connect(attack.ports.gearman)
+    for _ in range(250):
+        attack.send_all(worker, [packet(13, _assigned(worker, b"unread"), bytes(MIB))])
+    attack.over.wait()
+
+
+def typed_commands(attack: Attack) -> None:
+    """RESP without arrays, and arrays in arrays."""
+    peer = attack.reader(attack.ports.gearmonkey)
+    attack.send_all(peer, (b"PING\r\n" * 20_000 for _ in range(100)))
+    while not attack.over.is_set():
+        attack.reader(attack.ports.gearmonkey).sendall(b"*1\r\n" * 20_000)
+
+
+def subscriptions_that_change(attack: Attack) -> None:
+    peers = [attack.reader(attack.ports.gearmonkey) for _ in range(20)]
+    change = command(b"SUBSCRIBE", *[b"channel%d" % number for number in range(1000)]) + command(b"UNSUBSCRIBE")
+    for _ in range(100):
+        for peer in peers:
+            attack.send_all(peer, [change])
+    attack.over.wait()
+
+
+def long_transactions(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearmonkey)
+    transaction = command(b"MULTI") + command(b"INCR", b"uid:f") * 9000 + command(b"EXEC")
+    attack.send_all(peer, (transaction for _ in range(50)))
+    attack.over.wait()
+
+
+def zeromq_pings(attack: Attack) -> None:
+    for port in (attack.ports.wmp, attack.ports.dwork):
+        attack.send_all(attack.zeromq(port), (b"\x04\x0b\x04PING\0\0ctxt" * 20_000 for _ in range(50)))
+    attack.over.wait()
+
+
+def json_of_very_many_values(attack: Attack) -> None:
+    peer = attack.reader(attack.ports.gearman)
+    for text in (b'{"a":[' + b"[]," * 1_000_000 + b"1]}", b"[" * 100_000, b'{"after":["' + b'x","' * 800_000 + b'"]}'):
+        attack.send_all(peer, [packet(1001, b"jobs", text), packet(1000, b"f", b"", text, b"")])
+    attack.over.wait()
+
+
+def operators_that_ask_without_end(attack: Attack) -> None:
+    verbs = {"cancel": {"function": "none"}, "jobs": {"limit": 1000}, "functions": {}, "retry": {"function": "none"}}
+    asked = b"".join(packet(1001, verb.encode(), json.dumps(words).encode()) for verb, words in verbs.items())
+    for peer in [attack.reader(attack.ports.gearman) for _ in range(20)]:
+        attack.send_all(peer, (asked * 5 for _ in range(50)))
+    attack.over.wait()
+
+
 ATTACKS: tuple[Callable[[Attack], None], ...] = (
     unfinished_gearman_packets,
     unfinished_gearmonkey_commands,
@@ -439,4 +535,16 @@ ATTACKS: tuple[Callable[[Attack], None], ...] = (
     steals_that_wait,
     pingpong_requests_in_long_envelopes,
     words_of_one_command,
+    status_by_unique_key_of_many_functions,
+    long_text_answers,
+    functions_until_there_is_no_room_for_more,
+    one_byte_short_of_a_packet,
+    connections_that_come_and_go,
+    results_that_are_not_read,
+    typed_commands,
+    subscriptions_that_change,
+    long_transactions,
+    zeromq_pings,
+    json_of_very_many_values,
+    operators_that_ask_without_end,
 )

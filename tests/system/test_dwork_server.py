@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +16,7 @@ import zmq
 
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType
-from tests.protocols.dwork.house import OK, DworkHouse, complete, create, leave, names, steal, transfer
+from tests.protocols.dwork.house import OK, DworkHouse, complete, create, leave, names, steal, task, transfer
 from tests.support.servers import Server, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS
 
@@ -68,7 +71,7 @@ def talk() -> Iterator[Talk]:
     yield open_socket
     for talker in talkers:
         talker.socket.close(0)
-    context.term()
+    context.destroy(0)
 
 
 def test_a_req_socket_gets_the_bytes_of_the_original(talk: Talk) -> None:
@@ -80,6 +83,41 @@ def test_a_req_socket_gets_the_bytes_of_the_original(talk: Talk) -> None:
         assert stolen.startswith(b"\x08\x03\x12")
         assert peer.ask_frames(b"\x08\x02\x12\x08\x0a\x01a\x12\x03cli\x32\x02w1") == [b"\x08\x06"]
         assert peer.ask_frames(b"\x08\x06") == [b"\x08\x06\x1a\x1edhub: 0 active tasks, 0 ready. \x00"]
+
+
+def command(*words: str) -> str:
+    """What a command of ours prints."""
+    program = [sys.executable, "-m", "switchgear", *words]
+    return subprocess.run(program, capture_output=True, text=True, check=True, timeout=DEADLINE_SECONDS).stdout
+
+
+def test_operators_see_the_names_of_tasks_and_what_workers_return_with_them(talk: Talk, tmp_path: Path) -> None:
+    # TaskMsg: name, origin, and in its log Started and Done, in microseconds since the epoch.
+    time = b"\xc0\x84\xe6\xb0\x84\xaf\x82\x03"
+    log = b"".join(b"\x32\x0b\x08%c\x10%b" % (state, time) for state in (5, 6))
+    returned = b"\x0a\x08resize 1\x12\x06node17" + log
+    complete_it = b"\x08\x02\x12%c%b\x32\x02w1" % (len(returned), returned)
+    store = tmp_path / "jobs.db"
+    with running_dwork(store=f"sqlite:{store}") as (server, address):
+        peer = talk(zmq.REQ, address)
+        assert peer.ask_frames(b"\x08\x00\x12\x0f\x0a\x08resize 1\x12\x03cli") == [b"\x08\x06"]
+        assert peer.ask_frames(b"\x08\x01\x32\x02w1")[0].startswith(b"\x08\x03\x12")
+        assert peer.ask_frames(complete_it) == [b"\x08\x06"]
+        where = ("--server", f"gearman://127.0.0.1:{server.port}")
+        listed = command("jobs", *where)
+        assert listed.split()[:2] == ["HANDLE", "NAME"]
+        assert "resize 1" in listed
+        handle = listed.splitlines()[1].split()[0]
+        returned_line = r"message +origin node17, Started 20\d\d-\S+Z, Done 20\d\d-\S+Z"
+        assert re.search(returned_line, command("job", handle, *where))
+    with running_dwork(store=f"sqlite:{store}") as (server, _):
+        where = ("--server", f"gearman://127.0.0.1:{server.port}")
+        assert re.search(returned_line, command("job", handle, *where))
+    logged = ("log", "--url", f"sqlite:{tmp_path / 'jobs-log.db'}")
+    assert "resize 1" in command(*logged)
+    assert "origin node17, Started" in command(*logged)
+    [run] = json.loads(command(*logged, "--json", "--key", "resize 1"))["runs"]
+    assert run["result"].startswith("origin node17, Started 20")
 
 
 def test_what_brought_the_original_down_is_answered(talk: Talk) -> None:
@@ -256,3 +294,24 @@ def test_what_was_acknowledged_survives_every_crash(talk: Talk, tmp_path: Path) 
             working -= not load.step()
     assert completed | perhaps == {line.split()[0] for line in everything}
     assert len(completed) > 300
+
+
+def test_what_failed_before_a_restart_counts_as_failed_however_many_failed_since(tmp_path: Path, talk: Talk) -> None:
+    store = f"sqlite:{tmp_path / 'jobs.db'}"
+    with running_dwork(store=store) as (server, address):
+        peer = talk(zmq.REQ, address)
+        for start in range(0, 5_000, 1_000):
+            tasks = [f"t{number}" for number in range(start, start + 1_000)]
+            assert peer.ask(create(*tasks)) == OK
+            assert len(names(peer.ask(steal("w", 1_000)))) == 1_000
+            failures = [task(name, error=b"so it is") for name in tasks]
+            assert peer.ask(Query(QueryType.COMPLETE, failures, location=b"w")) == OK
+        server.kill()
+    with running_dwork(store=store) as (server, address):
+        peer = talk(zmq.REQ, address)
+        assert peer.ask(create("first after t0", "last after t4999", "free after nobody")) == OK
+        assert names(peer.ask(steal("w", 10))) == ["free"]
+        assert peer.ask(create("t0")) == OK  # it is tried again
+        assert names(peer.ask(steal("w", 10))) == ["t0"]
+        assert peer.ask(complete("w", "t0", "free")) == OK
+        assert names(peer.ask(steal("w", 10))) == ["first"]

@@ -77,7 +77,7 @@ class Raw:
 
     def __exit__(self, *exc: object) -> None:
         self.socket.close()
-        self._context.term()
+        self._context.destroy(0)
 
     def send(self, *frames: bytes) -> None:
         self.socket.send_multipart(frames)
@@ -406,3 +406,39 @@ def test_with_curve_only_those_who_know_the_servers_key_get_in(tmp_path: Path) -
         assert client.call(b"job", DEADLINE_SECONDS) == b"JOB"
         with pytest.raises(TimeoutError):
             stranger.call(b"job", 0.3)
+
+
+def test_a_worker_of_the_library_tells_our_broker_that_it_leaves() -> None:
+    """The broker shows in its handshake that it knows the word, and then sends no job that would be lost."""
+    started, may_end = threading.Event(), threading.Event()
+    answers: list[bytes] = []
+
+    def work(job: bytes) -> bytes:
+        worker.stop()
+        started.set()
+        may_end.wait(DEADLINE_SECONDS)
+        return job.upper()
+
+    def call(job: bytes) -> None:
+        with PingPongClient(broker.clients) as client:
+            answers.append(client.call(job, DEADLINE_SECONDS))
+
+    def jobs() -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = control(wire, "jobs", states=["ready", "running"])["jobs"]
+        return listed
+
+    with running_broker() as broker, Wire(broker.server.address) as wire:
+        worker = PingPongWorker(work, broker.workers)
+        callers = [threading.Thread(target=call, args=(job,)) for job in (b"first", b"second")]
+        with working_beside(worker):
+            callers[0].start()
+            assert started.wait(DEADLINE_SECONDS)
+            callers[1].start()
+            eventually(lambda: len(jobs()) == 2, "both jobs are there")
+            may_end.set()
+            callers[0].join(DEADLINE_SECONDS)
+        eventually(lambda: not broker.known_workers(), "the worker is gone")
+        assert [job["attempts"] for job in jobs()] == [0]
+        with working_beside(PingPongWorker(bytes.upper, broker.workers)):
+            callers[1].join(DEADLINE_SECONDS)
+    assert answers == [b"FIRST", b"SECOND"]

@@ -37,7 +37,7 @@ class RawWorker:
 
     def __exit__(self, *exc: object) -> None:
         self.socket.close()
-        self.context.term()
+        self.context.destroy(0)
 
     def say(self, command: bytes, headers: dict[str, Any], *payload: bytes) -> None:
         self.socket.send_multipart([b"", b"WMP1", command, msgspec.msgpack.encode(headers), *payload])

@@ -31,9 +31,12 @@ class Connection:
     ) -> None:
         self._load.history.record("closed", self.name)  # first: the server may give its jobs to others at once
         self._writer.close()
-        with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(1):
-                await self._writer.wait_closed()
+        try:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._writer.wait_closed()
+        finally:
+            self._writer.transport.abort()  # the other side may not read what is left to send
 
     def send(self, *packets: bytes) -> None:
         if not self._writer.is_closing():

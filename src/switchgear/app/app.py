@@ -1,4 +1,4 @@
-"""`App`: tasks by name, and the servers that keep their jobs."""
+"""`App`: registers tasks, and controls their jobs on the servers: find, retry, cancel, pause, limit."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from switchgear.app.schedules import AppSchedules, TaskSchedule
 from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.app.task import AsyncTask, Task, task_name
-from switchgear.app.task_options import TaskKeywords, TaskOptions
+from switchgear.app.task_options import Rate, TaskKeywords, TaskOptions
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
-    from switchgear.app.server_answers import FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+    from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
 
@@ -36,9 +36,9 @@ _PAGE: Final = 500
 class App:
     """Tasks by name, and the connection to the server that has their jobs.
 
-    `App()` is where the variable SWITCHGEAR_URL says, or else in the directory `.switchgear`, with a server that lives
-    in the processes which use it.  `App("gearman://host:4730")` uses a server that somebody runs; of several, the first
-    that can be reached.  Making an app connects to nothing; that happens when it is first used.
+    `App()` is where the variable SWITCHGEAR_URL says, or else in the directory `.switchgear`, with a server inside the
+    processes that use it. `App("gearman://host:4730")` uses a running server; of several, the first that can be
+    reached. An app connects when it is first used.
 
     >>> app = App("gearman://127.0.0.1:4730")
     >>> @app.task
@@ -53,12 +53,13 @@ class App:
         urls: str | Iterable[str] | None = None,
         *,
         connect_seconds: float = DEFAULT_CONNECT_SECONDS,
-        run_here: bool = True,
+        run_here: bool | Literal["all"] = True,
         transport: AppTransport | None = None,
     ) -> None:
-        """`connect_seconds` is how long a request waits for a server that is away; `transport` is for tests.
+        """`connect_seconds` is how long a request waits for an unreachable server; `transport` is for tests.
 
-        A program that uses an embedded app also runs its jobs, in threads of its own; not with `run_here=False`.
+        A program that submits jobs to an embedded app also runs jobs of those tasks, in background threads, unless
+        `run_here=False`; with `run_here="all"` it runs jobs of all its tasks, whoever submitted them.
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
@@ -67,7 +68,10 @@ class App:
             raise ConfigError("an app needs the URL of a server")
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.connect_seconds = connect_seconds
+        if run_here not in (True, False, "all"):
+            raise ConfigError(f'run_here is True, False or "all", not {run_here!r}')
         self.run_here = run_here
+        self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self._schedules: dict[str, TaskSchedule] = {}
         self._given_transport = transport
@@ -121,8 +125,12 @@ class App:
         kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
         task: Task[Any, Any] = kind(self, function, name, options)
         self.tasks[name] = task
-        if self._resident is not None:
-            self._resident.serve_all()
+        resident = self._resident
+        if resident is not None:
+            if self.run_here == "all":
+                resident.serve_all()
+            else:
+                resident.refresh()
         return task
 
     def every(
@@ -151,13 +159,15 @@ class App:
     def add_schedule(self, schedule: TaskSchedule) -> None:
         """Declare a schedule; one of the same name is replaced."""
         self._schedules[schedule.name] = schedule
+        if self._resident is not None:
+            self._resident.serve((schedule.task_name,))
 
     def declared_schedules(self) -> list[TaskSchedule]:
         """The schedules of this program."""
         return list(self._schedules.values())
 
     def declarations(self) -> list[tuple[str, dict[str, Any]]]:
-        """What a worker tells a server about its tasks: verbs of CONTROL with their arguments."""
+        """What a worker declares to a server about its tasks: verbs of CONTROL with their arguments."""
         limits = [(task.name, task.settings.limits()) for task in self.tasks.values()]
         told: list[tuple[str, dict[str, Any]]] = [
             ("limit", {"function": name, **values}) for name, values in limits if values
@@ -241,7 +251,7 @@ class App:
         selection = {"function": _name_of(task), "states": wanted or None, "error": error, "dead": dead or None}
         retried: list[str] = []
         before_id = 0
-        while True:  # the server looks at a bounded number at a time
+        while True:  # the server examines a bounded number at a time
             answer = self.control("retry", **selection, before_id=before_id)
             retried += answer["retried"]
             before_id = answer["next_before_id"]
@@ -272,6 +282,25 @@ class App:
         """Start jobs of a paused task again."""
         self.control("resume", function=_name_of(task))
 
+    def limit(
+        self,
+        task: Task[Any, Any] | str,
+        *,
+        concurrency: int | None = None,
+        rate: str | tuple[int, float] | None = None,
+        key_concurrency: int | None = None,
+        key_rate: str | tuple[int, float] | None = None,
+        fair: bool | None = None,
+    ) -> Mapping[str, Any]:
+        """Set those limits of a task that are given, for all its workers together; returns all limits.
+
+        A rate is "10/s" or (10, 1), and "none" removes it; a concurrency of 0 removes that limit.
+        """
+        limits = {"concurrency": concurrency, "key_concurrency": key_concurrency, "fair": fair}
+        rates = {"rate": _rate_of(rate, "rate"), "key_rate": _rate_of(key_rate, "key_rate")}
+        policy: Mapping[str, Any] = self.control("limit", function=_name_of(task), **limits, **rates)["policy"]
+        return policy
+
     # --- the server ---
 
     def functions(self) -> list[FunctionInfo]:
@@ -292,13 +321,23 @@ class App:
 
         return ServerInfo.read(self.control("server"))
 
+    def connections(self, limit: int = 100) -> list[ConnectionInfo]:
+        """The connections that make the server hold most, the largest first."""
+        from switchgear.app.server_answers import ConnectionInfo
+
+        return [ConnectionInfo.read(answer) for answer in self.control("connections", limit=limit)["connections"]]
+
+    def explain_server(self) -> list[str]:
+        """Why the server refuses submissions, and who holds most of its memory; or that it accepts them."""
+        return [reason["text"] for reason in self.control("explain_server")["reasons"]]
+
     def declare(self) -> None:
         """Tell the server about limits and schedules, as a worker does when it connects."""
         for verb, arguments in self.declarations():
             self.control(verb, **arguments)
 
     def control(self, verb: str, **arguments: Any) -> Any:
-        """The answer to a CONTROL request, which needs a Switchgear server; see docs/protocols/gearman.md.
+        """The answer to a CONTROL request, which needs a Switchgear server; see docs/verbs.md.
 
         Arguments of None are left out.  Raises ServerRefused, ServerUnreachable or ExtensionRequired.
         """
@@ -308,7 +347,7 @@ class App:
         return self.transport.wait(self.transport.control(verb, arguments))
 
     async def control_async(self, verb: str, **arguments: Any) -> Any:
-        """The same with asyncio."""
+        """`control` with asyncio."""
         return await self.transport.wait_async(self.transport.control(verb, arguments))
 
     # --- the transport ---
@@ -329,7 +368,19 @@ class App:
     def _new_transport(self) -> AppTransport:
         from switchgear.app.thread_transport import ThreadTransport
 
-        return ThreadTransport(self.locations, self.connect_seconds)
+        return ThreadTransport(self.locations, self.connect_seconds, self._before_submission)
+
+    def _before_submission(self, requests: list[SubmitRequest]) -> None:
+        if self._resident is not None:
+            self._resident.serve({request.function.decode(errors="replace") for request in requests})
+
+    def before_waiting(self, task: Task[Any, Any] | None) -> None:
+        """Called when the program waits for a job of this task: in embedded mode it may be the only one that runs it.
+
+        If the task is not known it may be any.
+        """
+        if self._resident is not None:
+            self._resident.serve(self.tasks if task is None else (task.name,))
 
     def use_locations(self, locations: Sequence[ServerLocation]) -> None:
         """Use other servers than those that the app was made for; for workers."""
@@ -355,7 +406,10 @@ class App:
             from switchgear.app.embedded_worker import EmbeddedWorker
 
             self._resident = EmbeddedWorker(self)
-            self._resident.serve_all()
+            if self.run_here == "all":
+                self._resident.serve_all()
+            else:
+                self._resident.serve({schedule.task_name for schedule in self._schedules.values()})
 
     def close(self) -> None:
         """Disconnect.  The server drops jobs that are not durable and that only this process waits for.
@@ -387,7 +441,7 @@ class App:
         return Job(self, task, handle, subscriber)
 
     async def submit_request_async(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
-        """The same with asyncio."""
+        """`submit_request` with asyncio."""
         from switchgear.app.job import Job
         from switchgear.app.transport import only
         from switchgear.client.gearman.job_subscriber import JobSubscriber
@@ -425,7 +479,7 @@ class TaskDecorator:
     @overload
     def __call__(self, function: AsyncTask[P, R]) -> AsyncTask[P, R]: ...
 
-    @overload  # a Task is also a Callable, and for a checker it might be one that gives a coroutine
+    @overload  # a Task is also a Callable, and for a type checker it might return a coroutine
     def __call__(self, function: Task[P, R]) -> Task[P, R]: ...  # type: ignore[overload-overlap]
 
     @overload
@@ -446,6 +500,13 @@ class TaskDecorator:
                 raise TypeError(f"{function.name} is a task already: give its options to @app.task")
             return function
         return self._app.register(function, self._name, self._options)
+
+
+def _rate_of(rate: str | tuple[int, float] | None, name: str) -> list[float] | None:
+    """A rate as the server takes it; "none" is no limit, and None leaves the limit as it is."""
+    if rate is None:
+        return None
+    return [0, 0] if rate == "none" else list(Rate.of(rate, name))
 
 
 def _name_of(task: Task[Any, Any] | str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The arguments of a task as bytes and back, by its type hints.
+"""Encodes the arguments and results of tasks as payloads, and decodes them, by type hints.
 
 The payload is a JSON object of the arguments by name; arguments that were not given are not sent, so that the worker's
 defaults count.  `*rest` is an array under the name `rest`; what goes into `**more` stands beside the others.  Programs
@@ -39,7 +39,7 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 
 class Reference(ABC):
-    """An argument that stands for the result of a job, or for the results of several."""
+    """An argument that refers to the result of a job, or to the results of several."""
 
     @abstractmethod
     def as_reference(self) -> Any:
@@ -47,7 +47,7 @@ class Reference(ABC):
 
 
 def encode_unusual(value: Any) -> Any:
-    """A value of a type that msgspec does not know, as one that it does."""
+    """Convert a value of a type that msgspec does not know to a type that it knows."""
     if isinstance(value, Reference):
         return value.as_reference()
     if isinstance(value, PurePath):
@@ -102,7 +102,8 @@ class Hint:
 
 def _as_text(error: Exception) -> str:
     text = _WHERE.sub(_path_as_text, str(error)).replace("`", "")
-    return text[:1].lower() + text[1:]
+    # "Expected int" begins in lower case after a colon, and "JSON is malformed" stays as it is.
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 # As msgspec says where in a value something is wrong; `$` is the value itself.

@@ -1,4 +1,4 @@
-"""`AwaitedJobs`: a bounded window of jobs that are waited for, out of any number."""
+"""`AwaitedJobs`: waits for a bounded window of jobs, and returns them in order or as they end."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class AwaitedJobs(Generic[R]):
         return subscriber.future.result(), self._unordered.pop(subscriber)
 
     async def next_async(self, seconds: float | None) -> tuple[JobEnd, Job[R]]:
-        """The same with asyncio."""
+        """The next result, with asyncio."""
         if self._in_order:
             job, subscriber = self._jobs[0]
             end = await self._transport.wait_async(subscriber.future, seconds)

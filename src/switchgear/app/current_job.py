@@ -45,6 +45,7 @@ class CurrentJob:
         *,
         attempt: int = 1,
         losses: int = 0,
+        attempts_limit: int = 0,
         timeout_seconds: float = 0.0,
         on_progress: Callable[[int, int, str], None] | None = None,
     ) -> None:
@@ -56,6 +57,8 @@ class CurrentJob:
         """Which start of the job this is, from 1 on, those included whose worker was lost."""
         self.losses = losses
         """How many of the earlier attempts ended because a worker, or the server, was lost."""
+        self.attempts_limit = attempts_limit
+        """How many attempts the job was submitted with, lost ones not counted; 0 if the task decides."""
         self.deadline = time.time() + timeout_seconds if timeout_seconds else None
         """When this attempt has taken too long, in seconds since the epoch; None if it may take for ever."""
         self._on_progress = on_progress
@@ -96,7 +99,7 @@ class CurrentJob:
             raise JobCancelled(f"{self.handle} ({self.function}): {self._stop_reason}")
 
     def wait_cancelled(self, seconds: float) -> bool:
-        """Sleep for so long, or until the attempt should stop; returns whether it should."""
+        """Sleep for this long, or until the attempt should stop; returns whether it should."""
         with self._lock:
             if self._stopping is None:
                 self._stopping = threading.Event()
@@ -110,7 +113,7 @@ class CurrentJob:
         return None if self.deadline is None else max(0.0, self.deadline - time.time())
 
     def end(self) -> None:
-        """The attempt is over, and progress is not reported any more; for executors."""
+        """End the attempt: no more progress is reported; for executors."""
         self._on_progress = None  # without it the two would refer to each other, and not be freed at once
 
     def cancel(self, reason: str) -> None:

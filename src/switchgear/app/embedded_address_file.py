@@ -48,7 +48,7 @@ class EmbeddedAddress(msgspec.Struct):
         """Write the file atomically: others read the old contents or the new ones; raises OSError."""
         path = directory / _NAME
         new = path.with_name(f"{_NAME}.new")
-        new.unlink(missing_ok=True)  # of one that was killed, and with whatever mode
+        new.unlink(missing_ok=True)  # left by a killed process, with whatever mode
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(self) + b"\n")

@@ -1,4 +1,4 @@
-"""`EmbeddedLocation`: the server of a directory, which runs in one of the processes that use the directory.
+"""`EmbeddedLocation`: finds the process that serves a directory, or starts the server in this process.
 
 One owner.  The owner holds a lock in the directory (`owner.lock`), which the system frees when the process ends, in
 whatever way.  The other processes read from `server.json` where the owner listens.  When the owner ends its connections
@@ -30,7 +30,7 @@ from switchgear.app.server_locations import EMBEDDED_SCHEME, ServerLocation
 from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ConfigError, ServerUnreachable, SwitchgearError
-from switchgear.net.ownership import check_directory, check_link
+from switchgear.net.file_ownership import check_directory, check_link
 
 if TYPE_CHECKING:
     from switchgear.app.embedded_server import EmbeddedServer
@@ -42,9 +42,9 @@ DEFAULT_DIRECTORY: Final = ".switchgear"
 # How long to look for the owner.  A new one has to load what is queued before it can be found.
 _PATIENCE_SECONDS: Final = 30.0
 _BACKOFF: Final = ReconnectBackoff(first_seconds=0.005, most_seconds=0.05, rng=without_jitter)
-# An exiting process waits so long for its server to give back and keep everything.
+# How long an exiting process waits for its server to release and store all jobs.
 _STOP_SECONDS: Final = 10.0
-# What only the user can put right, so that trying again is of no use.
+# Errors that only the user can correct, so that retrying is useless.
 _LASTING_PROBLEMS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST})
 
 
@@ -71,7 +71,7 @@ class EmbeddedLocation(ServerLocation):
         self._url = f"{EMBEDDED_SCHEME}{path or DEFAULT_DIRECTORY}"
 
     def address(self) -> ServerAddress:
-        """Where the server is; raises ServerUnreachable, or ConfigError if the directory cannot be used."""
+        """The address of the server; raises ServerUnreachable, or ConfigError if the directory cannot be used."""
         check_link(self._written)
         home = _home_at(self.directory)
         home.users.add(self)
@@ -180,7 +180,7 @@ class _EmbeddedDirectory:
         if self.directory.is_dir():
             return
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(OSError):  # a courtesy: jobs do not belong into anybody's version control
+        with suppress(OSError):  # a courtesy: jobs do not belong in version control
             (self.directory / ".gitignore").write_text("*\n", encoding="ascii")
 
     def _unusable(self, error: OSError) -> SwitchgearError:
@@ -215,7 +215,8 @@ def _stop_all() -> None:
     """Stop the servers of this process when the program ends, so that others take over without a gap."""
     _ending.set()  # no server is started in this process from now on
     for home in list(_homes.values()):
-        home.leave()
+        with suppress(KeyboardInterrupt):  # the program ends already, and what is stored is stored
+            home.leave()
 
 
 def _reset_after_fork() -> None:

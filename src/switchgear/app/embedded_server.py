@@ -32,7 +32,7 @@ log = logging.getLogger("switchgear")
 
 _STORE_NAME: Final = "jobs.db"
 _HOST: Final = "127.0.0.1"
-# So long may jobs of other processes finish when this one ends, which has to wait for them.
+# How long jobs of other processes may continue when this process ends, which has to wait for them.
 _DRAIN_SECONDS: Final = 0.3
 # When a process is killed the system closes its files one by one, so the store's lock may be free a little later.
 _STORE_PATIENCE_SECONDS: Final = 5.0
@@ -82,10 +82,11 @@ class EmbeddedServer:
         except BaseException:
             lock.release()
             raise
-        # Not uvloop, which may start threads of its own: a child that the program forks would die of them at its end.
+        # Not uvloop, which may start its own threads: a child that the program forks would crash at its end because of
+        # them.
         self._loop = asyncio.new_event_loop()
         self._listening: Future[ServerAddress] = Future()
-        self._service = Service(config, on_listening=self._on_listening, is_guest=True)
+        self._service = Service(config, on_listening=self._on_listening, is_guest=True, is_private=True)
         self._thread = threading.Thread(target=self._run, name="switchgear-embedded", daemon=True)
 
     def start(self) -> ServerAddress:
@@ -147,7 +148,7 @@ class EmbeddedServer:
                 self._listening.set_exception(StorageError("the embedded server was stopped before it had started"))
 
     async def _serve(self) -> None:
-        EmbeddedAddress.remove(self._directory)  # of one that was killed
+        EmbeddedAddress.remove(self._directory)  # left by a killed process
         _wait_for_store(self._directory / _STORE_NAME)
         watching = asyncio.create_task(self._watch())
         try:
@@ -205,7 +206,7 @@ def _close_sockets_of(address: ServerAddress) -> None:
     """Close the server's connections and listening sockets."""
     for name in os.listdir("/dev/fd"):
         descriptor = int(name)
-        with suppress(OSError):  # the one that the listing itself used is closed by now
+        with suppress(OSError):  # the descriptor of the listing itself is closed by now
             if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 continue
             with socket.socket(fileno=os.dup(descriptor)) as end:

@@ -1,14 +1,15 @@
-"""Chains and groups: submissions that depend on each other, described first and submitted later."""
+"""`Signature`, `Group` and `Chain`: describe jobs to submit: one, several in parallel, or in sequence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, overload
 
 from switchgear.app.group import JobGroup
 from switchgear.app.job import Job
 from switchgear.app.task_options import SubmitKeywords
 from switchgear.client.gearman.submit_request import SubmitRequest
+from switchgear.job_options import JOB_OPTION_NAMED
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -17,6 +18,8 @@ __all__ = ["Chain", "Group", "Signature", "chain", "group"]
 
 R = TypeVar("R")
 J = TypeVar("J")  # a Job or a JobGroup
+
+_MOST_PREDECESSORS: Final = JOB_OPTION_NAMED["after"].most
 
 
 class Signature(Generic[R]):
@@ -56,7 +59,7 @@ class Signature(Generic[R]):
         return self.task.submit(*self.args, **self.kwargs)
 
     async def submit_async(self) -> Job[R]:
-        """The same with asyncio."""
+        """`submit` with asyncio."""
         return await self.task.submit_async(*self.args, **self.kwargs)
 
     def request(self) -> SubmitRequest:
@@ -89,7 +92,7 @@ class Group(Generic[R]):
         return JobGroup.submit(self.members[0].task.app, self._tasks(), self._requests())
 
     async def submit_async(self) -> JobGroup[R]:
-        """The same with asyncio."""
+        """`submit` with asyncio."""
         return await JobGroup.submit_async(self.members[0].task.app, self._tasks(), self._requests())
 
     def _tasks(self) -> Task[Any, R] | list[Task[Any, R]]:
@@ -111,6 +114,10 @@ class Chain(Generic[J]):
                 raise TypeError(f"a chain is made of signatures such as task.s(...) and of groups, not of {step!r}")
         if not steps:
             raise ValueError("a chain needs a step")
+        for step in steps[:-1]:  # a server would refuse the next step when those before it are queued already
+            if isinstance(step, Group) and len(step.members) > _MOST_PREDECESSORS:
+                count = len(step.members)
+                raise ValueError(f"a step of a chain waits for at most {_MOST_PREDECESSORS} jobs, not for {count}")
 
     def __repr__(self) -> str:
         return f"chain({', '.join(map(repr, self.steps))})"
@@ -120,7 +127,7 @@ class Chain(Generic[J]):
         return cast(J, self.submit_all()[-1])
 
     async def submit_async(self) -> J:
-        """The same with asyncio."""
+        """`submit` with asyncio."""
         return cast(J, (await self.submit_all_async())[-1])
 
     def submit_all(self) -> list[Job[Any] | JobGroup[Any]]:
@@ -131,7 +138,7 @@ class Chain(Generic[J]):
         return jobs
 
     async def submit_all_async(self) -> list[Job[Any] | JobGroup[Any]]:
-        """The same with asyncio."""
+        """`submit_all` with asyncio."""
         jobs: list[Job[Any] | JobGroup[Any]] = []
         for step in self.steps:
             jobs.append(await (step.after(jobs[-1], self._pass_results) if jobs else step).submit_async())

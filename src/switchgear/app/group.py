@@ -1,4 +1,4 @@
-"""`JobGroup`: many jobs, without an object for each."""
+"""`JobGroup`: submits many jobs and controls them together; it stores handles and no job objects."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class JobGroup(Reference, Generic[R]):
     async def submit_async(
         cls, app: App, task: Task[Any, R] | Sequence[Task[Any, R]] | None, requests: Iterable[SubmitRequest]
     ) -> JobGroup[R]:
-        """The same with asyncio."""
+        """`submit` with asyncio."""
         group = cls(app, task)
         with _Submitting(group) as submitting:
             async for outcomes in app.transport.submit_many_async(requests):
@@ -184,9 +184,9 @@ class JobGroup(Reference, Generic[R]):
     ) -> Iterator[R]:
         """What the jobs returned, in order, or as they end.  Only some hundred are asked for ahead.
 
-        A job that did not succeed raises what its `result` raises; with `return_exceptions` the exception is given in
-        the place of the result, and the others go on.  `timeout` is for all of them, from when the first is asked for;
-        raises TimeoutError when it is over.
+        An unsuccessful job raises the exception of its `result`; with `return_exceptions` the exception takes the place
+        of the result, and the others continue. `timeout` is for all of them, from when the first is asked for; raises
+        TimeoutError when it is over.
         """
         countdown = _Countdown(timeout)
         window: AwaitedJobs[R] = AwaitedJobs(self.app.transport, in_order)
@@ -203,7 +203,7 @@ class JobGroup(Reference, Generic[R]):
         return_exceptions: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109 - like `results`
     ) -> AsyncIterator[R]:
-        """The same with asyncio."""
+        """`results` with asyncio."""
         countdown = _Countdown(timeout)
         window: AwaitedJobs[R] = AwaitedJobs(self.app.transport, in_order)
         following = self._subscribed()
@@ -233,6 +233,7 @@ class JobGroup(Reference, Generic[R]):
         for number in range(len(self)):
             subscriber = JobSubscriber()
             job = Job(self.app, self._task(number), self.handles[number], subscriber)
+            self.app.before_waiting(job.task)
             transport.watch(job.handle, subscriber).add_done_callback(_ending(subscriber))
             yield job, subscriber
 

@@ -27,8 +27,8 @@ R = TypeVar("R")
 class Job(Reference, Generic[R]):
     """A job that was submitted: by this process just now, or by any other, if it is made of a handle.
 
-    Its result may be asked for any number of times, by any process, while the server remembers the job.  News are sent
-    by the server; nothing is asked again and again.
+    Any process can ask for its result any number of times, while the server keeps the job. The server pushes events;
+    nothing is polled.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Job(Reference, Generic[R]):
         return self._read(self._wait_end(timeout))
 
     async def result_async(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - like `result`
-        """The same with asyncio; `await job` is short for it."""
+        """`result` with asyncio; `await job` is short for it."""
         return self._read(await self._wait_end_async(timeout))
 
     def __await__(self) -> Generator[Any, None, R]:
@@ -72,7 +72,7 @@ class Job(Reference, Generic[R]):
         return self._wait_end(timeout).state
 
     async def wait_async(self, timeout: float | None = None) -> str:  # noqa: ASYNC109 - like `wait`
-        """The same with asyncio."""
+        """`wait` with asyncio."""
         return (await self._wait_end_async(timeout)).state
 
     def _read(self, end: JobEnd) -> R:
@@ -132,10 +132,9 @@ class Job(Reference, Generic[R]):
         if subscriber is not None and subscriber.is_usable:
             return subscriber
         subscriber = JobSubscriber()
-        self._begin(
-            subscriber,
-            self.app.transport.wait(self.app.transport.watch(self.handle, subscriber, self._server_number), timeout),
-        )
+        transport = self.app.transport
+        self.app.before_waiting(self.task)
+        self._begin(subscriber, transport.wait(transport.watch(self.handle, subscriber, self._server_number), timeout))
         return subscriber
 
     async def _subscribe_async(self) -> JobSubscriber:
@@ -144,6 +143,7 @@ class Job(Reference, Generic[R]):
             return subscriber
         subscriber = JobSubscriber()
         transport = self.app.transport
+        self.app.before_waiting(self.task)
         self._begin(
             subscriber, await transport.wait_async(transport.watch(self.handle, subscriber, self._server_number))
         )
@@ -154,7 +154,7 @@ class Job(Reference, Generic[R]):
             self._known(JobEnd(UNKNOWN))
         self._subscriber = subscriber
 
-    # --- on the way ---
+    # --- while it runs ---
 
     def updates(self) -> Updates:
         """The progress of the job, from the latest report until its end; for `for` and `async for`."""
@@ -165,7 +165,7 @@ class Job(Reference, Generic[R]):
         return JobInfo.read(self._ask("job"))
 
     async def status_async(self) -> JobInfo:
-        """The same with asyncio."""
+        """`status` with asyncio."""
         return JobInfo.read(await self._ask_async("job"))
 
     def explain(self) -> Explanation:
@@ -173,7 +173,7 @@ class Job(Reference, Generic[R]):
         return Explanation.read(self.handle, self._ask("explain"))
 
     async def explain_async(self) -> Explanation:
-        """The same with asyncio."""
+        """`explain` with asyncio."""
         return Explanation.read(self.handle, await self._ask_async("explain"))
 
     # --- acting ---
@@ -191,7 +191,7 @@ class Job(Reference, Generic[R]):
         return True
 
     async def cancel_async(self, cascade: bool = False) -> bool:
-        """The same with asyncio."""
+        """`cancel` with asyncio."""
         try:
             await self._ask_async("cancel", cascade=cascade)
         except JobUnknown:
@@ -202,10 +202,10 @@ class Job(Reference, Generic[R]):
     def retry(self) -> None:
         """Run a job again that ended without success, with all its attempts; raises ServerRefused."""
         self._ask("retry")
-        self._subscriber = None  # that end does not count any more
+        self._subscriber = None  # the earlier end no longer counts
 
     async def retry_async(self) -> None:
-        """The same with asyncio."""
+        """`retry` with asyncio."""
         await self._ask_async("retry")
         self._subscriber = None
 

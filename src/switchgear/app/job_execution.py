@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 __all__ = [
     "current_job_of",
     "error_text",
+    "is_retried",
     "references_of",
     "run",
     "run_async",
 ]
 
-# What a server has to keep of an error, and a terminal to show: the beginning and the end tell most.
+# The maximum length of an error, which servers store and terminals show: its beginning and end are kept.
 LONGEST_ERROR_CHARACTERS: Final = 32_768
 LONGEST_SUMMARY_CHARACTERS: Final = 2_000
 
@@ -41,6 +42,7 @@ def current_job_of(assignment: AssignedJob, on_progress: Callable[[int, int, str
         assignment.function,
         attempt=assignment.attempt,
         losses=assignment.losses,
+        attempts_limit=assignment.attempts_limit,
         timeout_seconds=assignment.timeout_seconds,
         on_progress=on_progress,
     )
@@ -112,13 +114,23 @@ def classify(
         return Stopped(job.cancel_reason)
     text = error_text(error)
     options = task.settings
-    failures = max(1, assignment.attempt - assignment.losses)  # losses have a limit of their own
-    limit = assignment.attempts_limit or options.retries + 1
-    if failures >= limit or not _is_worth_another_try(options, error):
+    failures = _failures_of(job)
+    limit = job.attempts_limit or options.retries + 1
+    if not is_retried(options, job, error):
         return Fail(_without_retries(text, limit - 1) if isinstance(error, Retry) else text)
     if isinstance(error, Retry) and error.delay is not None:
         return RetryLater(error.delay, text, limit)
     return RetryLater(options.backoff.delay_seconds(failures, rng()), text, limit)
+
+
+def is_retried(options: TaskOptions, job: CurrentJob, error: BaseException) -> bool:
+    """Whether another attempt follows after this error."""
+    limit = job.attempts_limit or options.retries + 1
+    return _failures_of(job) < limit and _is_worth_another_try(options, error)
+
+
+def _failures_of(job: CurrentJob) -> int:
+    return max(1, job.attempt - job.losses)  # losses have a limit of their own
 
 
 def _is_worth_another_try(options: TaskOptions, error: BaseException) -> bool:

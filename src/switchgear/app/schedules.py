@@ -1,4 +1,4 @@
-"""Schedules: declared by a program with `@app.every`, kept by the server, managed through `app.schedules`."""
+"""Schedules: declared by a program with `@app.every`, stored by the server, managed through `app.schedules`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,12 @@ class TaskSchedule:
         """The schedule with this task; raises ArgumentError if the arguments do not fit the task."""
         task.arguments.encode(self.args, self.kwargs)
         return replace(self, name=self.name or task.name, task=task)
+
+    @property
+    def task_name(self) -> str:
+        """The name of its task, which it must have."""
+        assert self.task is not None
+        return self.task.name
 
     def declaration(self) -> dict[str, Any]:
         """The arguments of the CONTROL verb `schedule`."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from switchgear.client.gearman.job_subscriber import Progress
 
-__all__ = ["Explanation", "FunctionInfo", "JobInfo", "ScheduleInfo", "ServerInfo", "WorkerInfo"]
+__all__ = ["ConnectionInfo", "Explanation", "FunctionInfo", "JobInfo", "ScheduleInfo", "ServerInfo", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,23 @@ class WorkerInfo:
         functions = tuple(_text(name) or "" for name in answer["functions"])
         name = _text(answer["name"]) or ""
         return cls(name, answer["protocol"], answer["address"], functions, tuple(answer["running"]), details=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInfo:
+    """A connection as the server sees it.  `details` has the server's whole answer."""
+
+    address: str
+    protocol: str
+    name: str  # as the peer calls itself
+    held_bytes: int  # what the server holds in memory for it
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> ConnectionInfo:
+        """The object for a server's answer."""
+        name = _text(answer["client_id"]) or ""
+        return cls(answer["address"], answer["protocol"], name, answer["held"], details=answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from switchgear.text import counted
 __all__ = ["ServerConnection"]
 
 _BACKOFF: Final = ReconnectBackoff(first_seconds=0.05, most_seconds=5.0)
-# A server that was asked something, and neither answers nor takes what is sent for so long, is not there any more.
+# A server that was asked something, and neither answers nor reads for this long, counts as gone.
 SILENCE_SECONDS: Final = 30.0
 
 _log = logging.getLogger("switchgear.app")
@@ -66,7 +66,7 @@ class ServerConnection:
             self._stream.flush()
 
     def close(self, error: ServerUnreachable) -> None:
-        """Disconnect for good."""
+        """Disconnect, without reconnecting."""
         self._is_closed = True
         for task in (self._connecting, self._reconnecting):
             if task is not None:
@@ -90,7 +90,7 @@ class ServerConnection:
             return
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
-            self._connecting.add_done_callback(_retrieve_exception)  # nobody may wait for it any more
+            self._connecting.add_done_callback(_retrieve_exception)  # there may be no waiter any more
         await asyncio.shield(self._connecting)
 
     async def _connect(self) -> None:
@@ -161,7 +161,7 @@ class ServerConnection:
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        """Connect again, however long it takes: the server has kept jobs that are waited for."""
+        """Reconnect, however long it takes: the server has stored the jobs that are waited for."""
         pauses = RetryPauses(_BACKOFF)
         while not self.is_ready and not self._is_closed:
             try:

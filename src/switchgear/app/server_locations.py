@@ -28,7 +28,7 @@ class ServerLocation(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - most locations have nothing to close
-        """Release the server, which this process does not need any more."""
+        """Release the server, which this process no longer needs."""
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from switchgear.app.arguments import Arguments, to_json
-from switchgear.app.task_options import SubmitKeywords, TaskOptions
+from switchgear.app.task_options import EDGE_POLICIES, SubmitKeywords, TaskOptions
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ArgumentError
 
@@ -83,29 +83,29 @@ class Task(Generic[P, R]):
     # --- submitting ---
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Submit a job, and return when the server has taken it (and, if it is durable, kept it).
+        """Submit a job, and return when the server has accepted it (and, if it is durable, stored it).
 
-        Raises ArgumentError if these are no arguments of the function, ServerUnreachable, ServerRefused or
+        Raises ArgumentError if the function cannot be called with these arguments, ServerUnreachable, ServerRefused or
         ExtensionRequired.
         """
         return self.app.submit_request(self, self.request(args, kwargs))
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """The same with asyncio."""
+        """`submit` with asyncio."""
         return await self.app.submit_request_async(self, self.request(args, kwargs))
 
     def submit_many(self, *iterables: Iterable[Any]) -> JobGroup[R]:
         """Submit a job for each item, or for each row of items if there are several iterables.
 
-        Far faster than one by one: many submissions are on their way at once.  Of the jobs only their numbers are
-        kept here, so that a million take eight megabytes.
+        Far faster than one by one: many submissions are in flight at once. Only the ids of the jobs are kept here, so
+        that a million take eight megabytes.
         """
         from switchgear.app.group import JobGroup
 
         return JobGroup.submit(self.app, self, self._requests(iterables, watch=False))
 
     async def submit_many_async(self, *iterables: Iterable[Any]) -> JobGroup[R]:
-        """The same with asyncio."""
+        """`submit_many` with asyncio."""
         from switchgear.app.group import JobGroup
 
         return await JobGroup.submit_async(self.app, self, self._requests(iterables, watch=False))
@@ -122,7 +122,7 @@ class Task(Generic[P, R]):
         return map_jobs(self, self._requests(iterables, watch=True), window, in_order)
 
     def amap(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> AsyncIterator[R]:
-        """The same with asyncio."""
+        """`map` with asyncio."""
         from switchgear.app.task_map import map_jobs_async
 
         return map_jobs_async(self, self._requests(iterables, watch=True), window, in_order)
@@ -202,7 +202,7 @@ class Task(Generic[P, R]):
         return _beside_endless(iterables, zip(*limited, strict=True))
 
     def _json_options(self, by_name: Mapping[str, Any], payload: bytes, now: float) -> dict[str, Any]:
-        """The JSON options of SUBMIT_JOB_OPTIONS; see `switchgear.protocols.gearman.job_options`."""
+        """The JSON options of SUBMIT_JOB_OPTIONS; see `switchgear.job_options`."""
         settings = self.settings
         options: dict[str, Any] = schedule_options(settings)
         if settings.expires is not None:
@@ -215,7 +215,7 @@ class Task(Generic[P, R]):
             options["unique_scope"] = settings.unique_scope
             options["unique_policy"] = settings.unique_policy
             if settings.unique_for is not None:
-                options["unique_seconds"] = settings.unique_for
+                options["unique_for"] = settings.unique_for
         if settings.after or b'"$job"' in payload:
             edges = self._edges(payload)
             options["after"] = list(edges)
@@ -227,8 +227,8 @@ class Task(Generic[P, R]):
         edges = dict.fromkeys(self.arguments.references(payload), self.settings.on_failure)
         for entry in self.settings.after:
             before, policy = entry if isinstance(entry, tuple) else (entry, self.settings.on_failure)
-            if policy not in ("wait", "skip", "fail", "run"):
-                raise ValueError(f"after: a policy is one of wait, skip, fail, run, not {policy!r}")
+            if policy not in EDGE_POLICIES:
+                raise ValueError(f"after: a policy is one of {', '.join(EDGE_POLICIES)}, not {policy!r}")
             try:
                 _check_same_server(self.app, before)
             except ValueError as error:
@@ -246,7 +246,7 @@ class Task(Generic[P, R]):
         settings = self.settings
         needs = [
             name
-            for name in ("retries", "crash_limit", "expires", "retention", "key", "after")
+            for name in ("retries", "crash_limit", "expires", "retention", "key", "requires", "after")
             if getattr(settings, name) != getattr(_DEFAULTS, name)
         ]
         if settings.timeout != self._declared.timeout:
@@ -339,11 +339,13 @@ class TaskOptionsOf(Generic[P, R]):
 
 def schedule_options(settings: TaskOptions) -> dict[str, Any]:
     """The options of the jobs that a schedule of this task makes."""
-    options: dict[str, Any] = {"attempts": settings.attempts, "crashes": settings.crash_limit}
+    options: dict[str, Any] = {"attempts_limit": settings.attempts, "crash_limit": settings.crash_limit}
     if settings.timeout is not None:
         options["timeout"] = settings.timeout
     if settings.retention is not None:
         options["retention"] = settings.retention
+    if settings.requires:
+        options["requires"] = list(settings.requires)
     return options
 
 

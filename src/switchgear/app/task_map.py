@@ -26,7 +26,7 @@ R = TypeVar("R")
 class TaskMap:
     """Submits jobs and waits for them, within a window.
 
-    New jobs are submitted when half of the window is empty, so that a submission is worth its round trip.
+    New jobs are submitted when half of the window is empty, so that a round trip carries many submissions.
     """
 
     def __init__(self, task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool) -> None:

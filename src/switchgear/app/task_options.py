@@ -17,7 +17,8 @@ from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 from switchgear.backoff import Backoff
-from switchgear.model import PRIORITY_NAMES
+from switchgear.job_options import JOB_OPTIONS, SERVERS_SETTING, JobOption, OptionKind
+from switchgear.resources import canonical_requirements, shown_requirements
 from switchgear.units import LONGEST_SECONDS, SECONDS_PER_UNIT, duration_seconds
 
 __all__ = ["EDGE_POLICIES", "Rate", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
@@ -27,15 +28,10 @@ EdgePolicyName = Literal["wait", "skip", "fail", "run"]
 Seconds = float | timedelta
 Chooser = Callable[..., Any]  # given the arguments by name, says which of them count
 
-EDGE_POLICIES: Final = ("wait", "skip", "fail", "run")
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "priority": PRIORITY_NAMES,
-    "unique_scope": ("unfinished", "queued"),
-    "unique_policy": ("join", "reject", "replace"),
-    "run_in": ("thread", "process"),
-    "on_failure": EDGE_POLICIES,
-}
-# What others call it.
+_OPTION_OF: Final = {name: option for option in JOB_OPTIONS for name in option.python}
+EDGE_POLICIES: Final = _OPTION_OF["on_failure"].words
+_RUN_IN: Final = ("thread", "process")
+# Names of the options in other libraries.
 _SYNONYMS: Final = {
     "attempts": "retries",
     "max_attempts": "retries",
@@ -49,7 +45,6 @@ _SYNONYMS: Final = {
     "max_concurrency": "concurrency",
 }
 DEFAULT_BACKOFF: Final = Backoff()
-_MOST_ATTEMPTS: Final = 999_999
 _RATE: Final = re.compile(r"\s*([0-9]+)\s*/\s*([0-9]+(?:\.[0-9]+)?)?\s*(ms|s|m|h|d)\s*")
 
 
@@ -92,6 +87,7 @@ class JobKeywords(TypedDict, total=False):
     unique_for: Seconds | None
     unique_policy: Literal["join", "reject", "replace"]
     key: str | Chooser | None
+    requires: str | Sequence[str] | None
     durable: bool | None
 
 
@@ -137,6 +133,7 @@ class TaskOptions:
     unique_for: float | None = None
     unique_policy: str = "join"
     key: str | Chooser | None = None
+    requires: tuple[str, ...] = ()  # tags and amounts that a worker needs to be given a job
     concurrency: int | None = None
     concurrency_per_key: int | None = None
     rate: Rate | None = None
@@ -223,11 +220,13 @@ def _positive_seconds(value: Any, name: str) -> float:
     return seconds
 
 
-def _choice(value: Any, name: str) -> str:
-    choices = _CHOICES[name]
-    if value not in choices:
-        raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
-    return str(value)
+def _choice(*words: str) -> Callable[[Any, str], str]:
+    def check(value: Any, name: str) -> str:
+        if value not in words:
+            raise ValueError(f"{name} is one of {', '.join(words)}, not {value!r}")
+        return str(value)
+
+    return check
 
 
 def _flag(value: Any, name: str) -> bool:
@@ -256,6 +255,13 @@ def _key(value: Any, name: str) -> Any:
     raise ValueError(f"{name} is a text or a callable that is given the arguments, not {value!r}")
 
 
+def _requirements(value: Any, name: str) -> tuple[str, ...]:
+    try:
+        return tuple(shown_requirements(canonical_requirements(value or ())))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is a list of tags and amounts, such as gpu,memory=64G: {error}") from None
+
+
 def _moment(value: Any, name: str) -> float:
     """Seconds since the epoch of a number or a datetime; one without a zone is local time."""
     if isinstance(value, datetime):
@@ -277,33 +283,41 @@ def _predecessors(value: Any, name: str) -> tuple[Any, ...]:
     return (value,) if hasattr(value, "as_argument") else tuple(value)
 
 
+def _check_of(option: JobOption) -> Callable[[Any, str], Any]:
+    """The check for an option whose value in Python has the type that the table says."""
+    if option.kind in (OptionKind.CHOICE, OptionKind.CHOICES):
+        return _choice(*option.words)
+    if option.kind is OptionKind.COUNT:
+        return _whole(0, option.most)
+    if option.kind is OptionKind.SPAN:
+        return _optional(duration_seconds if option.default == SERVERS_SETTING else _positive_seconds)
+    raise TypeError(f"a value of {option.name} has a type of its own in Python")
+
+
+# Job options that have their own type in Python.
+_JOB_OPTION_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "retries": _whole(0, _OPTION_OF["retries"].most - 1),
+    "expires": _optional(_positive_seconds),
+    "key": _key,
+    "requires": _requirements,
+    "durable": _optional(_flag),
+    "delay": _optional(duration_seconds),
+    "at": _optional(_moment),
+    "after": _predecessors,
+}
 _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "retries": _whole(0, _MOST_ATTEMPTS),
+    **{name: _JOB_OPTION_CHECKS.get(name) or _check_of(option) for name, option in _OPTION_OF.items()},
+    "unique": _unique,
     "backoff": lambda value, name: Backoff.of(value),
     "jitter": _flag,
     "retry_on": _exceptions,
     "give_up_on": _exceptions,
-    "crash_limit": _whole(0, _MOST_ATTEMPTS),
-    "timeout": _optional(_positive_seconds),
-    "expires": _optional(_positive_seconds),
-    "retention": _optional(duration_seconds),
-    "priority": _choice,
-    "unique": _unique,
-    "unique_scope": _choice,
-    "unique_for": _optional(_positive_seconds),
-    "unique_policy": _choice,
-    "key": _key,
     "concurrency": _optional(_whole(1, 2**31 - 1)),
     "concurrency_per_key": _optional(_whole(1, 2**31 - 1)),
     "rate": _optional(Rate.of),
     "rate_per_key": _optional(Rate.of),
     "fair": _flag,
-    "run_in": _choice,
-    "durable": _optional(_flag),
-    "delay": _optional(duration_seconds),
-    "at": _optional(_moment),
-    "after": _predecessors,
-    "on_failure": _choice,
+    "run_in": _choice(*_RUN_IN),
 }
 TASK_OPTIONS: Final = frozenset(TaskKeywords.__annotations__)
 SUBMIT_OPTIONS: Final = frozenset(SubmitKeywords.__annotations__)

@@ -24,8 +24,9 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final
 
 from switchgear.app.server_connection import ServerConnection
@@ -53,9 +54,17 @@ _BACKOFF: Final = ReconnectBackoff(first_seconds=0.02, most_seconds=1.0, rng=wit
 class ThreadTransport(AppTransport):
     """Carries the requests of an app to its servers, in a thread."""
 
-    def __init__(self, locations: Sequence[ServerLocation], connect_seconds: float) -> None:
+    def __init__(
+        self,
+        locations: Sequence[ServerLocation],
+        connect_seconds: float,
+        before_submission: Callable[[list[SubmitRequest]], None] | None = None,
+    ) -> None:
+        """`before_submission` is called with the requests of each submission, in the thread of the caller."""
         self._locations = locations
         self._connect_seconds = connect_seconds
+        # Weakly, so that an app which is dropped disconnects at once.
+        self._before_submission = weakref.WeakMethod(before_submission) if before_submission is not None else None
         self._lock = threading.Lock()
         self._io_thread: IoThread | None = None
         self._is_closed = False
@@ -64,6 +73,9 @@ class ThreadTransport(AppTransport):
     def submit_batch(
         self, requests: list[SubmitRequest], subscribers: list[JobSubscriber | None]
     ) -> Future[list[str | Exception]]:
+        before_submission = self._before_submission() if self._before_submission is not None else None
+        if before_submission is not None:
+            before_submission(requests)
         future: Future[list[str | Exception]] = Future()
         self._enqueue(PendingSubmission(requests, subscribers, future), None)
         return future
@@ -120,9 +132,9 @@ class IoThread:
         self.process_id = os.getpid()
         self._connect_seconds = connect_seconds
         self._queue: deque[tuple[RoutedRequest, int | None]] = deque()
-        self._is_called = False  # the thread will look into the queue
+        self._is_called = False  # the thread is about to read the queue
         self._is_stopping = False
-        # Not uvloop: it looks up names in threads of its own, and a process that was forked dies of them at its end.
+        # Not uvloop: it resolves names in its own threads, and a forked process would crash at its end because of them.
         self._loop = asyncio.SelectorEventLoop()
         check_prefix = self._check_prefix if len(locations) > 1 else None
         self._connections = [
@@ -341,7 +353,7 @@ class IoThread:
             connection.flush()
 
     async def _connect(self) -> None:
-        """Try the servers until no request waits any more."""
+        """Try the servers until no request waits."""
         pauses = RetryPauses(_BACKOFF)
         while self._waiting:
             try:
@@ -363,8 +375,8 @@ class IoThread:
         connections = [connection for connection in self._connections if None in wanted or connection.number in wanted]
         for done, connection in enumerate(connections):
             try:
-                # One that does not answer must not use up the time of the others; but a server that is being started
-                # in this process, or loads its queue in another, is on its way and worth waiting for.
+                # A server that does not answer must not use up the time of the others; but a server that is being
+                # started in this process, or loads its queue in another, will soon be there.
                 share_seconds = self._seconds_left() / (len(connections) - done)
                 async with asyncio.timeout(max(share_seconds, connection.location.start_seconds)):
                     await connection.connect()
@@ -425,7 +437,8 @@ def _reset_after_fork() -> None:
 def _close_all() -> None:
     """Disconnect when the program ends, so that the server drops jobs that only it waited for."""
     for transport in list(_transports):
-        transport.close()
+        with suppress(KeyboardInterrupt):  # the program ends already
+            transport.close()
 
 
 if hasattr(os, "register_at_fork"):

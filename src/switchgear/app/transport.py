@@ -86,7 +86,7 @@ class AppTransport(ABC):
             raise TimeoutError(f"no answer within {timeout:g} s") from None
 
     async def wait_async(self, future: Future[T], timeout: float | None = None) -> T:  # noqa: ASYNC109 - like `wait`
-        """The same with asyncio.  Cancelling the wait does not cancel the request."""
+        """`wait` with asyncio. Cancelling the wait does not cancel the request."""
         if not future.done():
             loop = asyncio.get_running_loop()
             arrived = asyncio.Event()
@@ -137,7 +137,7 @@ class AppTransport(ABC):
             raise problem
 
     async def submit_many_async(self, requests: Iterable[SubmitRequest]) -> AsyncIterator[list[str | Exception]]:
-        """The same with asyncio."""
+        """`submit_many` with asyncio."""
         on_their_way: deque[Future[list[str | Exception]]] = deque()
         problem: Exception | None = None
         try:

@@ -22,7 +22,7 @@ FOOT = 22
 LABEL_CHARACTERS = 34  # a longer name takes two lines
 LETTER = 7.6  # the width that a letter may need
 
-# Of middling lightness, so that they can be told from white and from black, and from each other by lightness as well.
+# Of medium lightness, so that they differ from white and from black, and from each other by lightness as well.
 COLOURS = (
     "#2f7ed8", "#e07b39", "#8a8f98", "#3fa66b", "#b05cc6", "#c9a227",
     "#d1495b", "#5fb3c9", "#7a6ff0", "#94a33a", "#c2779b", "#4d7f6f",

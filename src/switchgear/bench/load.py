@@ -1,9 +1,8 @@
 """The load of the benchmarks: Gearman clients and workers in one thread, which check every answer.
 
-The server is what is measured, so the load is to be cheap: packets are put together before the clock starts, and what
-one connection has to say goes out in one write.  Every payload carries the number of its job.  A job must be created
-once, under a handle of its own, be handed out once, and, in the foreground, come back to the one who sent it, under the
-handle that one was given.
+Only the server should be measured, so the load is cheap: packets are encoded before the clock starts, and the output of
+a connection goes out in one write. Every payload has the number of its job. A job must be created once, under a unique
+handle, be assigned once, and, in the foreground, be returned to its submitter under that handle.
 """
 
 from __future__ import annotations
@@ -337,11 +336,11 @@ def _close_out(selector: selectors.BaseSelector, connections: Sequence[LoadConne
 
 def _check_queue(port: int, expected: int) -> None:
     """Check that the server has exactly the jobs that it should; raises Fault."""
-    with socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS) as door:
-        door.sendall(b"status\n")
+    with socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS) as connection:
+        connection.sendall(b"status\n")
         answer = b""
         while not answer.endswith(b".\n"):
-            piece = door.recv(RECEIVE_BYTES)
+            piece = connection.recv(RECEIVE_BYTES)
             if not piece:
                 raise Fault("the server hung up on `status`")
             answer += piece

@@ -1,6 +1,6 @@
 """Readings of benchmarks, and how their rounds are run.
 
-A round visits all cells, and then comes the next, so that a slow minute of the machine hits everybody.
+A round visits all cells before the next begins, so that a slow minute of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Reading:
     p99_us: float | None = None
     memory_bytes: int | None = None  # what the server has grown by, or has, as the workload says
     notes: dict[str, float] = field(default_factory=dict)  # other figures, by name with unit
-    fault: str = ""  # not empty: the run is worth nothing, and why
+    fault: str = ""  # not empty: the run is invalid, and why
 
     @property
     def jobs_per_second(self) -> float:

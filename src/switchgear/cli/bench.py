@@ -17,7 +17,7 @@ from switchgear.cli.output import Column, complain, print_table, reading
 
 __all__ = ["bench"]
 
-MINUTE = 55.0  # no new round after so many seconds
+MINUTE = 55.0  # no new round after this many seconds
 IN_MEMORY = ("tmpfs", "ramfs")
 STYLES = {"FAILED": "bold red"}
 

@@ -22,8 +22,8 @@ _FILE = click.Path(path_type=Path)
 def config() -> None:
     """Check or show the server's configuration.
 
-    Both commands look at what `switchgear serve --config FILE` would: the file, SWITCHGEAR_* in the environment,
-    and the defaults. Without FILE, the one that SWITCHGEAR_CONFIG names is used, if any.
+    Both commands read what `switchgear serve --config FILE` would read: the file, SWITCHGEAR_* in the environment, and
+    the defaults. Without FILE, the one that SWITCHGEAR_CONFIG names is used, if any.
     """
 
 

@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of, when_option
+from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of
+from switchgear.cli.verb_options import given, refuse_dead_with_other_states, verb_options
 from switchgear.client.gearman.blocking import Client
 from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ServerRefused
-from switchgear.model import DONE, FINAL_STATES, JobState
 
 __all__ = ["cancel", "pause", "resume", "retry"]
 
-UNFINISHED_STATES: Final = [state for state in JobState if state not in FINAL_STATES]
-UNSUCCESSFUL_STATES: Final = [state for state in JobState if state in FINAL_STATES - {DONE}]
 _MOST_AT_A_TIME: Final = 1000
 
-F = TypeVar("F", bound=Callable[..., Any])
+_SELECTION: Final = ("function", "states", "unique", "name", "error", "since", "limit")
 
 
-def selecting(states: Iterable[JobState], what: str) -> Callable[[F], F]:
-    """Options that select jobs by filters, in place of handles."""
-    words = [state.name.lower() for state in states]
-
-    def decorate(command: F) -> F:
-        for option in (
-            click.option("--limit", type=click.IntRange(1), help=f"{what} at most so many of those that match."),
-            when_option("--since", "Those submitted since then: 2030-01-31T18:00, or seconds since the epoch."),
-            click.option("--error", metavar="TEXT", help="Those whose error has this text in it."),
-            click.option(
-                "--state",
-                "states",
-                multiple=True,
-                type=click.Choice(words, case_sensitive=False),
-                help="Those in this state; may be given several times.",
-            ),
-            click.option("--function", metavar="NAME", help="Those of this function."),
-        ):
-            command = option(command)
-        return command
-
-    return decorate
+def _most(what: str) -> dict[str, Any]:
+    """Attributes of --limit: the command asks for as many batches as it takes, so any number will do."""
+    return {"type": click.IntRange(1), "help": f"{what} at most this many of those that match."}
 
 
 @click.command(
@@ -56,22 +35,19 @@ Examples:
 """
 )
 @click.argument("handles", metavar="[HANDLE...]", nargs=-1)
-@click.option("--cascade", is_flag=True, help="Cancel also the jobs that wait for these, and so on.")
-@selecting(UNFINISHED_STATES, "Cancel")
+@verb_options("cancel", "cascade", *_SELECTION, limit=_most("Cancel"))
 @server_option
 @json_option("Write one JSON object: cancelled, an array of handles, and problems.")
 @click.pass_context
 def cancel(
     ctx: click.Context,
+    /,
     handles: tuple[str, ...],
     cascade: bool,
-    function: str | None,
-    states: tuple[str, ...],
-    error: str | None,
-    since: float | None,
     limit: int | None,
     server: str,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Cancel unfinished jobs: those named, each by its HANDLE, or its number, or all that match.
 
@@ -80,7 +56,7 @@ def cancel(
     of the jobs is unknown or finished; the others are cancelled all the same. With options that say which jobs, there
     is nothing wrong with finding none.
     """
-    selection = _selection(function=function, states=list(states), error=error, since=since)
+    selection = given(options)
     _check(handles, selection, limit)
     with Client(server) as client:
         answers, problems = _each(handles, lambda handle: client.control("cancel", handle=handle, cascade=cascade))
@@ -115,32 +91,27 @@ Examples:
 """
 )
 @click.argument("handles", metavar="[HANDLE...]", nargs=-1)
-@click.option("--dead", "--all-dead", is_flag=True, help="Those that failed because their attempts were spent.")
-@selecting(UNSUCCESSFUL_STATES, "Retry")
+@verb_options("retry", "dead", *_SELECTION, limit=_most("Retry"))
 @server_option
 @json_option("Write one JSON object: retried, an array of handles, and problems.")
 @click.pass_context
 def retry(
     ctx: click.Context,
+    /,
     handles: tuple[str, ...],
-    dead: bool,
-    function: str | None,
-    states: tuple[str, ...],
-    error: str | None,
-    since: float | None,
     limit: int | None,
     server: str,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run jobs again that ended without success, under their old handles and with all their attempts.
 
-    Which ones is said by HANDLE, or its number, or by options that all have to match. Of those, only failed jobs are
-    meant, unless --state says otherwise. Exits with 1 if any of the jobs named is unknown or did not end without
-    success; the others are retried all the same. With options there is nothing wrong with finding none.
+    Name each job by its HANDLE, or its number, or select them by options that all have to match. Options select only
+    failed jobs, unless --state says otherwise. Exits with 1 if a named job is unknown or did not end without success;
+    the others are retried all the same. A selection may be empty.
     """
-    if dead and states and "failed" not in states:
-        raise click.UsageError("Dead jobs are failed ones: --dead goes with --state failed, or with none.")
-    selection = _selection(dead=dead, function=function, states=list(states), error=error, since=since)
+    refuse_dead_with_other_states(options)
+    selection = given(options)
     _check(handles, selection, limit)
     with Client(server) as client:
         answers, problems = _each(handles, lambda handle: client.control("retry", handle=handle))
@@ -162,11 +133,6 @@ def _retry_matching(client: Client, selection: dict[str, Any], limit: int | None
             left -= answer["count"]
 
 
-def _selection(**options: Any) -> dict[str, Any]:
-    """The filters that were given."""
-    return {name: value for name, value in options.items() if value}
-
-
 def _check(handles: tuple[str, ...], selection: dict[str, Any], limit: int | None) -> None:
     if bool(handles) == bool(selection):
         raise click.UsageError("Give the handles of jobs, or options that say which.")
@@ -186,10 +152,10 @@ Examples:
 @json_option("Write one JSON object: functions, an array of function, paused and known, and problems.")
 @click.pass_context
 def pause(ctx: click.Context, functions: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Stop handing out the jobs of functions.
+    """Stop starting the jobs of functions.
 
-    Jobs are still taken, and those that run go on. The function stays paused until it is resumed. One that has no
-    worker and no job, and had none since the server was started, is paused all the same, and you are told so.
+    Jobs are still accepted, and running ones continue. The function stays paused until it is resumed. A function that
+    has had no worker and no job since the server was started is paused too, with a note.
     """
     _set_paused(ctx, "pause", functions, server, as_json)
 
@@ -234,7 +200,7 @@ def _known_functions(client: Client) -> set[str]:
 
 
 def _each(names: Iterable[str], act: Callable[[str], Any]) -> tuple[list[Any], list[dict[str, str]]]:
-    """Act on each item; one that is refused does not stop the others."""
+    """Act on each item; a refusal does not stop the others."""
     answers: list[Any] = []
     problems: list[dict[str, str]] = []
     for name in dict.fromkeys(names):
@@ -257,6 +223,9 @@ def _print_handles(
     else:
         for handle in handles:
             click.echo(f"{printable(handle)} {word}")
+        others = sum(max(0, answer.get("count", 0) - len(answer[word])) for answer in answers)
+        if others:  # the server names no more
+            click.echo(f"and {others} others {word}")
         if not handles and not problems:
             click.echo(f"none {word}", err=True)
     _finish(ctx, problems, as_json)

@@ -24,7 +24,7 @@ from switchgear.config import Config
 
 __all__ = ["Demo"]
 
-JOB_SECONDS: Final = 3.0  # so long a job may take, on a machine that is busy
+JOB_SECONDS: Final = 3.0  # how long a job may take on a busy machine
 HAS_NO_RESULTS: Final = "dwork"  # it reports that a task is done, without a result
 TICKS: Final = ("✓", "✗")
 PLAIN_TICKS: Final = ("ok", "FAILED")
@@ -41,7 +41,7 @@ class Demo:
         """Send the jobs, and print their results."""
         try:
             self._show(self._usable_addresses(addresses))
-        except Exception as error:  # it is only a demo: the server goes on
+        except Exception as error:  # it is only a demo: the server continues
             click.echo(f"demo: {_describe(error)}", err=True)
 
     def _usable_addresses(self, addresses: Iterable[str]) -> DemoAddresses:

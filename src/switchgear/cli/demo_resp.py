@@ -77,7 +77,7 @@ class RespConnection:
     def _read(self) -> None:
         data = self._socket.recv(_READ_BYTES)
         if not data:
-            raise ConnectionError("the server has hung up")
+            raise ConnectionError("the server closed the connection")
         self._received += data
 
 

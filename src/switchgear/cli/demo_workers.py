@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from switchgear.cli import demo_resp
-from switchgear.cli.demo_addresses import FUNCTION, DemoAddresses
+from switchgear.cli.demo_addresses import FUNCTION, SCHEME_OF, DemoAddresses
 
 if TYPE_CHECKING:
     from switchgear.client import WorkerJob
@@ -22,7 +22,7 @@ STOP_SECONDS: Final = 2.0
 STEAL_SECONDS: Final = 0.05
 
 Do = Callable[[bytes], bytes]
-"""What a worker does with a payload."""
+"""The work on a payload."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def by_gearman(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     async def handle(job: WorkerJob) -> bytes:
         return do(job.payload)
 
-    worker = Worker(addresses.gearman, {FUNCTION: handle}, slots=10)
+    worker = Worker(addresses.at("gearman"), {FUNCTION: handle}, slots=10)
 
     def live() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -64,7 +64,7 @@ def by_draft(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     def handle(task: DraftTask) -> bytes:
         return do(task.args)
 
-    worker = DraftWorker(addresses.gearman, {FUNCTION: handle}, timing=DraftTiming(sleep_threshold_seconds=0))
+    worker = DraftWorker(addresses.at("gearman"), {FUNCTION: handle}, timing=DraftTiming(sleep_threshold_seconds=0))
     with _beside(worker.run, worker.stop):
         yield
 
@@ -73,7 +73,7 @@ def by_draft(addresses: DemoAddresses, do: Do) -> Iterator[None]:
 def by_pingpong(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     from switchgear.client import PingPongWorker
 
-    worker = PingPongWorker(do, addresses.pingpong_workers, keys=addresses.keys)
+    worker = PingPongWorker(do, addresses.at("pingpong", "workers"), keys=addresses.keys)
     with _beside(lambda: worker.run(handle_signals=False), worker.stop):
         yield
 
@@ -85,7 +85,7 @@ def by_wmp(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     def handle(job: WmpJob) -> bytes:
         return do(job.payload)
 
-    worker = WmpWorker(addresses.wmp, {FUNCTION: handle}, keys=addresses.keys)
+    worker = WmpWorker(addresses.at("wmp"), {FUNCTION: handle}, keys=addresses.keys)
     with _beside(lambda: worker.run(handle_signals=False), worker.stop):
         yield
 
@@ -97,7 +97,7 @@ def by_dwork(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     stopping = threading.Event()
 
     def live() -> None:
-        with DworkClient(addresses.dwork, location=FUNCTION, keys=addresses.keys) as client:
+        with DworkClient(addresses.at("dwork"), location=FUNCTION, keys=addresses.keys) as client:
             while not stopping.is_set():
                 for task in client.steal(1, STEAL_SECONDS):
                     do(task.name.encode(errors="surrogateescape"))
@@ -110,15 +110,43 @@ def by_dwork(addresses: DemoAddresses, do: Do) -> Iterator[None]:
 
 @contextmanager
 def by_gearmonkey(addresses: DemoAddresses, do: Do) -> Iterator[None]:
-    assert addresses.gearmonkey is not None
+    address = addresses.host("gearmonkey"), addresses.listeners["gearmonkey"].port
 
     def live() -> None:
         try:
-            demo_resp.work(line, do)
+            demo_resp.work(connection, do)
         except OSError:
             pass  # the connection was closed, which ends the worker
 
-    with demo_resp.RespConnection(addresses.gearmonkey, 2 * STOP_SECONDS) as line, _beside(live, line.close):
+    with demo_resp.RespConnection(address, 2 * STOP_SECONDS) as connection, _beside(live, connection.close):
+        yield
+
+
+@contextmanager
+def by_http(addresses: DemoAddresses, do: Do) -> Iterator[None]:
+    import http.client
+
+    connection = http.client.HTTPConnection(addresses.host("http"), addresses.listeners["http"].port)
+    stopping = threading.Event()
+
+    def ask(method: str, target: str, body: bytes = b"", attempt: str = "") -> tuple[http.client.HTTPResponse, bytes]:
+        connection.request(method, target, body, {"Switchgear-Attempt": attempt} if attempt else {})
+        answer = connection.getresponse()
+        return answer, answer.read()
+
+    def live() -> None:
+        try:
+            while not stopping.is_set():
+                answer, payload = ask("POST", f"/v1/functions/{FUNCTION}/take?wait=1")
+                if answer.status == 200:
+                    job, attempt = answer.headers["Switchgear-Job"], answer.headers["Switchgear-Attempt"]
+                    ask("PUT", f"/v1/jobs/{job}/result", do(payload), attempt)
+        except (OSError, http.client.HTTPException):
+            pass  # the server has stopped
+        finally:
+            connection.close()
+
+    with _beside(live, stopping.set):
         yield
 
 
@@ -131,7 +159,7 @@ def by_python(addresses: DemoAddresses, do: Do) -> Iterator[None]:
     def work(payload: bytes) -> bytes:
         return do(payload)
 
-    app = App(addresses.gearman)
+    app = App(addresses.at("gearman"))
     app.task(name=FUNCTION)(work)
     worker = start_background(app, observer=AppWorkerObserver())
     try:
@@ -148,19 +176,11 @@ WORKERS: Final[dict[str, Callable[[DemoAddresses, Do], AbstractContextManager[No
     "WMP": by_wmp,
     "dwork": by_dwork,
     "GearMonkey": by_gearmonkey,
+    "HTTP": by_http,
     "Python API": by_python,
 }
 
 
 def workers_at(addresses: DemoAddresses) -> list[str]:
     """The workers whose protocols the server speaks."""
-    spoken = {
-        "Gearman": addresses.gearman,
-        "2005 draft": addresses.gearman,
-        "PING/PONG": addresses.pingpong_workers,
-        "WMP": addresses.wmp,
-        "dwork": addresses.dwork,
-        "GearMonkey": addresses.gearmonkey,
-        "Python API": addresses.gearman,
-    }
-    return [name for name in WORKERS if spoken[name]]
+    return [name for name in WORKERS if addresses.speaks(SCHEME_OF[name])]

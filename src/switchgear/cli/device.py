@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["device"]
 
-DEFAULT_PORT: Final = 5715  # next to that of managers, with whom a device may share a machine
+DEFAULT_PORT: Final = 5715  # next to that of managers, which may be on the same machine
 DEFAULT_LISTEN: Final = f"wmp://127.0.0.1:{DEFAULT_PORT}"
 
 _EPILOG = """\b
@@ -110,7 +110,7 @@ def _levels() -> click.Choice[str]:
     default=1000,
     show_default=True,
     metavar="N",
-    help="Messages that may wait for one worker or manager. A worker that has so many waiting counts as gone.",
+    help="Messages that may wait for one worker or manager. A worker with this many waiting counts as gone.",
 )
 @click.option("--allow-remote", is_flag=True, help="Permit listening on addresses that other machines can reach.")
 @click.option("--log-level", type=_levels(), default="info", show_default=True, help="The least important messages.")
@@ -152,7 +152,15 @@ def device(
     from switchgear.client.wmp.device_process import WmpDevice
     from switchgear.net.service import configure_log
 
-    running = WmpDevice(listen, managers, identity=identity, keys=keys, zeromq=config.zeromq, limits=config.limits)
+    running = WmpDevice(
+        listen,
+        managers,
+        allow_remote=allow_remote,
+        identity=identity,
+        keys=keys,
+        zeromq=config.zeromq,
+        limits=config.limits,
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: running.stop())
     signal.signal(signal.SIGUSR1, lambda *_: running.log_counts())

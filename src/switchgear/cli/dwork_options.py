@@ -90,7 +90,7 @@ def link_options(command: F) -> F:
         "--key",
         metavar="FILE",
         envvar=KEY_VARIABLE,
-        help="Our own key, for a server that wants to know it: a file that ends in .key_secret."
+        help="Your key, for a server that requires one: a file that ends in .key_secret."
         f" Default: {KEY_VARIABLE}, or a new one.",
     )
     @click.pass_context

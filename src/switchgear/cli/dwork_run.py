@@ -1,4 +1,4 @@
-"""`switchgear dwork run`: a file of commands, so many at a time, in the order of what waits for what."""
+"""`switchgear dwork run`: runs a file of commands, a number of them at a time, in the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MOST_COMPLAINTS: Final = 10
 @click.command(epilog=_EPILOG)
 @click.argument("file", metavar="FILE")
 @click.option(
-    "--jobs", "-j", type=click.IntRange(1), metavar="N", help="Run so many at once. Default: one for each processor."
+    "--jobs", "-j", type=click.IntRange(1), metavar="N", help="Run this many at once. Default: one for each processor."
 )
 @click.option("--keep-going", "-k", is_flag=True, help="After a failure, go on with what does not wait for it.")
 @click.option(
@@ -86,9 +86,9 @@ def run(
 ) -> None:
     """Run all tasks of a FILE as commands, as many at once as allowed, each after those that it waits for.
 
-    No server is needed, and nothing is kept: to go on after an interruption, see --left. What a task writes is passed
-    on when it ends, and not mixed with what others write. After a failure no more tasks are started, unless
-    --keep-going says so. FILE may be - for standard input.
+    No server is needed, and nothing is stored: to continue after an interruption, see --left. The output of a task is
+    passed on when it ends, and not mixed with that of others. After a failure no more tasks are started, except with
+    --keep-going. FILE may be - for standard input.
     """
     tasks = read_file(file)
     if not ignore_unknown:

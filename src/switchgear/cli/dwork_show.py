@@ -23,7 +23,7 @@ from switchgear.units import short_duration
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Output", "RunDisplay", "print_summary", "summary_object"]
+__all__ = ["DworkPrinter", "RunDisplay", "print_summary", "summary_object"]
 
 MOST_NAMED: Final = 20  # of a list in the summary; --json and --left have all of them
 PATH_NAMED: Final = 8
@@ -36,8 +36,8 @@ def shown(name: str, most: int = NAME_CHARACTERS) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-class Output:
-    """Where the output of tasks goes, each task's as a whole."""
+class DworkPrinter:
+    """Prints the output of tasks, each task's as a whole."""
 
     def __init__(self, *, as_json: bool) -> None:
         stdout, stderr = sys.stdout.buffer, sys.stderr.buffer
@@ -64,7 +64,7 @@ class RunDisplay(RunObserver[CommandResult]):
         self._total = total
         self._quiet = quiet
         self._as_json = as_json
-        self._output = Output(as_json=as_json)
+        self._output = DworkPrinter(as_json=as_json)
         self._ended = 0
         self._failed = 0
         self._running = 0
@@ -133,7 +133,7 @@ class RunDisplay(RunObserver[CommandResult]):
         click.echo(f"[{self._ended:>{width}}/{self._total}] {text}", err=True)
 
     def _tell(self, event: str, name: str, **fields: object) -> None:
-        with suppress(BrokenPipeError):  # nobody reads it; the tasks matter more
+        with suppress(BrokenPipeError):  # the reader has closed the pipe; the tasks matter more
             about = {"event": event, "at": round(time.time(), 6), "task": plain(bytes_of(name)), **fields}
             click.echo(json.dumps(about))
 

@@ -50,11 +50,11 @@ Exit codes:
   4  with --wait: none became ready in that time
 """
 )
-@click.option("-n", "number", type=click.IntRange(1), default=1, metavar="N", help="Take up to so many. Default: 1.")
+@click.option("-n", "number", type=click.IntRange(1), default=1, metavar="N", help="Take up to this many. Default: 1.")
 @click.option("-q", "--quiet", is_flag=True, help=f'Write the name and nothing else, or "{NO_TASK}".')
 @duration_option(
     "--wait",
-    "Wait up to so long for a task, even if none has been created yet. A dhub server does not know this.",
+    "Wait up to this long for a task, even if none has been created yet. A dhub server does not support this.",
     "0",
 )
 @click.argument("host", required=False)
@@ -155,7 +155,7 @@ Exit codes:
 def transfer(
     ctx: click.Context, task: str, predecessors: tuple[str, ...], host: str | None, as_json: bool, link: DworkServer
 ) -> None:
-    """Give back a TASK that was stolen, to be done by anybody, after others, the DEPs."""
+    """Give back a stolen TASK; any worker may get it, after the DEPs are done."""
     with link.client(host or host_name()) as client:
         unknown = client.transfer(os.fsencode(task), after=[os.fsencode(name) for name in predecessors])
     _report_unknown(ctx, unknown, "the worker does not have this task", as_json)

@@ -105,7 +105,7 @@ def addfile(file: str, as_json: bool, link: DworkServer) -> None:
     """Create all tasks of a FILE, which has one line for each: task,dep,dep...
 
     Each is created after those that it waits for, wherever they are in the file. A dependency that is not in the file
-    is left to the server, for which one that it does not know counts as done. FILE may be - for standard input.
+    is left to the server, where an unknown task counts as done. FILE may be - for standard input.
     """
     tasks = read_file(file)
     _warn_of_unknown(list(tasks.unknown_predecessors()), source_of(file))

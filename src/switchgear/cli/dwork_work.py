@@ -13,13 +13,13 @@ from typing import Final
 import click
 
 from switchgear.cli.dwork_options import DworkServer, host_name, link_options
-from switchgear.cli.dwork_show import Output, shown
+from switchgear.cli.dwork_show import DworkPrinter, shown
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import duration_option, json_option, printable
 from switchgear.cli.signals import on_signals
 from switchgear.client.dwork.records import bytes_of
 from switchgear.client.dwork.shell_commands import CommandResult, ShellCommands
-from switchgear.client.dwork.worker import DworkWorker, DworkWorkerObserver
+from switchgear.client.dwork.task_stealer import DworkWorkerObserver, TaskStealer
 from switchgear.json_bytes import plain
 from switchgear.units import short_duration
 
@@ -47,13 +47,13 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--jobs", "-j", type=click.IntRange(1), default=1, metavar="N", help="Run so many at once. Default: 1.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=1, metavar="N", help="Run this many at once. Default: 1.")
 @click.option("--host", help="The name of this worker, which no other may have. Default: HOST:PID.")
 @click.option("--wait", is_flag=True, help="When nothing is left to do, wait for more.")
 @duration_option(
-    "--lease", "If this worker is silent for so long, the server gives its tasks to others. Default: 60.", "60"
+    "--lease", "If this worker is silent for this long, the server gives its tasks to others. Default: 60.", "60"
 )
-@duration_option("--give-up", "Do without the server for so long. Default: 5m.", "5m")
+@duration_option("--give-up", "How long to retry while the server cannot be reached. Default: 5m.", "5m")
 @click.option("--quiet", "-q", is_flag=True, help="Report problems only.")
 @json_option("Report on standard output, one JSON object on each line; what the tasks write goes to standard error.")
 @link_options
@@ -69,13 +69,13 @@ def work(
     as_json: bool,
     link: DworkServer,
 ) -> None:
-    """Steal tasks and run their names as commands, until nothing is left to do.
+    """Steal tasks and run their names as commands, until no tasks are left.
 
-    A task is done if its command exits with 0. Otherwise it failed, the reason being the last line of what it wrote to
-    standard error, and what waits for it goes on waiting. What a command writes is passed on when it ends.
+    A task is done if its command exits with 0. Otherwise it failed, with the last line of its standard error as the
+    reason, and its successors keep waiting. The output of a command is passed on when it ends.
 
-    A dhub server cannot be told of failures: a task that failed then stays with this worker, until `switchgear dwork
-    exit` gives it back.
+    A dhub server has no failures: a failed task then stays with this worker, until `switchgear dwork exit` gives it
+    back.
     """
     reporter = _TaskReporter(quiet=quiet, as_json=as_json)
     commands = ShellCommands(one_stream=reporter.output.one_stream)
@@ -83,7 +83,7 @@ def work(
 
     async def run() -> ExitCode:
         async with link.async_client(location) as client:
-            worker = DworkWorker(
+            worker = TaskStealer(
                 client,
                 commands.run,
                 jobs,
@@ -97,7 +97,7 @@ def work(
     ctx.exit(asyncio.run(run()))
 
 
-async def _run(worker: DworkWorker[CommandResult], commands: ShellCommands, reporter: _TaskReporter) -> ExitCode:
+async def _run(worker: TaskStealer[CommandResult], commands: ShellCommands, reporter: _TaskReporter) -> ExitCode:
     received: list[signal.Signals] = []
 
     def on_signal(number: signal.Signals) -> None:
@@ -123,7 +123,7 @@ class _TaskReporter(DworkWorkerObserver[CommandResult]):
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
         self._quiet = quiet
         self._as_json = as_json
-        self.output = Output(as_json=as_json)
+        self.output = DworkPrinter(as_json=as_json)
         self.any_given_back = False
 
     def started(self, name: str) -> None:
@@ -132,7 +132,7 @@ class _TaskReporter(DworkWorkerObserver[CommandResult]):
     def ended(self, name: str, outcome: CommandResult, seconds: float) -> None:
         failure = outcome.failure
         try:
-            with suppress(BrokenPipeError):  # nobody reads it; the tasks matter more
+            with suppress(BrokenPipeError):  # the reader has closed the pipe; the tasks matter more
                 self.output.pass_on(outcome)
         finally:
             outcome.close()
@@ -164,7 +164,7 @@ class _TaskReporter(DworkWorkerObserver[CommandResult]):
     ) -> None:
         if self._quiet and not is_problem:
             return
-        with suppress(OSError):  # nobody reads it; the tasks matter more
+        with suppress(OSError):  # the reader has closed the pipe; the tasks matter more
             if self._as_json:
                 about = {} if name is None else {"task": plain(bytes_of(name))}
                 event = event.replace(" ", "_")

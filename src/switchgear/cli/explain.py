@@ -28,7 +28,7 @@ Examples:
 def explain(ctx: click.Context, handle: str | None, server: str, as_json: bool) -> None:
     """Say why a job waits, where it runs, or how it ended; or why submissions are refused.
 
-    HANDLE is what its submitter was told, or its number, which is the end of it and what the server's log says.
+    The job is named by its HANDLE, as its submitter was told, or its number, which is at the end of the handle.
 
     Without HANDLE it says whether submissions are refused and why, and if memory is full, who holds most of it.
 

@@ -1,8 +1,8 @@
 """`switchgear gearmand`: gearmand's options with gearmand's meaning, so that only the program's name changes.
 
-Where an option has a default that others can see on the wire (how many workers are woken, how often a job is tried,
-in which order functions are served), gearmand's is kept.  Three things differ on purpose: without `--listen` only this
-machine can connect, TCP keepalive is always on, and there is no pid file unless one is named.
+Where the default of an option is visible to peers (how many workers are woken, how often a job is tried, in which order
+functions are served), it is gearmand's. Three things differ on purpose: without `--listen` only this machine can
+connect, TCP keepalive is always on, and there is no pid file unless one is named.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 
 import click
 
-from switchgear.cli.gearmand_flags import FLAGS, Flag, parse_file, parse_words, rows
+from switchgear.cli.gearmand_flags import FLAGS, GearmandFlag, parse_file, parse_words, rows
 from switchgear.cli.main import ExitCode, report
 from switchgear.cli.process import OnListening, ProcessOptions, raise_file_descriptors, run_process
 from switchgear.config import SETTINGS, Config, ListenUrl, load_config
 from switchgear.errors import ConfigError
+from switchgear.numbers import whole_number
 from switchgear.version import VERSION
 
 __all__ = ["GearmandSettings", "gearmand", "translate"]
@@ -30,6 +31,14 @@ DEFAULT_CONFIG_FILE = Path("/etc/gearmand.conf")
 DEFAULT_LOG_FILE = "/var/log/gearmand.log"
 DEFAULT_PORT = "4730"
 GEARMAND_VERSION = "1.1.20"
+
+# The versions whose rules can be chosen, and what they set.
+VERSIONS: Mapping[str, Mapping[str, object]] = {
+    "1.1": {"engine.function_order": "registration"},
+    "2.0": {"engine.function_order": "fair"},
+}
+MOST_RETRIES_OF_2 = 255
+BIND_RETRY_SECONDS = 22  # gearmand's: seven attempts, whose pauses grow
 
 _LEVELS = {
     "FATAL": "critical",
@@ -74,7 +83,9 @@ def gearmand(ctx: click.Context, words: tuple[str, ...]) -> None:
         if "help" in given:
             click.echo(_help(ctx))
         elif "version" in given:
-            click.echo(f"\nswitchgear {VERSION}, in place of gearmand {GEARMAND_VERSION}")
+            version = _version(given)
+            place = GEARMAND_VERSION if GEARMAND_VERSION.startswith(version) else version
+            click.echo(f"\nswitchgear {VERSION}, in place of gearmand {place}")
         else:
             ctx.exit(_run(given))
     except ConfigError as error:
@@ -101,6 +112,7 @@ def _run(given: Mapping[str, str]) -> int:
             _with_usable_log(config),
             reload=lambda: _with_usable_log(_read_settings(given).load(os.environ)),
             on_listening=on_listening,
+            is_silent=True,  # as gearmand is
         )
 
     return run_process(settings.process, serve)
@@ -132,28 +144,71 @@ def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> GearmandS
         setting = FLAGS[name].setting
         if setting and not (name.startswith("keepalive-") and argument == "-1"):  # -1: leave it to the server
             flags[setting] = _read(name, argument, setting)
+    version = _version(given)
     if "job-retries" in given:
-        # gearmand 2 writes "no limit" as -1, which 1.1 takes for 255 attempts; nobody asks for that.
-        argument = given["job-retries"]
-        flags["engine.attempts"] = 0 if argument == "-1" else _read("job-retries", argument, "engine.attempts")
+        flags["engine.attempts"] = _attempts(given["job-retries"], version)
     if "exceptions" in given:
         flags["gearman.exceptions"] = True
-    if "round-robin" in given:
+    if "round-robin" in given and version == "1.1":  # 2.0 accepts it, and does nothing else
         flags["engine.function_order"] = "round-robin"
+    _check_counts(given)
     _listen(given, environ, flags)
     _store(given, flags, warnings)
     _log(given, flags, warnings)
     defaults = {
         "engine.attempts": 0,
         "engine.wakeups": 0,
-        "engine.function_order": "registration",
-        "gearman.shutdown": "loopback",  # gearmand obeys everybody
+        **VERSIONS[version],
+        "gearman.shutdown": "loopback",  # gearmand obeys every peer
+        "gearman.sleep_ends_time_limits": True,
+        "listen_retry_seconds": BIND_RETRY_SECONDS,
         "listen": (ListenUrl("gearman", "127.0.0.1", int(DEFAULT_PORT)),),
         "store": "memory:",
         "log.level": "error",
         "log.file": DEFAULT_LOG_FILE,
     }
     return GearmandSettings(flags, defaults, _process(given), warnings)
+
+
+def _version(given: Mapping[str, str]) -> str:
+    """The version whose rules are followed: `2.0.0` and `2` are 2.0."""
+    text = given.get("gearmand-version", "1.1")
+    for version in VERSIONS:
+        major = version.partition(".")[0]
+        if text in (major, version) or text.startswith(f"{version}."):
+            return version
+    raise ConfigError(f"--gearmand-version: '{text}' is none of {', '.join(VERSIONS)}")
+
+
+def _attempts(argument: str, version: str) -> object:
+    """How often a job is tried, 0 without a limit.
+
+    gearmand 2 writes "no limit" as -1, which 1.1 takes for 255 attempts; no user wants that.
+    """
+    if argument == "-1":
+        return 0
+    attempts = _read("job-retries", argument, "engine.attempts")
+    if version == "1.1":
+        return attempts
+    if isinstance(attempts, int) and attempts > MOST_RETRIES_OF_2:
+        raise ConfigError(
+            f"the argument ('{argument}') for option '--job-retries' is invalid: expected a whole number from -1 to"
+            f" {MOST_RETRIES_OF_2}"
+        )
+    return attempts or 1
+
+
+def _check_counts(given: Mapping[str, str]) -> None:
+    """Refuse numbers that gearmand refuses, though nothing depends on them here."""
+    for name, least in (("hashtable-buckets", 1), ("threads", 0), ("http-port", 0)):
+        argument = given.get(name)
+        if argument is None:
+            continue
+        number = whole_number(argument.encode())
+        if number is None:
+            raise ConfigError(f"the argument ('{argument}') for option '--{name}' is invalid: expected a whole number")
+        if number < least:
+            raise ConfigError(f"--{name}: expected at least {least}, got {argument}")
 
 
 def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object]) -> None:
@@ -189,7 +244,7 @@ def _store(given: Mapping[str, str], flags: dict[str, object], warnings: list[st
         flags["store"] = f"sqlite:{database}"
         return
     if queue not in ("", "builtin"):
-        # Going on without it would lose jobs in a crash that are relied on to be kept.
+        # Continuing without it would lose jobs in a crash that users rely on.
         raise ConfigError(
             f"--queue-type={given['queue-type']} does not exist here; to keep jobs in a file, use"
             " --queue-type=libsqlite3 --libsqlite3-db=FILE"
@@ -272,7 +327,7 @@ def _help(ctx: click.Context) -> str:
     return formatter.getvalue().rstrip()
 
 
-def _help_row(flags: list[Flag], fate: str, text: str) -> tuple[str, str]:
+def _help_row(flags: list[GearmandFlag], fate: str, text: str) -> tuple[str, str]:
     if len(flags) == 1:
         return flags[0].usage, text if fate == "effect" else f"({fate}) {text}"
     first, *others = (f"--{flag.name}" for flag in flags)

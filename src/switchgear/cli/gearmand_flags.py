@@ -1,6 +1,7 @@
 """The table of gearmand's options, and a parser that follows gearmand's rules.
 
-The table is that of gearmand 1.1.20 with all its queue plug-ins.  Each option has one of three fates here: it has its
+The table is that of gearmand 1.1.20 with all its queue plug-ins, and `--gearmand-version`, which chooses between the
+rules of two versions.  Each option has one of three fates here: it has its
 effect; it is ignored, with a warning, because nothing here depends on it; or it is refused, because a server that went
 on without it would do harm.
 
@@ -18,13 +19,13 @@ from typing import Literal, NoReturn
 
 from switchgear.errors import ConfigError
 
-__all__ = ["FLAGS", "Flag", "flags_table", "parse_file", "parse_words", "rows"]
+__all__ = ["FLAGS", "GearmandFlag", "flags_table", "parse_file", "parse_words", "rows"]
 
 Fate = Literal["effect", "ignored", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class GearmandFlag:
     """One option of gearmand."""
 
     group: str
@@ -46,21 +47,34 @@ _NO_TLS = "there is no TLS here yet, and going on without it would send in the c
 _NO_QUEUE = "this queue plug-in does not exist here; see --queue-type."
 
 
-def _plugin(group: str, *names: str) -> list[Flag]:
-    return [Flag(group, name, "", "ARG", "ignored", _NO_QUEUE) for name in names]
+def _plugin(group: str, *names: str) -> list[GearmandFlag]:
+    return [GearmandFlag(group, name, "", "ARG", "ignored", _NO_QUEUE) for name in names]
 
 
-_TABLE: list[Flag] = [
-    Flag("General", "backlog", "b", "N", "effect", "Connections the system keeps waiting.", "limits.backlog"),
-    Flag("General", "check-args", "", "", "effect", "Check the options and exit: 0 if they are good, else 1."),
-    Flag("General", "config-file", "", "FILE", "effect", "More options, as on the command line. Also: @FILE."),
-    Flag("General", "coredump", "", "", "ignored", "the server runs in Python; `ulimit -c` decides about core dumps."),
-    Flag("General", "daemon", "d", "", "effect", "Go into the background once the server listens."),
-    Flag("General", "exceptions", "", "", "effect", "Send WORK_EXCEPTION to every client."),
-    Flag("General", "file-descriptors", "f", "N", "effect", "Limit of open files. Default: what connections need."),
-    Flag("General", "hashtable-buckets", "", "N", "ignored", "the tables of jobs here grow by themselves."),
-    Flag("General", "help", "h", "", "effect", "Show this text and exit."),
-    Flag(
+_TABLE: list[GearmandFlag] = [
+    GearmandFlag("General", "backlog", "b", "N", "effect", "Connections the system keeps waiting.", "limits.backlog"),
+    GearmandFlag("General", "check-args", "", "", "effect", "Check the options and exit: 0 if they are good, else 1."),
+    GearmandFlag("General", "config-file", "", "FILE", "effect", "More options, as on the command line. Also: @FILE."),
+    GearmandFlag(
+        "General", "coredump", "", "", "ignored", "the server runs in Python; `ulimit -c` decides about core dumps."
+    ),
+    GearmandFlag("General", "daemon", "d", "", "effect", "Go into the background once the server listens."),
+    GearmandFlag("General", "exceptions", "", "", "effect", "Send WORK_EXCEPTION to every client."),
+    GearmandFlag(
+        "General", "file-descriptors", "f", "N", "effect", "Limit of open files. Default: what connections need."
+    ),
+    GearmandFlag(
+        "General",
+        "gearmand-version",
+        "",
+        "VERSION",
+        "effect",
+        "Follow the rules of 1.1 (default) or 2.0: in 2.0, priority counts over all functions of a worker, which take"
+        " turns, and --job-retries=0 means one attempt. Not an option of gearmand.",
+    ),
+    GearmandFlag("General", "hashtable-buckets", "", "N", "ignored", "the tables of jobs here grow by themselves."),
+    GearmandFlag("General", "help", "h", "", "effect", "Show this text and exit."),
+    GearmandFlag(
         "General",
         "job-handle-prefix",
         "",
@@ -69,9 +83,16 @@ _TABLE: list[Flag] = [
         "What job handles begin with. Default: H: and the host's name.",
         "gearman.handle_prefix",
     ),
-    Flag("General", "job-retries", "j", "N", "effect", "Attempts before a job is given up; 0 (default): no limit."),
-    Flag("General", "keepalive", "", "", "effect", "TCP keepalive. Here it is always on."),
-    Flag(
+    GearmandFlag(
+        "General",
+        "job-retries",
+        "j",
+        "N",
+        "effect",
+        "Attempts before a job is given up; -1 (default): no limit; 0: no limit, or with --gearmand-version=2.0 one.",
+    ),
+    GearmandFlag("General", "keepalive", "", "", "effect", "TCP keepalive. Here it is always on."),
+    GearmandFlag(
         "General",
         "keepalive-count",
         "",
@@ -80,7 +101,7 @@ _TABLE: list[Flag] = [
         "Unanswered probes before a peer is lost; -1: 4.",
         "limits.keepalive_count",
     ),
-    Flag(
+    GearmandFlag(
         "General",
         "keepalive-idle",
         "",
@@ -89,7 +110,7 @@ _TABLE: list[Flag] = [
         "Silence before the first probe; -1: 60.",
         "limits.keepalive_idle_seconds",
     ),
-    Flag(
+    GearmandFlag(
         "General",
         "keepalive-interval",
         "",
@@ -98,8 +119,10 @@ _TABLE: list[Flag] = [
         "Pause between probes; -1: 15.",
         "limits.keepalive_interval_seconds",
     ),
-    Flag("General", "listen", "L", "ADDRESS", "effect", "Where to listen. Default: this machine only (127.0.0.1)."),
-    Flag(
+    GearmandFlag(
+        "General", "listen", "L", "ADDRESS", "effect", "Where to listen. Default: this machine only (127.0.0.1)."
+    ),
+    GearmandFlag(
         "General",
         "log-file",
         "l",
@@ -107,8 +130,8 @@ _TABLE: list[Flag] = [
         "effect",
         "Log there; stderr and none are special. Default: /var/log/gearmand.log, or stderr if that cannot be written.",
     ),
-    Flag("General", "pid-file", "P", "FILE", "effect", "Write the process id there while the server listens."),
-    Flag(
+    GearmandFlag("General", "pid-file", "P", "FILE", "effect", "Write the process id there while the server listens."),
+    GearmandFlag(
         "General",
         "protocol",
         "r",
@@ -116,7 +139,7 @@ _TABLE: list[Flag] = [
         "refused",
         "protocol modules do not exist here, and clients of one would find a closed port.",
     ),
-    Flag(
+    GearmandFlag(
         "General",
         "queue-type",
         "q",
@@ -124,13 +147,15 @@ _TABLE: list[Flag] = [
         "effect",
         "Keep jobs in memory (builtin, the default) or in a file (libsqlite3).",
     ),
-    Flag("General", "round-robin", "R", "", "effect", "Functions of a worker take turns. Default: newest first."),
-    Flag("General", "syslog", "", "", "effect", "Log to the system's log as well."),
-    Flag("General", "threads", "t", "N", "ignored", "the server needs no I/O threads."),
-    Flag("General", "user", "u", "NAME", "effect", "Become this user before anything is opened."),
-    Flag("General", "verbose", "", "LEVEL", "effect", "FATAL, ALERT, CRITICAL, ERROR (default) ... DEBUG."),
-    Flag("General", "version", "V", "", "effect", "Show the version and exit."),
-    Flag(
+    GearmandFlag(
+        "General", "round-robin", "R", "", "effect", "Functions of a worker take turns. Default in 1.1: newest first."
+    ),
+    GearmandFlag("General", "syslog", "", "", "effect", "Log to the system's log as well."),
+    GearmandFlag("General", "threads", "t", "N", "ignored", "the server needs no I/O threads."),
+    GearmandFlag("General", "user", "u", "NAME", "effect", "Become this user before anything is opened."),
+    GearmandFlag("General", "verbose", "", "LEVEL", "effect", "FATAL, ALERT, CRITICAL, ERROR (default) ... DEBUG."),
+    GearmandFlag("General", "version", "V", "", "effect", "Show the version and exit."),
+    GearmandFlag(
         "General",
         "worker-wakeup",
         "w",
@@ -139,15 +164,15 @@ _TABLE: list[Flag] = [
         "Sleeping workers woken for a new job; 0 (default): all.",
         "engine.wakeups",
     ),
-    Flag("HTTP", "http-port", "", "PORT", "ignored", "nothing listens there without the protocol module http."),
-    Flag("Gear", "port", "p", "PORT", "effect", "Port to listen on. Default: GEARMAND_PORT, else 4730."),
-    Flag("Gear", "ssl", "", "", "refused", _NO_TLS),
-    Flag("Gear", "ssl-ca-file", "", "FILE", "refused", _NO_TLS),
-    Flag("Gear", "ssl-certificate", "", "FILE", "refused", _NO_TLS),
-    Flag("Gear", "ssl-key", "", "FILE", "refused", _NO_TLS),
-    Flag("libsqlite3", "libsqlite3-db", "", "FILE", "effect", "The file of --queue-type=libsqlite3."),
-    Flag("libsqlite3", "libsqlite3-table", "", "NAME", "ignored", "the store names its tables itself."),
-    Flag(
+    GearmandFlag("HTTP", "http-port", "", "PORT", "ignored", "nothing listens there without the protocol module http."),
+    GearmandFlag("Gear", "port", "p", "PORT", "effect", "Port to listen on. Default: GEARMAND_PORT, else 4730."),
+    GearmandFlag("Gear", "ssl", "", "", "refused", _NO_TLS),
+    GearmandFlag("Gear", "ssl-ca-file", "", "FILE", "refused", _NO_TLS),
+    GearmandFlag("Gear", "ssl-certificate", "", "FILE", "refused", _NO_TLS),
+    GearmandFlag("Gear", "ssl-key", "", "FILE", "refused", _NO_TLS),
+    GearmandFlag("libsqlite3", "libsqlite3-db", "", "FILE", "effect", "The file of --queue-type=libsqlite3."),
+    GearmandFlag("libsqlite3", "libsqlite3-table", "", "NAME", "ignored", "the store names its tables itself."),
+    GearmandFlag(
         "libsqlite3",
         "store-queue-on-shutdown",
         "",
@@ -160,16 +185,16 @@ _TABLE: list[Flag] = [
     *_plugin("redis", "redis-server", "redis-port", "redis-password", "redis-prefix"),
     *_plugin("MySQL", "mysql-host", "mysql-port", "mysql-user", "mysql-password", "mysql-db", "mysql-table"),
     *_plugin("tokyocabinet", "libtokyocabinet-file"),
-    Flag("tokyocabinet", "libtokyocabinet-optimize", "", "", "ignored", _NO_QUEUE),
+    GearmandFlag("tokyocabinet", "libtokyocabinet-optimize", "", "", "ignored", _NO_QUEUE),
     *_plugin("drizzle", "libdrizzle-host", "libdrizzle-port", "libdrizzle-uds", "libdrizzle-user"),
     *_plugin("drizzle", "libdrizzle-password", "libdrizzle-db", "libdrizzle-table", "libdrizzle-mysql"),
 ]
 
-FLAGS: Mapping[str, Flag] = {flag.name: flag for flag in _TABLE}
-_SHORTS: Mapping[str, Flag] = {flag.short: flag for flag in _TABLE if flag.short}
+FLAGS: Mapping[str, GearmandFlag] = {flag.name: flag for flag in _TABLE}
+_SHORTS: Mapping[str, GearmandFlag] = {flag.short: flag for flag in _TABLE if flag.short}
 
 
-def rows() -> Iterator[tuple[list[Flag], str, Fate, str]]:
+def rows() -> Iterator[tuple[list[GearmandFlag], str, Fate, str]]:
     """The rows of the table for readers: options, their group, treatment and help.  Neighbours with the same treatment
     for the same reason share a row."""
     for (group, fate, help), flags in groupby(_TABLE, lambda flag: (flag.group, flag.fate, flag.help)):
@@ -212,7 +237,7 @@ def _refuse_word(word: str) -> NoReturn:
 
 class _FlagParser:
     def __init__(
-        self, words: Iterable[str], flags: list[Flag], stray: Callable[[str], None], *, guessing: bool
+        self, words: Iterable[str], flags: list[GearmandFlag], stray: Callable[[str], None], *, guessing: bool
     ) -> None:
         self.words = list(words)[::-1]  # the next one last, to be popped
         self.by_name = {flag.name: flag for flag in flags}
@@ -258,7 +283,7 @@ class _FlagParser:
                 return
             self._store(flag, "")
 
-    def _named(self, name: str, word: str) -> Flag:
+    def _named(self, name: str, word: str) -> GearmandFlag:
         flag = self.by_name.get(name)
         if flag is not None:
             return flag
@@ -268,7 +293,7 @@ class _FlagParser:
             raise ConfigError(f"option '{word}' is ambiguous; it could be {choices}")
         return longer[0] if longer else _refuse_word(word)
 
-    def _next_argument(self, flag: Flag) -> str:
+    def _next_argument(self, flag: GearmandFlag) -> str:
         if not self.words or self._is_option(self.words[-1]):
             raise ConfigError(f"the required argument for option '--{flag.name}' is missing")
         return self.words.pop()
@@ -279,7 +304,7 @@ class _FlagParser:
             return word[2:].partition("=")[0] in self.by_name
         return word.startswith("-") and word[1:2] in _SHORTS
 
-    def _store(self, flag: Flag, argument: str) -> None:
+    def _store(self, flag: GearmandFlag, argument: str) -> None:
         if flag.name in self.given:
             raise ConfigError(f"option '--{flag.name}' cannot be specified more than once")
         self.given[flag.name] = argument

@@ -20,19 +20,19 @@ from switchgear.cli.output import (
     print_table,
     printable,
     server_option,
+    shortened,
     text_of,
 )
+from switchgear.cli.verb_options import given, refuse_dead_with_other_states, verb_options
 from switchgear.client.gearman.blocking import Client
 from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
 from switchgear.errors import ServerRefused
-from switchgear.model import JobState
+from switchgear.resources import shown_number
 from switchgear.units import short_duration
 
 __all__ = ["functions", "job", "jobs", "workers"]
 
-_STATES = [state.name.lower() for state in JobState]
 _SHOWN_BYTES = 2000  # of a payload or a result; the whole of it is in the JSON
-_ERROR_COLUMNS = 60
 
 
 @click.command(
@@ -101,12 +101,30 @@ def workers(server: str, as_json: bool) -> None:
         Column("FUNCTIONS", wrap=True),
     ]
     now = time.time()
-    print_table(columns, (_worker_row(worker, now) for worker in found))
+    rows = [_worker_row(worker, now) for worker in found]
+    if any(worker["tags"] for worker in found):  # most servers have no use for the column
+        columns.insert(-1, Column("TAGS", wrap=True))
+        for row, worker in zip(rows, found, strict=True):
+            row.insert(-1, " ".join(worker["tags"]))
+    if any(worker["resources"] for worker in found):
+        columns.insert(-1, Column("RESOURCES", wrap=True))
+        for row, worker in zip(rows, found, strict=True):
+            row.insert(-1, _resources_of(worker))
+    print_table(columns, rows)
 
 
 def _functions_of(worker: Mapping[str, Any]) -> str:
     more = worker["functions_count"] - len(worker["functions"])
     return " ".join(text_of(name) for name in worker["functions"]) + (f" and {more} more" if more else "")
+
+
+def _resources_of(worker: Mapping[str, Any]) -> str:
+    """What a worker has, and what is free of it if that is less."""
+    free = worker["resources_free"]
+    return " ".join(
+        f"{name}={shown_number(amount)}" + ("" if free[name] == amount else f"({shown_number(free[name])} free)")
+        for name, amount in worker["resources"].items()
+    )
 
 
 def _worker_row(worker: Mapping[str, Any], now: float) -> list[str]:
@@ -130,42 +148,24 @@ Examples:
   switchgear jobs --json --unique order-4711 | jq -r '.jobs[].handle'
 """
 )
-@click.option("--function", metavar="NAME", help="Only jobs of this function.")
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice(_STATES, case_sensitive=False),
-    help="Only jobs in this state; may be given several times.",
+@verb_options(
+    "jobs",
+    *("function", "states", "unique", "name", "dead", "error", "since", "limit", "before_id"),
+    limit={"default": 50, "show_default": True},
+    before_id={"type": click.IntRange(1)},
 )
-@click.option("--unique", metavar="KEY", help="Only jobs with this unique key.")
-@click.option("--dead", is_flag=True, help="Only jobs that failed because their attempts were spent.")
-@click.option("--error", metavar="TEXT", help="Only jobs whose error has this text in it.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--before", type=click.IntRange(1), metavar="ID", help="Only jobs older than the one with this number.")
 @server_option
 @json_option("Write a JSON object: jobs, an array, and next_before_id, the ID for --before to go on, or null.")
-def jobs(
-    function: str | None,
-    states: tuple[str, ...],
-    unique: str | None,
-    dead: bool,
-    error: str | None,
-    limit: int,
-    before: int | None,
-    server: str,
-    as_json: bool,
-) -> None:
+def jobs(server: str, as_json: bool, **options: Any) -> None:
     """List jobs, the newest first, finished ones included as long as the server keeps them.
 
-    A job is dead if it failed because its attempts were spent, not because a worker said so; --state failed lists
-    both. A search with --dead or --error looks at some thousand jobs at a time, and says where to go on.
+    A job is dead if it failed because its attempts were used up, not because a worker reported a failure; --state
+    failed lists both. A search with --dead or --error examines some thousand jobs at a time, and says where to
+    continue.
     """
-    if dead and states and "failed" not in states:
-        raise click.UsageError("Dead jobs are failed ones: --dead goes with --state failed, or with none.")
-    selection = {"function": function, "states": list(states) or None, "unique": unique, "error": error}
+    refuse_dead_with_other_states(options)
     with Client(server) as client:
-        found = client.control("jobs", **selection, dead=dead or None, before_id=before, limit=limit)
+        found = client.control("jobs", **given(options))
     if as_json:
         print_json(found)
         return
@@ -180,13 +180,21 @@ def jobs(
         Column("ERROR", wrap=True),
     ]
     now = time.time()
-    print_table(columns, (_job_row(job, now) for job in found["jobs"]))
+    rows = [_job_row(job, now) for job in found["jobs"]]
+    if any(job["requires"] for job in found["jobs"]):  # most servers have no use for the column
+        columns.insert(-1, Column("REQUIRES", wrap=True))
+        for row, job in zip(rows, found["jobs"], strict=True):
+            row.insert(-1, " ".join(job["requires"]))
+    if any(job["name"] for job in found["jobs"]):  # tasks of dwork have names, and few other jobs
+        columns.insert(1, Column("NAME", wrap=True))
+        for row, job in zip(rows, found["jobs"], strict=True):
+            row.insert(1, shortened(text_of(job["name"])))  # a whole command, perhaps
+    print_table(columns, rows)
     if found["next_before_id"]:
         click.echo(f"There may be more: --before {found['next_before_id']}", err=True)
 
 
 def _job_row(job: Mapping[str, Any], now: float) -> list[str]:
-    error = text_of(job["error"]).strip().partition("\n")[0]
     return [
         job["handle"],
         text_of(job["function"]),
@@ -195,7 +203,7 @@ def _job_row(job: Mapping[str, Any], now: float) -> list[str]:
         _attempts(job),
         _progress(job),
         short_duration(max(0.0, now - job["created_at"])),
-        error if len(error) <= _ERROR_COLUMNS else error[: _ERROR_COLUMNS - 1] + "…",
+        shortened(text_of(job["error"])),
     ]
 
 
@@ -210,9 +218,9 @@ def _attempts(job: Mapping[str, Any]) -> str:
 
 def _losses(job: Mapping[str, Any]) -> str:
     """How often the job was lost with its worker, if that is limited separately."""
-    if job["losses_limit"] is None:
+    if job["crash_limit"] is None:
         return ""
-    return f"{job['losses']}/{job['losses_limit']}" if job["losses_limit"] else str(job["losses"])
+    return f"{job['losses']}/{job['crash_limit']}" if job["crash_limit"] else str(job["losses"])
 
 
 def _progress(job: Mapping[str, Any]) -> str:
@@ -234,7 +242,7 @@ Examples:
 def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
     """Show one job: its state, what it was given, what came of it, and its history.
 
-    HANDLE is what its submitter was told, or its number, which is the end of it and what the server's log says.
+    The job is named by its HANDLE, as its submitter was told, or its number, which is at the end of the handle.
     Exits with 1 if the server does not know the job.
     """
     try:
@@ -265,6 +273,7 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "unique": text_of(job["unique"]),
         "name": text_of(job["name"]),
         "key": text_of(job["key"]),
+        "requires": ",".join(job["requires"]),
         "attempts": _attempts(job),
         "lost": _losses(job),
         "progress": _progress(job),

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from switchgear.cli.output import json_option, print_json, printable, reading, server_option
+from switchgear.cli.output import json_option, print_json, printable, server_option
+from switchgear.cli.verb_options import verb_options
 from switchgear.client.gearman.blocking import Client
+from switchgear.units import exact_duration
 
 __all__ = ["limit", "limits_text"]
-
-_NONE: Final = ("0", "none")
-_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"), (0.001, "ms"))
-
-
-def _rate(text: str) -> list[float]:
-    """A rate as the CONTROL verb takes it."""
-    from switchgear.app.task_options import Rate  # those who only list functions do without it
-
-    if text.strip().lower() in _NONE:
-        return [0, 0]
-    return list(Rate.of(text, "a rate"))
 
 
 @click.command(
@@ -36,43 +26,18 @@ Examples:
 """
 )
 @click.argument("function")
-@click.option("--concurrency", type=click.IntRange(0), metavar="N", help="Most jobs that run at once; 0: any number.")
-@click.option(
-    "--rate", callback=reading(_rate), metavar="N/TIME", help="Most starts in a time, such as 10/s or 100/h; none: any."
-)
-@click.option(
-    "--key-concurrency", type=click.IntRange(0), metavar="N", help="Most jobs of each key that run at once; 0: any."
-)
-@click.option("--key-rate", callback=reading(_rate), metavar="N/TIME", help="Most starts of each key in a time.")
-@click.option("--fair/--no-fair", default=None, help="Serve keys in turn, or jobs in the order of their arrival.")
+@verb_options("limit", "concurrency", "rate", "key_concurrency", "key_rate", "fair")
 @server_option
 @json_option("Write one JSON object: function and policy.")
-def limit(
-    function: str,
-    concurrency: int | None,
-    rate: list[float] | None,
-    key_concurrency: int | None,
-    key_rate: list[float] | None,
-    fair: bool | None,
-    server: str,
-    as_json: bool,
-) -> None:
+def limit(function: str, server: str, as_json: bool, **limits: Any) -> None:
     """Show or set how many jobs of a function may run, and how often one may start.
 
-    Limits hold for all workers together, of whatever protocol, and are kept. What is not given stays as it was. A job
-    has the key that its submitter gave it; those without one have no limit by key. Limits that a Python program
-    declares are set again whenever a worker of that program connects.
+    Limits apply to all workers together, of all protocols, and are stored. Limits that are not given stay. A job has
+    the key that its submitter gave it; jobs without a key have no limit by key. Limits that a Python program declares
+    are set again whenever a worker of that program connects.
     """
     with Client(server) as client:
-        answer = client.control(
-            "limit",
-            function=function,
-            concurrency=concurrency,
-            rate=rate,
-            key_concurrency=key_concurrency,
-            key_rate=key_rate,
-            fair=fair,
-        )
+        answer = client.control("limit", function=function, **limits)
     if as_json:
         print_json(answer)
     else:
@@ -95,8 +60,6 @@ def limits_text(policy: Mapping[str, Any] | None) -> str:
 
 
 def _rate_text(count: int, seconds: float) -> str:
-    for unit_seconds, unit in _UNITS:
-        units = round(seconds / unit_seconds, 6)
-        if units >= 1 and units == int(units):
-            return f"{count}/{unit}" if units == 1 else f"{count}/{int(units)}{unit}"
-    return f"{count}/{seconds:g}s"
+    duration = exact_duration(seconds)
+    number = duration.rstrip("dhms")
+    return f"{count}/{duration.removeprefix(number) if number == '1' else duration}"

@@ -15,23 +15,28 @@ from switchgear.cli.output import (
     Column,
     json_option,
     moment,
+    named_server_option,
     print_json,
     print_table,
+    printable,
     reading,
+    shortened,
 )
+from switchgear.client import Client
 from switchgear.config import load_config
 from switchgear.errors import ConfigError, StorageError
 from switchgear.joblog.job_log import JobLog
 from switchgear.joblog.runs import FunctionSummary, LoggedRun, Outcome, RunQuery
+from switchgear.text import without_secrets
 from switchgear.units import parse_duration, parse_when, short_duration
 
 __all__ = ["log"]
 
-_ERROR_COLUMNS = 60
 _ELSEWHERE = (
-    "That is where a server with this configuration writes it. One that was started with another store has it beside"
-    " that: --url sqlite:PATH, with jobs-log.db for jobs.db. --config FILE reads the server's configuration. A server"
-    " with the store memory:, and one that is embedded in a program, writes none."
+    "That is where a server with this configuration writes it. --server URL asks a running server where its log is."
+    " One that was started with another store has it beside that: --url sqlite:PATH, with jobs-log.db for jobs.db."
+    " --config FILE reads the server's configuration. A server with the store memory:, and one that is embedded in a"
+    " program, writes none."
 )
 _WHEN_HELP = "A duration such as 90m or 2d means that long ago."
 
@@ -59,18 +64,21 @@ Examples:
   switchgear log --unfinished --function resize
   switchgear log --summary --since yesterday --until today
   switchgear log --json --function mail --limit 1000 | jq '[.runs[].seconds] | max'
+  switchgear log --server gearman://jobs.example:4730 --failed
   switchgear log --url postgresql://jobs@db.example/jobs --key order-4711
 """
 )
 @click.option("--function", metavar="NAME", help="Only runs of this function.")
-@click.option("--key", metavar="KEY", help="Only runs with this unique key.")
+@click.option("--key", metavar="KEY", help="Only runs with this unique key, or of jobs with this name.")
 @click.option("--handle", metavar="HANDLE", help="Only the job with this handle.")
 @click.option("--host", metavar="NAME", help="Only what this host has written.")
 @click.option("--failed", is_flag=True, help="Only what failed.")
 @click.option("--unfinished", is_flag=True, help="Only what was started and has not ended.")
 @click.option("--since", metavar="WHEN", callback=reading(_past), help=f"Only runs from then on. {_WHEN_HELP}")
 @click.option("--until", metavar="WHEN", callback=reading(_past), help="Only runs before then.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number of runs."
+)
 @click.option("--before", type=click.IntRange(1), metavar="ID", help="Only runs older than the one with this number.")
 @click.option("--summary", is_flag=True, help="Instead of runs, show counts and durations for each function.")
 @click.option("--url", metavar="URL", help="The log to read: sqlite:PATH or postgresql://USER@HOST/DATABASE.")
@@ -80,6 +88,10 @@ Examples:
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Read the log of the server with this configuration. Default: as for `switchgear serve`.",
+)
+@named_server_option(
+    "Read the log of this server, gearman://HOST:PORT, which is asked where it is. Default: SWITCHGEAR_SERVER, then"
+    " SWITCHGEAR_URL; if neither is set, no server is asked."
 )
 @json_option(
     "Write a JSON object: runs, an array, and next_before_id, the ID for --before to go on, or null."
@@ -101,35 +113,67 @@ def log(
     summary: bool,
     url: str | None,
     file: Path | None,
+    server: str | None,
     as_json: bool,
 ) -> None:
     """Show what ran: when, for how long, and how it ended; the newest first.
 
     The server writes this log for the jobs of every protocol, and workers may add tasks of their own. It is read from
-    its database, so the server need not run. TOOK is the duration of the last attempt.
+    its database, so the server need not run, unless it has to be asked where that is. TOOK is the duration of the last
+    attempt, KEY the unique key of a job or else its name, such as that of a dwork task, and MESSAGE what its worker
+    said last, if any did.
     """
     if failed and unfinished:
         raise click.UsageError("--failed and --unfinished cannot both be: what failed has ended.")
-    if url is not None and file is not None:
-        raise click.UsageError("--url and --config both say where the log is: give one of them.")
+    asks_server = ctx.get_parameter_source("server") is click.core.ParameterSource.COMMANDLINE
+    if (url is not None) + (file is not None) + asks_server > 1:
+        raise click.UsageError("--url, --config and --server each say where the log is: give one of them.")
     outcome: Outcome = "failed" if failed else "unfinished" if unfinished else "any"
     query = RunQuery(function, key, handle, host, since, until, outcome, before or 0, limit)
     if summary:
         _refuse_with_summary(ctx)
-    with _opened(url, file) as job_log:
+    with _opened(url, file, server) as job_log:
         if summary:
             _show_summary(job_log.summarize(query), as_json)
         else:
             _show_runs(job_log.find(query), limit, as_json)
 
 
-def _opened(url: str | None, file: Path | None) -> JobLog:
+def _opened(url: str | None, file: Path | None, server: str | None) -> JobLog:
+    """The log that is asked for; says on standard error whose it is, unless the user has named it."""
+    if url is not None:
+        return JobLog.open(url, create=False)
+    if file is None and server is not None:
+        job_log, owner = _log_of(server), f"of {server}, "
+    else:
+        try:
+            job_log, owner = JobLog.open(_configured_url(file), create=False), ""
+        except StorageError as error:
+            if not str(error).startswith("there is no job log"):
+                raise
+            raise StorageError(f"{error}\n{_ELSEWHERE}") from error
+    click.echo(f"Job log {owner}{printable(without_secrets(job_log.url))}", err=True)
+    return job_log
+
+
+def _log_of(server: str) -> JobLog:
+    """The log that a server writes, if it can be read from here."""
+    with Client(server) as client:
+        figures = client.control("server")["joblog"]
+    if figures is None:
+        raise ConfigError(
+            f"{server} writes no job log: it is switched off there, or the server is embedded in a program, or has its"
+            " jobs in memory. `switchgear jobs` shows what it has, finished jobs included."
+        )
+    url = figures["url"]
     try:
-        return JobLog.open(url or _configured_url(file), create=False)
+        return JobLog.open(url, create=False)
     except StorageError as error:
-        if url is not None or not str(error).startswith("there is no job log"):
-            raise
-        raise StorageError(f"{error}\n{_ELSEWHERE}") from error
+        where = printable(without_secrets(url))
+        raise StorageError(
+            f"{error}\n{server} writes its log to {where}, which cannot be read from here: run this command where that"
+            " server runs, or name the log with --url"
+        ) from error
 
 
 def _configured_url(file: Path | None) -> str:
@@ -162,7 +206,12 @@ def _show_runs(runs: list[LoggedRun], limit: int, as_json: bool) -> None:
         Column("HOST"),
         Column("ERROR", wrap=True),
     ]
-    print_table(columns, (_run_row(run) for run in runs))
+    rows = [_run_row(run) for run in runs]
+    if any(run.result for run in runs):  # few workers have anything to say
+        columns.append(Column("MESSAGE", wrap=True))
+        for row, run in zip(rows, runs, strict=True):
+            row.append(shortened(run.result))
+    print_table(columns, rows)
     if next_before_id:
         click.echo(f"There may be more: --before {next_before_id}", err=True)
 
@@ -172,18 +221,18 @@ def _run_object(run: LoggedRun) -> dict[str, Any]:
 
 
 def _run_row(run: LoggedRun) -> list[str]:
-    error = run.error.strip().partition("\n")[0] or (f"result code {run.result_code}" if run.result_code else "")
+    error = run.error.strip() or (f"result code {run.result_code}" if run.result_code else "")
     return [
         str(run.id),
         moment(run.started_at),
         run.function,
-        run.key,
+        shortened(run.key),
         run.state,
         short_duration(run.seconds),
         str(run.attempts),
         run.handle,
         run.host,
-        error if len(error) <= _ERROR_COLUMNS else error[: _ERROR_COLUMNS - 1] + "…",
+        shortened(error),
     ]
 
 

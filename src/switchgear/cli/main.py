@@ -84,6 +84,7 @@ COMMANDS = {
     "jobs": _Lazy("switchgear.cli.inspect_server", "jobs", "List jobs."),
     "job": _Lazy("switchgear.cli.inspect_server", "job", "Show one job."),
     "explain": _Lazy("switchgear.cli.explain", "explain", "Say why a job waits, where it runs, or how it ended."),
+    "trace": _Lazy("switchgear.cli.trace", "trace", "Show the packets between a client or worker and the server."),
     "log": _Lazy("switchgear.cli.log", "log", "Show what ran, how long it took, and how it ended."),
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
@@ -179,7 +180,7 @@ def _describe(error: BaseException) -> str:
 )
 @click.version_option(VERSION, message="%(prog)s %(version)s")
 def main() -> None:
-    """One job server for many protocols: run it, submit jobs to it, work for it, look into it.
+    """One job server for many protocols: run it, submit jobs to it, run workers, inspect it.
 
     Each command has examples in its own help.
     """

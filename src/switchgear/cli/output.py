@@ -31,6 +31,7 @@ __all__ = [
     "json_option",
     "locators",
     "moment",
+    "named_server_option",
     "print_json",
     "print_table",
     "printable",
@@ -39,6 +40,7 @@ __all__ = [
     "server_location",
     "server_option",
     "servers_option",
+    "shortened",
     "text_of",
     "when_option",
 ]
@@ -47,7 +49,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 SERVER_VARIABLE: Final = "SWITCHGEAR_SERVER"
-# What `App()` goes by.  A program and the commands beside it should mean the same server.
+# The variable that `App()` uses. A program and the commands beside it should use the same server.
 APP_VARIABLE: Final = "SWITCHGEAR_URL"
 DEFAULT_DIRECTORY: Final = ".switchgear"  # the default directory of an app
 STATE_STYLES: Final = {
@@ -61,6 +63,7 @@ STATE_STYLES: Final = {
 }
 # Wider than any table: what is not read by eyes must not be cut to fit a screen.
 _UNLIMITED_COLUMNS: Final = 100_000
+_TEXT_COLUMNS: Final = 60  # of an error, a name or a message in a table
 
 
 def reading(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -144,6 +147,18 @@ def server_option(command: F) -> F:
     )(command)
 
 
+def named_server_option(help_text: str) -> Callable[[F], F]:
+    """The option `--server URL` of a command that needs none: its value is the current address, or None if neither the
+    option nor a variable names one."""
+    return click.option(
+        "--server",
+        callback=lambda ctx, param, value: None if value is None else _server_address(ctx, param, value),
+        metavar="URL",
+        envvar=[SERVER_VARIABLE, APP_VARIABLE],
+        help=help_text,
+    )
+
+
 def servers_option(command: F) -> F:
     """The option `--server URL`, any number of times; see `locators`."""
     return click.option(
@@ -183,6 +198,12 @@ def text_of(value: object) -> str:
     if isinstance(value, Mapping):
         return bytes_of(value).decode("utf-8", "backslashreplace")
     return "" if value is None else str(value)
+
+
+def shortened(text: str) -> str:
+    """The first line of a text, as far as it fits into a table."""
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _TEXT_COLUMNS else line[: _TEXT_COLUMNS - 1] + "…"
 
 
 def bytes_of(value: object) -> bytes:

@@ -23,7 +23,7 @@ from switchgear.errors import ConfigError
 
 __all__ = ["OnListening", "ProcessOptions", "raise_file_descriptors", "run_process"]
 
-OnListening = Callable[[], None]  # called once by the server, when everybody can connect
+OnListening = Callable[[], None]  # called once by the server, when all listeners accept connections
 
 _READY = b"\n"
 # Descriptors besides connections: store, log, listeners, event loop, and some for what we did not think of.
@@ -42,7 +42,8 @@ class ProcessOptions:
 
 
 def run_process(options: ProcessOptions, serve: Callable[[OnListening], int]) -> int:
-    """Prepare the process and serve in it; `serve` calls back once everybody can connect.  Returns its exit code.
+    """Prepare the process and serve in it; `serve` calls back once all listeners accept connections. Returns its exit
+    code.
 
     With `daemonize` this returns in the background process only.  The calling process exits as soon as the server
     listens (0) or has given up (1); until then, the background process may still write to the terminal.
@@ -73,9 +74,9 @@ def run_process(options: ProcessOptions, serve: Callable[[OnListening], int]) ->
 
 
 def raise_file_descriptors(connections: int) -> None:
-    """Raise the limit of file descriptors for so many connections, as far as an ordinary user may.
+    """Raise the limit of file descriptors for this many connections, as far as an ordinary user may.
 
-    Systems start programs with room for 1024, for the sake of old ones, and permit far more to those that ask.
+    Systems start programs with a limit of 1024, for the sake of old programs, and permit far more on request.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + SPARE_DESCRIPTORS
@@ -132,7 +133,7 @@ def _remove_pid_file(path: Path) -> None:
         if path.read_text(encoding="utf-8").strip() == str(os.getpid()):
             path.unlink()
     except (OSError, ValueError):
-        return  # gone, unreadable, or in a directory that belongs to another user: nothing depends on it any more
+        return  # gone, unreadable, or in a directory of another user: nothing depends on it any more
 
 
 def _go_into_background() -> int:

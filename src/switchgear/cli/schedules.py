@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
+from switchgear.cli.job_options import schedule_job_options
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     Column,
     complain,
-    duration_option,
     json_option,
     moment,
     print_json,
@@ -22,19 +22,17 @@ from switchgear.cli.output import (
     server_option,
     text_of,
 )
+from switchgear.cli.verb_options import verb_options
 from switchgear.client.gearman.blocking import Client
 from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ConfigError, ServerRefused
 from switchgear.json_bytes import plain
-from switchgear.model import PRIORITY_NAMES, CatchUp
 from switchgear.timetable import timetable_of
 from switchgear.units import short_duration
 
 __all__ = ["schedule", "schedules"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_CATCH_UP = [policy.name.lower() for policy in CatchUp]
 
 
 @click.command(
@@ -99,8 +97,8 @@ Examples:
 def schedule() -> None:
     """Jobs that the server makes by itself, at the ticks of a timetable.
 
-    A schedule is kept by the server: each tick makes one job, whoever is connected, and ticks that were missed while
-    the server was down are made up for as --catch-up says.
+    The server stores a schedule: each tick makes one job, and ticks that were missed while the server was down are made
+    up for as --catch-up says.
     """
 
 
@@ -120,63 +118,48 @@ A cron expression has five fields, or is one of @hourly, @daily, @weekly, @month
 @click.argument("name")
 @click.argument("function")
 @click.argument("payload", default="")
-@click.option("--cron", metavar="EXPRESSION", default="", help="When: a cron expression.")
-@duration_option("--every", "When: each so many seconds, counted from the epoch.")
-@click.option("--timezone", metavar="ZONE", default="", help="By which clocks a cron expression goes. Default: UTC.")
-@click.option(
-    "--catch-up",
-    type=click.Choice(_CATCH_UP),
-    default="latest",
-    show_default=True,
-    help="Which of the ticks that were missed are made up for; of all, the last 1,000.",
-)
-@click.option("--overlap", is_flag=True, help="Make a job even while the last one is unfinished.")
-@click.option("--priority", type=click.Choice(PRIORITY_NAMES), default="normal", show_default=True)
-@duration_option("--expires", "A job that has not started so long after its tick is not wanted any more.")
-@duration_option("--timeout", "The longest run of one attempt.")
-@click.option("--attempts", type=click.IntRange(0), help="How often a job may be started; 0: no limit.")
-@click.option("--crashes", type=click.IntRange(0), help="How often its worker may be lost; 0: no limit.")
-@duration_option("--retention", "How long a job is remembered after its end. Default: the server's setting.")
-@click.option("--key", metavar="KEY", default="", help="Whose jobs they are, for limits by key.")
+@verb_options("schedule", "cron", "every_seconds", "timezone", "catch_up", "overlap")
+@schedule_job_options
 @server_option
 @json_option("Write the schedule as a JSON object.")
 def add(
     name: str,
     function: str,
     payload: str,
-    cron: str,
-    every: float | None,
-    timezone: str,
+    cron: str | None,
+    every_seconds: float | None,
+    timezone: str | None,
     catch_up: str,
     overlap: bool,
     server: str,
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Let there be a schedule NAME that makes jobs of FUNCTION.
+    """Add a schedule NAME that makes jobs of FUNCTION, or change it.
 
     PAYLOAD is what each job carries; - reads it from standard input. If there is a schedule of that name it becomes
     like this one, and only another timetable moves its next tick.
     """
-    if bool(cron) == bool(every):
+    if bool(cron) == bool(every_seconds):
         raise click.UsageError("Give --cron EXPRESSION or --every SECONDS.")
     try:
-        timetable_of(cron, every or 0, timezone)  # so that a typo is found even where there is no server
+        # A typo is found even where there is no server.
+        timetable_of(cron or "", every_seconds or 0, timezone or "")
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
     data = sys.stdin.buffer.read() if payload == "-" else payload.encode("utf-8", "surrogateescape")
-    arguments: dict[str, Any] = {"cron": cron} if cron else {"every_seconds": every}
     with Client(server) as client:
         answer = client.control(
             "schedule",
             name=name,
             function=function,
             payload=plain(data),
+            cron=cron or None,
+            every_seconds=every_seconds,
             timezone=timezone,
             catch_up=catch_up,
             overlap=overlap,
             options={option: value for option, value in given.items() if value is not None},
-            **arguments,
         )
     if as_json:
         print_json(answer)
@@ -253,7 +236,7 @@ def run(ctx: click.Context, names: tuple[str, ...], server: str, as_json: bool) 
 
 
 def _act(ctx: click.Context, verb: str, done: str, names: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Act on each schedule; one that is refused does not stop the others."""
+    """Act on each schedule; a refusal does not stop the others."""
     answers: list[Any] = []
     problems: list[dict[str, str]] = []
     with Client(server) as client:

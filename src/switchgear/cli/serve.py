@@ -11,15 +11,17 @@ from switchgear.cli.demo_addresses import with_demo_listeners
 from switchgear.cli.process import raise_file_descriptors
 from switchgear.config import SETTINGS, Config, load_config
 from switchgear.config.setting_types import Choice
+from switchgear.protocol_registry import built_in_protocols
 
 __all__ = ["serve"]
 
-_EPILOG = """\b
+_EXAMPLES = """\b
 Examples:
   switchgear serve
   switchgear serve --store memory: --log-level debug
   switchgear serve --config /etc/switchgear.toml --listen gearman://0.0.0.0:4730 --allow-remote
   switchgear serve --set limits.packet_bytes=16MiB --set engine.attempts=5
+  switchgear serve --listen gearman://127.0.0.1:4731 --listen gearman-worker://127.0.0.1:4730
 
 \b
 Signals:
@@ -27,6 +29,20 @@ Signals:
   HUP        read the configuration again and reopen the log file
   USR1       stop when no job is left
 """
+
+
+def _listening_urls() -> str:
+    """The paragraph of the help about what `--listen` takes."""
+    lines = ["\b", "Listening URLs, by protocol, with their options:"]
+    for protocol in built_in_protocols().values():
+        url = f"{protocol.scheme}://HOST:{protocol.default_port}"
+        lines.append(f"  {url:24}{', '.join(page.title for page in protocol.pages)}")
+        if protocol.options:
+            lines.append(f"{'':26}?{', '.join(protocol.options)}")
+    return "\n".join(lines)
+
+
+_EPILOG = f"{_EXAMPLES}\n{_listening_urls()}\n"
 
 
 def _words(name: str) -> click.Choice[str]:
@@ -82,7 +98,8 @@ def _words(name: str) -> click.Choice[str]:
     is_flag=True,
     default=None,
     help="Permit listening on addresses that other machines can reach. There are no passwords, and without CURVE no"
-    " encryption: whoever can connect can run jobs and read payloads. ZeroMQ listeners with a key need no permission.",
+    " encryption: every peer that can connect can run jobs and read payloads. ZeroMQ listeners with a key need no"
+    " permission.",
 )
 @click.option(
     "--set",

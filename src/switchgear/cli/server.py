@@ -16,12 +16,13 @@ from switchgear.cli.output import (
     server_option,
     text_of,
 )
+from switchgear.cli.verb_options import verb_options
 from switchgear.client.gearman.blocking import Client
 from switchgear.units import short_bytes, short_duration
 
 __all__ = ["server"]
 
-# What peers make a server hold, in the words of the table.
+# Descriptions of the parts of the memory account, for the table.
 _HELD_FOR: Final = {
     "jobs": "unfinished jobs",
     "held_keys": "unique keys held longer than their jobs",
@@ -46,8 +47,9 @@ Examples:
 )
 @server_option
 @click.option("--connections", "show_connections", is_flag=True, help="Show the connections that hold most instead.")
+@verb_options("connections", "limit", limit={"help": "With --connections: the maximum number. Default: 100."})
 @json_option("Write one JSON object.")
-def server(server: str, show_connections: bool, as_json: bool) -> None:
+def server(server: str, show_connections: bool, limit: int | None, as_json: bool) -> None:
     """Show how the server is, and what it holds in memory.
 
     MEMORY is what clients and workers make the server hold, against the setting limits.memory_bytes. When it is full,
@@ -58,8 +60,10 @@ def server(server: str, show_connections: bool, as_json: bool) -> None:
     answers, JOBS how many unfinished jobs it waits for and how much they hold, and SENT what it has sent in all. The
     list has connections over TCP, the largest first.
     """
+    if limit is not None and not show_connections:
+        raise click.UsageError("--limit goes with --connections.")
     with Client(server) as client:
-        answer = client.control("connections" if show_connections else "server")
+        answer = client.control("connections", limit=limit) if show_connections else client.control("server")
     if as_json:
         print_json(answer)
     elif show_connections:

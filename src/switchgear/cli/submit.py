@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 import click
 
+from switchgear.cli.job_options import submit_job_options
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     bytes_of,
@@ -19,19 +21,19 @@ from switchgear.cli.output import (
     print_json,
     printable,
     server_option,
-    when_option,
 )
 from switchgear.client.gearman.blocking import Client
 from switchgear.client.gearman.submit_request import ExtendedOptions
 from switchgear.client.gearman.submitted_job import Submission, Update, UpdateKind
 from switchgear.errors import JobFailed, SwitchgearError
 from switchgear.json_bytes import plain
-from switchgear.model import PRIORITY_NAMES, EdgePolicy, UniquePolicy, UniqueScope
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 __all__ = ["submit"]
+
+HINT_SECONDS = 2.0  # a job that no worker can do has waited for long enough to say so
 
 _EPILOG = """\b
 Examples:
@@ -57,21 +59,10 @@ Exit codes:
 """
 
 
-def _words(policies: type[EdgePolicy | UniquePolicy | UniqueScope]) -> click.Choice[str]:
-    return click.Choice([policy.name.lower() for policy in policies], case_sensitive=False)
-
-
 @click.command(epilog=_EPILOG)
 @click.argument("function")
 @click.argument("payload", required=False)
 @click.option("--background", is_flag=True, help="Do not wait: print the job's handle.")
-@click.option(
-    "--priority",
-    type=click.Choice(PRIORITY_NAMES, case_sensitive=False),
-    default="normal",
-    show_default=True,
-    help="Which of the function's queues it goes to.",
-)
 @click.option(
     "--unique",
     default="",
@@ -79,38 +70,12 @@ def _words(policies: type[EdgePolicy | UniquePolicy | UniqueScope]) -> click.Cho
     help="Share one job with all submissions of this key, as long as it is unfinished."
     " The key - stands for the payload itself.",
 )
-@click.option("--unique-scope", type=_words(UniqueScope), help="How long the unique key is its own. *")
-@click.option("--unique-policy", type=_words(UniquePolicy), help="What to do if another job has the unique key. *")
-@duration_option("--unique-for", "The unique key is its own for so long, even if it ends before. *")
-@when_option("--at", "Do not start it earlier.")
 @duration_option(
     "--timeout",
-    "Wait no longer than this. What the job does then: if it is running it goes on, and its result is lost; if it is"
-    " still queued and nobody else waits for it, the server drops it.",
+    "Wait no longer than this. After that a running job continues, and its result is lost; if the job is still"
+    " queued and no other client waits for it, the server drops it.",
 )
-@duration_option("--run-timeout", "Take the job from a worker that runs it for longer than this. *")
-@click.option(
-    "--attempts",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Start it at most so often when workers are lost or time out, 0 for any number. *",
-)
-@click.option(
-    "--crashes",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Give it up when so many workers were lost with it, 0 for never; they do not count as attempts then. *",
-)
-@click.option(
-    "--after",
-    multiple=True,
-    metavar="HANDLE",
-    help="Do not start it before this job is done; may be given several times. *",
-)
-@click.option("--on-failure", type=_words(EdgePolicy), help="What becomes of it if one of those does not succeed. *")
-@when_option("--expires", "Give it up if it has not started by then. *")
-@click.option("--key", metavar="KEY", help="Whose job it is, for limits by key and fair turns. *")
-@duration_option("--retention", "How long it is remembered after its end. Default: the server's setting. *")
+@submit_job_options
 @server_option
 @json_option(
     "Write one JSON object at the end: handle, state (submitted, done, failed, timed_out), result and error."
@@ -128,12 +93,12 @@ def submit(
     at: float | None,
     timeout: float | None,
     run_timeout: float | None,
-    attempts: int | None,
+    attempts_limit: int | None,
     after: tuple[str, ...],
     expires: float | None,
     server: str,
     as_json: bool,
-    **wishes: Any,
+    **others: Any,
 ) -> None:
     """Submit a job of FUNCTION, and wait for its result unless told not to.
 
@@ -145,7 +110,7 @@ def submit(
     """
     if background and timeout is not None:
         raise click.UsageError("--timeout is about waiting, and --background does not wait; see --run-timeout.")
-    given = _extended_options(wishes, unique=unique, after=after)
+    given = _extended_options(others, unique=unique, after=after)
     with Client(server) as client:
         submission = client.submit(
             os.fsencode(function),
@@ -154,8 +119,8 @@ def submit(
             priority=priority,
             unique=os.fsencode(unique),
             at=at,
-            run_timeout_seconds=run_timeout or 0.0,
-            attempts=attempts,
+            timeout=run_timeout or 0.0,
+            attempts_limit=attempts_limit,
             after=after,
             expires=expires,
             **given,
@@ -177,8 +142,6 @@ def _extended_options(options: dict[str, Any], *, unique: str, after: tuple[str,
         raise click.UsageError("--unique-scope, --unique-policy and --unique-for are about the key given by --unique.")
     if not after and "on_failure" in given:
         raise click.UsageError("--on-failure is about the jobs named by --after.")
-    if "unique_for" in given:
-        given["unique_seconds"] = given.pop("unique_for")
     return cast(ExtendedOptions, given)
 
 
@@ -187,6 +150,36 @@ def _read_payload(payload: str | None) -> bytes:
         return os.fsencode(payload)
     stdin = sys.stdin.buffer
     return b"" if payload is None and stdin.isatty() else stdin.read()
+
+
+def _updates(client: Client, submission: Submission, timeout_seconds: float | None) -> Iterator[Update]:
+    """The updates of a job; says on standard error if the job waits because no worker can do it."""
+    first_seconds = HINT_SECONDS if timeout_seconds is None else min(HINT_SECONDS, timeout_seconds)
+    try:
+        yield from submission.updates(first_seconds)
+        return
+    except TimeoutError:
+        if first_seconds == timeout_seconds:
+            raise
+    _say_if_no_worker(client, submission)
+    yield from submission.updates(None if timeout_seconds is None else timeout_seconds - first_seconds)
+
+
+def _say_if_no_worker(client: Client, submission: Submission) -> None:
+    try:
+        explanation = client.control("explain", handle=submission.handle)
+        if not any(reason["word"] == "no_worker" for reason in explanation["reasons"]):
+            return
+        rows = client.control("functions")
+    except SwitchgearError:
+        return  # only a switchgear server knows
+    from difflib import get_close_matches  # here, because it takes 10 ms to load
+
+    function = os.fsdecode(bytes_of(explanation["function"]))
+    names = [os.fsdecode(bytes_of(row["name"])) for row in rows if row["workers"]]
+    nearest = get_close_matches(function, names, n=1)
+    hint = f"; did you mean {printable(nearest[0])}?" if nearest else ""
+    complain(f"job {submission.handle} waits: no worker that can do {printable(function)} is connected{hint}")
 
 
 # --- for people and pipes ---
@@ -198,7 +191,7 @@ def _wait(client: Client, submission: Submission, timeout_seconds: float | None)
     end: Update | None = None
     try:
         with _ProgressBar() as bar:
-            for update in submission.updates(timeout_seconds):
+            for update in _updates(client, submission, timeout_seconds):
                 end = update
                 if update.kind is UpdateKind.STATUS:
                     bar.show(update.numerator, update.denominator)
@@ -279,14 +272,16 @@ class _ProgressBar:
 
 def _wait_for_json(client: Client, submission: Submission, timeout_seconds: float | None) -> ExitCode:
     try:
-        result = submission.wait(timeout_seconds)
+        updates = list(_updates(client, submission, timeout_seconds))
+        submission.wait()  # at its end; raises the error of a job that failed
     except TimeoutError:
         print_json(_object(submission, "timed_out"))
         return ExitCode.TIMED_OUT
     except JobFailed as failed:
         print_json(_object(submission, "failed", error=failed.error or _known_reason(client, submission)))
         return ExitCode.FAILED
-    print_json(_object(submission, "done", result=result))
+    parts = [update.data for update in updates if update.kind in (UpdateKind.DATA, UpdateKind.COMPLETE)]
+    print_json(_object(submission, "done", result=b"".join(parts)))
     return ExitCode.SUCCESS
 
 

@@ -12,6 +12,8 @@ from switchgear.app.worker.logging_setup import LEVELS
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import duration_option, json_option, servers_option
 from switchgear.client.gearman.worker import DEFAULT_DRAIN_SECONDS
+from switchgear.resources import canonical_resources
+from switchgear.tags import canonical_tags, shown_tags
 
 __all__ = ["worker"]
 
@@ -100,6 +102,22 @@ def _prefetch(ctx: click.Context, parameter: click.Parameter, text: str) -> int 
     return int(text.lstrip("0") or "0")
 
 
+def _tags(ctx: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    """The value of --tags."""
+    try:
+        return tuple(shown_tags(canonical_tags(text)))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _resources(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
+    """The value of --resources."""
+    try:
+        return canonical_resources(text).decode()
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[F], F]:
     return click.option(name, parameter, type=click.IntRange(least), metavar="N", help=help_text)
 
@@ -109,7 +127,7 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 @_number("--slots", "slots", 0, "App: threads for plain functions. Default: 8.")
 @_number("--async-slots", "async_slots", 0, "App: coroutine functions that run at once. Default: 100.")
 @_number("--processes", "processes", 0, 'App: child processes. Default: one per core if a task says run_in="process".')
-@_number("--max-jobs-per-process", "max_jobs_per_process", 1, "App: replace a child process after so many jobs.")
+@_number("--max-jobs-per-process", "max_jobs_per_process", 1, "App: replace a child process after this many jobs.")
 @duration_option(
     "--kill-after", "App: how long a cancelled job may take to end before its process is killed. Default: 5.", "5"
 )
@@ -122,22 +140,38 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     " waited for 30 ms are handed back. Default: auto.",
 )
 @click.option("--functions", "only", metavar="A,B", help="App: only these tasks.")
-@_number("--restart-after", "restart_after", 1, "App: start afresh after so many jobs, without losing any.")
+@_number("--restart-after", "restart_after", 1, "App: restart after this many jobs, without losing any.")
 @click.option("--reload", is_flag=True, help="App: start afresh when its source is changed; for development.")
 @click.option("--burst", is_flag=True, help="App: stop when no job is ready.")
 @duration_option(
-    "--lease", "App: after so long without a sign of life the server gives our jobs to others. Default: 15.", "15"
+    "--lease",
+    "App: after this long without a sign of life the server gives our jobs to others. Default: 15.",
+    "15",
 )
 @click.option("--exec", "command", metavar="COMMAND", help="Run this with /bin/sh for each job of the FUNCTIONs.")
-@_number("--jobs", "jobs", 1, "Command: run so many at once, over all servers. Default: 1.")
+@_number("--jobs", "jobs", 1, "Command: run this many at once, over all servers. Default: 1.")
 @duration_option("--timeout", "Command: stop one that runs for longer than this: TERM, then KILL. Its job fails.")
-@_number("--count", "count", 1, "Command: stop after so many jobs.")
+@_number("--count", "count", 1, "Command: stop after this many jobs.")
 @duration_option(
     "--drain-timeout",
     f"How long running jobs may take to finish after a signal. Default: {DEFAULT_DRAIN_SECONDS:g}.",
     default=f"{DEFAULT_DRAIN_SECONDS:g}",
 )
 @click.option("--name", default="", help="What `switchgear workers` shows. Default: HOST/PID.")
+@click.option(
+    "--tags",
+    metavar="A,B",
+    default="",
+    callback=_tags,
+    help="What this worker has: it also runs jobs that require these.",
+)
+@click.option(
+    "--resources",
+    metavar="A=1,B=2G",
+    default="",
+    callback=_resources,
+    help="How much this worker has of what: it also runs jobs that require as much, as far as others leave it free.",
+)
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
@@ -190,6 +224,8 @@ def _by_command(command: str, functions: tuple[str, ...], options: dict[str, Any
         count=options["count"],
         drain_seconds=options["drain_timeout"],
         name=options["name"],
+        tags=options["tags"],
+        resources=options["resources"],
         quiet=options["quiet"],
         as_json=options["as_json"],
     )

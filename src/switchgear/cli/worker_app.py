@@ -30,7 +30,7 @@ from switchgear.units import short_duration
 
 __all__ = ["work_for_app"]
 
-RELOAD_SECONDS: Final = 0.5  # between looks at the source
+RELOAD_SECONDS: Final = 0.5  # between checks of the source
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STDOUT, _STDERR = 1, 2
 
@@ -90,6 +90,8 @@ def _work_for_app(
     )
     settings = WorkerSettings(
         name=options["name"],
+        tags=options["tags"],
+        resources=options["resources"],
         drain_seconds=options["drain_timeout"],
         lease_seconds=options["lease"],
         kill_after_seconds=options["kill_after"],
@@ -102,6 +104,7 @@ def _work_for_app(
     locations = [server_location(url) for url in servers] if servers is not None else None
     if locations is not None:
         app.use_locations(locations)  # tasks submit where the worker works
+    reporter.shows_tracebacks = not app.logs_failures
     worker = AppWorker(app, executor_choice, settings, reporter, locations=locations, target=target)
     reporter.serving(target, executor_choice)
     return _work(app, worker, reporter, settings.drain_seconds, watch)
@@ -180,6 +183,7 @@ class _AppReporter(AppWorkerObserver):
         self._output = output
         self._quiet = quiet
         self._as_json = as_json
+        self.shows_tracebacks = True  # of jobs that have failed for good; False if the app logs them
 
     def serving(self, target: str, executor_choice: ExecutorChoice) -> None:
         """Report the tasks and their executors, before the work begins."""
@@ -231,7 +235,8 @@ class _AppReporter(AppWorkerObserver):
         elif isinstance(outcome, Stopped):
             self.job_dropped(assignment, outcome.reason, seconds)
         else:
-            text = f"{about.format('failed')}: {outcome.error}"
+            error = outcome.error if self.shows_tracebacks else outcome.error.partition("\n")[0]
+            text = f"{about.format('failed')}: {error}"
             self._say(text, is_problem=True, event="failed", error=outcome.error, **fields)
 
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
@@ -256,7 +261,7 @@ class _AppReporter(AppWorkerObserver):
     def _say(self, text: str, /, *, is_problem: bool = False, event: str, **fields: object) -> None:
         if self._quiet and not is_problem:
             return
-        # Nobody reads it, or a signal came while we wrote; the jobs matter more.
+        # The reader has closed the pipe, or a signal came during the write; the jobs matter more.
         with suppress(OSError, RuntimeError):
             if self._as_json:
                 click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}), file=self._output)

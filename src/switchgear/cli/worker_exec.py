@@ -36,6 +36,8 @@ def work_by_command(
     count: int | None,
     drain_seconds: float,
     name: str,
+    tags: Sequence[str],
+    resources: str,
     quiet: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -46,7 +48,9 @@ def work_by_command(
 
     async def work() -> ExitCode:
         handlers = dict.fromkeys(functions, shell)
-        worker = Worker(found, handlers, slots, jobs_total=count or 0, name=name, observer=reporter)
+        worker = Worker(
+            found, handlers, slots, jobs_total=count or 0, name=name, tags=tags, resources=resources, observer=reporter
+        )
         return await _work(worker, shell, reporter, drain_seconds)
 
     return asyncio.run(work())
@@ -119,7 +123,7 @@ class _CommandReporter(WorkerObserver):
     def _say(self, text: str, *, is_problem: bool = False, event: str, **fields: object) -> None:
         if self._quiet and not is_problem:
             return
-        with suppress(OSError):  # nobody reads it; the jobs matter more
+        with suppress(OSError):  # the reader has closed the pipe; the jobs matter more
             if self._as_json:
                 click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}))
             else:

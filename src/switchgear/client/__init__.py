@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from switchgear.backoff import ReconnectBackoff
     from switchgear.client.address import DEFAULT_URL, ServerAddress
     from switchgear.client.draft import AsyncDraftClient, AsyncDraftWorker, DraftClient, DraftWorker
-    from switchgear.client.dwork import AsyncDworkClient, DworkClient
+    from switchgear.client.dwork import AsyncDworkClient, AsyncDworkWorker, DworkClient, DworkWorker
     from switchgear.client.gearman.aio import AsyncClient, AsyncSubmission
     from switchgear.client.gearman.blocking import Client
     from switchgear.client.gearman.client_requests import JobStatus
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from switchgear.client.gearman.submitted_job import Submission, Update, UpdateKind
     from switchgear.client.gearman.worker import Handler, Worker, WorkerJob, WorkerObserver
     from switchgear.client.gearmonkey import AsyncGearMonkeyClient as AsyncGearMonkeyClient
+    from switchgear.client.gearmonkey import AsyncGearMonkeyWorker as AsyncGearMonkeyWorker
     from switchgear.client.gearmonkey import GearMonkeyClient as GearMonkeyClient
     from switchgear.client.gearmonkey import GearMonkeyWorker as GearMonkeyWorker
-    from switchgear.client.pingpong import PingPongClient, PingPongWorker
-    from switchgear.client.wmp import WmpWorker
+    from switchgear.client.pingpong import AsyncPingPongWorker, PingPongClient, PingPongWorker
+    from switchgear.client.wmp import AsyncWmpWorker, WmpDevice, WmpWorker
     from switchgear.client.zeromq_sockets import CurveKeys
 else:
     __getattr__, __dir__ = lazy_names(
@@ -33,7 +34,7 @@ else:
             "switchgear.backoff": ("ReconnectBackoff",),
             "switchgear.client.address": ("DEFAULT_URL", "ServerAddress"),
             "switchgear.client.draft": ("AsyncDraftClient", "AsyncDraftWorker", "DraftClient", "DraftWorker"),
-            "switchgear.client.dwork": ("AsyncDworkClient", "DworkClient"),
+            "switchgear.client.dwork": ("AsyncDworkClient", "AsyncDworkWorker", "DworkClient", "DworkWorker"),
             "switchgear.client.gearman.aio": ("AsyncClient", "AsyncSubmission"),
             "switchgear.client.gearman.blocking": ("Client",),
             "switchgear.client.gearman.client_requests": ("JobStatus",),
@@ -41,9 +42,14 @@ else:
             "switchgear.client.gearman.shell_handler": ("ShellCommand",),
             "switchgear.client.gearman.submitted_job": ("Submission", "Update", "UpdateKind"),
             "switchgear.client.gearman.worker": ("Handler", "Worker", "WorkerJob", "WorkerObserver"),
-            "switchgear.client.gearmonkey": ("AsyncGearMonkeyClient", "GearMonkeyClient", "GearMonkeyWorker"),
-            "switchgear.client.pingpong": ("PingPongClient", "PingPongWorker"),
-            "switchgear.client.wmp": ("WmpWorker",),
+            "switchgear.client.gearmonkey": (
+                "AsyncGearMonkeyClient",
+                "AsyncGearMonkeyWorker",
+                "GearMonkeyClient",
+                "GearMonkeyWorker",
+            ),
+            "switchgear.client.pingpong": ("AsyncPingPongWorker", "PingPongClient", "PingPongWorker"),
+            "switchgear.client.wmp": ("AsyncWmpWorker", "WmpDevice", "WmpWorker"),
             "switchgear.client.zeromq_sockets": ("CurveKeys",),
         },
     )
@@ -55,12 +61,16 @@ __all__ = [
     "AsyncDraftClient",
     "AsyncDraftWorker",
     "AsyncDworkClient",
+    "AsyncDworkWorker",
+    "AsyncPingPongWorker",
     "AsyncSubmission",
+    "AsyncWmpWorker",
     "Client",
     "CurveKeys",
     "DraftClient",
     "DraftWorker",
     "DworkClient",
+    "DworkWorker",
     "GearmanConnection",
     "Handler",
     "JobStatus",
@@ -72,6 +82,7 @@ __all__ = [
     "Submission",
     "Update",
     "UpdateKind",
+    "WmpDevice",
     "WmpWorker",
     "Worker",
     "WorkerJob",

@@ -8,13 +8,14 @@ from typing import ClassVar, Final, Protocol, Self
 
 from switchgear.errors import ConfigError
 from switchgear.numbers import whole_number
+from switchgear.protocol_registry import MAX_PORT
+from switchgear.protocols.gearman.plugin import PLUGIN
 from switchgear.text import without_secrets
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "Locator", "ServerAddress"]
 
-DEFAULT_PORT: Final = 4730
+DEFAULT_PORT: Final = PLUGIN.default_port
 DEFAULT_URL: Final = f"gearman://127.0.0.1:{DEFAULT_PORT}"
-LARGEST_PORT: Final = 65_535
 
 _URL: Final = re.compile(
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?(?:\[(?P<six>[0-9a-f:.%\w]+)\]|(?P<host>[\w.-]+))(?::(?P<port>[0-9]+))?/?",
@@ -44,8 +45,8 @@ class Address:
         if (match["scheme"] or cls.scheme).lower() not in (cls.scheme, *cls.other_schemes):
             raise ConfigError(f'"{text}": {cls.rule}, not {match["scheme"]}://')
         port = whole_number(match["port"].encode()) if match["port"] else int(cls.default_port)
-        if not port or port > LARGEST_PORT:
-            raise ConfigError(f'"{text}" has the port {match["port"]}; ports are 1 to {LARGEST_PORT}')
+        if not port or port > MAX_PORT:
+            raise ConfigError(f'"{text}" has the port {match["port"]}; ports are 1 to {MAX_PORT}')
         return cls(match["six"] or match["host"], port)
 
     @property

@@ -32,7 +32,7 @@ def perform(flow: Generator[S, A, R], take: Callable[[S], A]) -> R:
 
 
 async def perform_async(flow: Generator[S, A, R], take: Callable[[S], Awaitable[A]]) -> R:
-    """The same with asyncio."""
+    """Run a flow with asyncio."""
     try:
         step = next(flow)
         while True:

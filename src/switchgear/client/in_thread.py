@@ -1,4 +1,4 @@
-"""`in_thread`: awaits a blocking call in a thread of its own."""
+"""`in_thread`: awaits a blocking call in its own thread."""
 
 from __future__ import annotations
 

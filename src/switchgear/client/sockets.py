@@ -32,5 +32,5 @@ def describe_os_error(error: OSError | UnicodeError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, OSError) and (error.errno or 0) > 0:
-        return os.strerror(error.errno or 0)  # asyncio puts words of its own beside the number
+        return os.strerror(error.errno or 0)  # asyncio adds its own text to the number
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

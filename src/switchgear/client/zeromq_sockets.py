@@ -47,7 +47,7 @@ class CurveKeys:
     def of(cls, server_keys: Key | Iterable[Key], key_pair: tuple[Key, Key] | None = None) -> Self:
         """The public key of the server, or of each; and our own public and secret key.  Raises ConfigError.
 
-        Without a key pair a new one is made: good for servers that take whoever knows their public key.
+        Without a key pair a new one is made: enough for servers that admit every client that knows their public key.
         """
         theirs = [server_keys] if isinstance(server_keys, str | bytes) else server_keys
         public_key, secret_key = key_pair or zmq.curve_keypair()

@@ -4,7 +4,7 @@
 """
 
 from switchgear.config.display import as_json, as_toml, options_table, settings_table
-from switchgear.config.listen import SCHEMES, ListenUrl, Option, Scheme
+from switchgear.config.listen import ListenUrl
 from switchgear.config.loading import LoadedConfig, default_state_dir, load_config, read_config
 from switchgear.config.settings import (
     SECTIONS,
@@ -23,7 +23,6 @@ from switchgear.config.settings import (
 )
 
 __all__ = [
-    "SCHEMES",
     "SECTIONS",
     "SETTINGS",
     "Config",
@@ -34,8 +33,6 @@ __all__ = [
     "ListenUrl",
     "LoadedConfig",
     "LogConfig",
-    "Option",
-    "Scheme",
     "Setting",
     "StorageConfig",
     "ZeromqConfig",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from switchgear.config.listen import SCHEMES
 from switchgear.config.loading import LoadedConfig
 from switchgear.config.setting_types import ListenUrls
 from switchgear.config.settings import SECTIONS, SETTINGS, Setting
+from switchgear.protocol_registry import built_in_protocols
 from switchgear.text import without_secrets
 
 __all__ = ["as_json", "as_toml", "options_table", "settings_table"]
@@ -57,11 +57,11 @@ def settings_table() -> str:
 def options_table() -> str:
     """Every listener's scheme, and what its URL may say, as a Markdown table."""
     rows = ["| scheme | usual port | option | default | what it is |", "|---|---|---|---|---|"]
-    for name, scheme in SCHEMES.items():
-        rows.append(f"| `{name}` | {scheme.default_port} | | | |")
+    for protocol in built_in_protocols().values():
+        rows.append(f"| `{protocol.scheme}` | {protocol.default_port} | | | |")
         rows += [
             f"| | | `{key}` | {f'`{option.default}`' if option.default else ''} | {option.help} |"
-            for key, option in scheme.options.items()
+            for key, option in protocol.options.items()
         ]
     return "\n".join(rows)
 
@@ -83,7 +83,7 @@ def _toml_block(setting: Setting, loaded: LoadedConfig) -> str:
     if isinstance(value, str):
         shown = without_secrets(value)
         if shown != value:
-            notes.append("The password is not shown; whoever uses this text as a file has to put it in.")
+            notes.append("The password is not shown; add it if you use this text as a file.")
     return "\n".join([*_comments(notes), f"{key} = {setting.kind.toml(shown)}"])
 
 

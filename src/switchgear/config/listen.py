@@ -1,6 +1,6 @@
 """`ListenUrl`: a listening address as a URL, `gearman://HOST:PORT?key=value`.
 
-A scheme names what is spoken there.  Adding a protocol to the server adds a row to `SCHEMES`.
+The scheme names the protocol, whose default port and options are in the registry (switchgear/protocol_registry.py).
 """
 
 from __future__ import annotations
@@ -13,14 +13,10 @@ from difflib import get_close_matches
 from urllib.parse import parse_qsl
 
 from switchgear.numbers import whole_number
+from switchgear.protocol_registry import MAX_PORT, ProtocolPlugin, built_in_protocols, find_protocol, protocol_named
 from switchgear.text import without_secrets
 
-__all__ = ["SCHEMES", "ListenUrl", "Option", "Scheme"]
-
-MAX_PORT = 65_535
-LONGEST_NAME = 255  # ZeroMQ has no longer names
-MAX_SECONDS = 10 * 365 * 86_400
-MAX_COUNT = 1_000_000
+__all__ = ["ListenUrl"]
 
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://"
@@ -30,133 +26,6 @@ _URL = re.compile(
     r"(?:\?(?P<query>[^#]*))?",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option of a listening URL, after the question mark."""
-
-    default: str
-    help: str
-    kind: str = "text"  # or "seconds", "port" or "count"
-
-    def read(self, text: str) -> str | float | int:
-        """The value; raises ValueError that says what is wrong with it."""
-        if self.kind == "text":
-            if not 0 < len(text.encode()) <= LONGEST_NAME:
-                raise ValueError(f"it has not between 1 and {LONGEST_NAME} bytes")
-            return text
-        if self.kind == "port":
-            port = whole_number(text.encode(), MAX_PORT)
-            if port is None:
-                raise ValueError(f"{text!r} is not a port")
-            return port
-        if self.kind == "count":
-            count = whole_number(text.encode(), MAX_COUNT)
-            if not count:
-                raise ValueError(f"{text!r} is not a number between 1 and {MAX_COUNT}")
-            return count
-        try:
-            seconds = float(text)
-        except ValueError:
-            raise ValueError(f"{text!r} is not a number of seconds") from None
-        if not 0 <= seconds <= MAX_SECONDS:
-            raise ValueError(f"{text} is not between 0 and {MAX_SECONDS} seconds")
-        return seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Scheme:
-    """The scheme of a listening URL, with its default port and options."""
-
-    default_port: int
-    options: Mapping[str, Option] = field(default_factory=dict)
-    has_curve: bool = False  # can be encrypted and closed to strangers, by the settings of ZeroMQ
-    dials: bool = False  # a foreign server that this one connects to; only if it is named
-
-
-SCHEMES: Mapping[str, Scheme] = {
-    "gearman": Scheme(default_port=4730),
-    "wmp": Scheme(
-        default_port=5714,
-        has_curve=True,
-        options={
-            "identity": Option(
-                "", "the identity of the manager, different from those of other managers; default: host name and port"
-            ),
-            "timeout": Option(
-                "600",
-                "seconds after which a job goes to another worker, if its worker promises no heartbeats; 0: never",
-                "seconds",
-            ),
-        },
-    ),
-    "pingpong": Scheme(
-        default_port=5562,
-        has_curve=True,
-        options={
-            "workers": Option("5563", "the port for workers", "port"),
-            "function": Option("pingpong", "the function of the jobs"),
-            "expire": Option(
-                "3",
-                "WORKER_EXPIRE_SECONDS: seconds of silence after which an idle worker gets no job; 0: never",
-                "seconds",
-            ),
-            "resend": Option(
-                "60",
-                "seconds after which a job is sent to another worker, if its worker has not answered; 0: never",
-                "seconds",
-            ),
-        },
-    ),
-    "dwork": Scheme(
-        default_port=6125,
-        has_curve=True,
-        options={
-            "function": Option("dwork", "the function whose jobs are the tasks"),
-            "lease": Option(
-                "3600",
-                "seconds of silence after which the tasks of a worker are assigned to others; 0: never",
-                "seconds",
-            ),
-        },
-    ),
-    "gearmonkey": Scheme(default_port=6380),
-    "redis": Scheme(
-        default_port=6379,
-        dials=True,
-        options={
-            "functions": Option(
-                "", "take only jobs of these functions, separated by commas; default: all with workers"
-            ),
-            "outbound": Option(
-                "auto",
-                "functions whose jobs GearMonkey workers get if the server has no worker for them:"
-                " those with registered GearMonkey workers (`auto`), none (`never`), or these, separated by commas",
-            ),
-            "lease": Option(
-                "30", "seconds after the last heartbeat of a server until its jobs are available to others", "seconds"
-            ),
-            "claim": Option(
-                "100", "the maximum number of jobs of a function that are taken ahead of their workers", "count"
-            ),
-            "push": Option(
-                "1000",
-                "the maximum number of jobs that are in Redis at once, waiting or with GearMonkey workers",
-                "count",
-            ),
-            "busy": Option(
-                "600",
-                "seconds without progress after which a job of a GearMonkey worker is lost; 0: never",
-                "seconds",
-            ),
-            "user": Option("", "the user name for the login"),
-            "password_file": Option("", "a file with the password"),
-            "tls": Option("no", "`yes`: the connection is encrypted"),
-            "ca_file": Option("", "trusted certificates for `tls=yes`; default: those of the system"),
-        },
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +40,7 @@ class ListenUrl:
 
     @classmethod
     def parse(cls, text: str) -> ListenUrl:
-        """Read a URL; raises ValueError that says what is wrong with it."""
+        """Parse a URL; raises ValueError that says what is wrong with it."""
         match = _URL.fullmatch(text.strip())
         text = without_secrets(text)  # as it is shown from here on
         if match is None and "@" in text:
@@ -183,21 +52,22 @@ class ListenUrl:
         if match is None:
             raise ValueError(f'"{text}" is not of the form SCHEME://HOST:PORT')
         name = match["scheme"].lower()
-        scheme = SCHEMES.get(name)
-        if scheme is None:
-            known = ", ".join(SCHEMES)
-            raise ValueError(f'"{text}" has the unknown scheme {name}{_perhaps(name, SCHEMES)} (known: {known})')
-        port = whole_number(match["port"].encode(), MAX_PORT) if match["port"] else scheme.default_port
+        protocol = find_protocol(name)
+        if protocol is None:
+            schemes = built_in_protocols()
+            known = ", ".join(schemes)
+            raise ValueError(f'"{text}" has the unknown scheme {name}{_perhaps(name, schemes)} (known: {known})')
+        port = whole_number(match["port"].encode(), MAX_PORT) if match["port"] else protocol.default_port
         if port is None:
             raise ValueError(f'"{text}" has the port {match["port"]}; the largest is {MAX_PORT}')
         path = (match["path"] or "").removesuffix("/")
-        if path and not scheme.dials:
+        if path and not protocol.is_outgoing:
             raise ValueError(f'"{text}" is not of the form SCHEME://HOST:PORT')
-        return cls(name, _host(match["host"], text), port, _options(match["query"] or "", scheme, text), path)
+        return cls(name, _host(match["host"], text), port, _options(match["query"] or "", protocol, text), path)
 
     def option(self, name: str) -> str | float | int:
         """The value of an option in the URL, or its default."""
-        option = SCHEMES[self.scheme].options[name]
+        option = protocol_named(self.scheme).options[name]
         text = self.options.get(name, option.default)
         return option.read(text) if text else text
 
@@ -232,7 +102,7 @@ class ListenUrl:
 def _host(written: str, url: str) -> str:
     host = written.removeprefix("[").removesuffix("]")
     if host in ("", "*"):
-        # Guessing "everywhere" would open a port to the world by a slip of the pen.
+        # Guessing "everywhere" would open a port to the world by a typing error.
         raise ValueError(f'"{url}" names no address; every address is 0.0.0.0 (IPv4) or [::] (IPv6)')
     if written.startswith("["):
         try:
@@ -244,17 +114,17 @@ def _host(written: str, url: str) -> str:
     return host
 
 
-def _options(query: str, scheme: Scheme, url: str) -> dict[str, str]:
+def _options(query: str, protocol: ProtocolPlugin, url: str) -> dict[str, str]:
     options: dict[str, str] = {}
-    if any(key == "password" for key, _ in parse_qsl(query)) and "password_file" in scheme.options:
+    if any(key == "password" for key, _ in parse_qsl(query)) and "password_file" in protocol.options:
         raise ValueError(f'"{url}" has a password in it, and is shown in logs; put it in a file: password_file=FILE')
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in scheme.options:
-            raise ValueError(f'"{url}" has the unknown option {key}{_perhaps(key, scheme.options)}')
+        if key not in protocol.options:
+            raise ValueError(f'"{url}" has the unknown option {key}{_perhaps(key, protocol.options)}')
         if key in options:
             raise ValueError(f'"{url}" gives the option {key} twice')
         try:
-            scheme.options[key].read(value)
+            protocol.options[key].read(value)
         except ValueError as error:
             raise ValueError(f'"{url}", option {key}: {error}') from None
         options[key] = value

@@ -1,7 +1,7 @@
 """Reading the configuration: command line over environment over TOML file over default.
 
-`load_config` is the only place that looks at any of them.  It collects every problem before it gives up, because a
-person who repairs a file wants the whole list, not its first line.
+`load_config` is the only reader of these sources. It collects all problems before it fails, because a person who
+repairs a file needs the whole list.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from switchgear.config.settings import SECTIONS, SETTINGS, Config, Setting
 from switchgear.errors import ConfigError
 from switchgear.text import without_secrets
 
-__all__ = ["LoadedConfig", "default_state_dir", "load_config", "read_config"]
+__all__ = ["LoadedConfig", "config_of", "default_state_dir", "load_config", "read_config"]
 
 _PREFIX = "SWITCHGEAR_"
 CONFIG_VARIABLE = "SWITCHGEAR_CONFIG"
-# Variables of this prefix that are no settings of the server: other parts of the program read them, or, as the last
+# Variables of this prefix that are not settings of the server: other parts of the program read them, or, as the last
 # three, a worker gives them to the commands it runs.
 _OTHER_VARIABLES = frozenset(
     {
@@ -60,7 +60,7 @@ class _Given:
 
     value: object
     source: str
-    typed: bool  # whether text is not to be taken for a number
+    typed: bool  # whether a text must not be parsed as a number
 
 
 @dataclass(slots=True)
@@ -100,10 +100,11 @@ def load_config(
     *,
     defaults: Mapping[str, object] = _NOTHING,
 ) -> Config:
-    """The configuration in force; raises ConfigError with one line for each problem.
+    """The effective configuration; raises ConfigError with one line for each problem.
 
-    `file` is the TOML file named on the command line, if any.  `flags` and `defaults` go by the names of settings
-    (`limits.packet_bytes`); a flag of None was not given, and `defaults` are a command's own, below all others.
+    `file` is the TOML file named on the command line, if any. The keys of `flags` and `defaults` are names of settings
+    (`limits.packet_bytes`); a flag of None was not given, and `defaults` are those of a command, below all other
+    sources.
     """
     return read_config(file, environ, flags, defaults=defaults).config
 
@@ -134,12 +135,25 @@ def read_config(
         raise ConfigError(f"{error} (from {sources['listen']})") from None
 
 
+def config_of(settings: Mapping[str, object]) -> Config:
+    """The configuration that a program gives by the names of settings, and nothing else; raises ConfigError."""
+    reading = _Reading({})
+    known = {name: _Given(value, "settings", True) for name, value in settings.items() if name in SETTINGS}
+    reading.problems += [
+        f"unknown setting {name}{_perhaps(name, SETTINGS)}" for name in settings if name not in SETTINGS
+    ]
+    reading.take(known)
+    if reading.problems:
+        raise ConfigError("\n".join(reading.problems))
+    return _config_of(reading.values)
+
+
 def default_state_dir(environ: Mapping[str, str]) -> Path:
     """The directory for state files of this user."""
     if os.geteuid() == 0:
         return _SYSTEM_STATE_DIR
     configured = environ.get("XDG_STATE_HOME", "")
-    if configured.startswith("/"):  # a relative one is to be ignored, says the XDG specification
+    if configured.startswith("/"):  # the XDG specification says to ignore a relative path
         return Path(configured, "switchgear")
     home = _home(environ)
     return Path(home, ".local/state/switchgear") if home else _SYSTEM_STATE_DIR
@@ -251,5 +265,5 @@ def _with_home(text: str, environ: Mapping[str, str]) -> str:
 def _home(environ: Mapping[str, str]) -> str:
     try:
         return environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:  # a container may run under a number without a name
+    except KeyError:  # a container may run under a user id without a name
         return ""

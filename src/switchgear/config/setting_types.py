@@ -20,6 +20,7 @@ from switchgear.units import BYTES_PER_UNIT, SECONDS_PER_UNIT, exact_bytes, pars
 __all__ = [
     "Choice",
     "FilePath",
+    "FreeText",
     "JobLogUrl",
     "ListenUrls",
     "PythonName",
@@ -28,11 +29,10 @@ __all__ = [
     "Size",
     "StoreUrl",
     "Switch",
-    "Text",
     "WholeNumber",
 ]
 
-# SQLite and most wire formats end here.
+# The limit of SQLite and most wire formats.
 LARGEST = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9][0-9_]*", re.ASCII)
@@ -169,8 +169,8 @@ class Choice(SettingType):
         return _quoted(value)
 
 
-class Text(SettingType):
-    """Visible ASCII without spaces, at most so many bytes, so that it fits into every protocol."""
+class FreeText(SettingType):
+    """Visible ASCII without spaces, at most this many bytes, so that it fits into every protocol."""
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
@@ -204,7 +204,7 @@ class PythonName(SettingType):
 
 
 class FilePath(SettingType):
-    """A path; with `empty` also the empty text, which then has a meaning of its own."""
+    """A path; with `empty` also the empty text, which then has its own meaning."""
 
     def __init__(self, *, empty: bool = False) -> None:
         self.empty = empty
@@ -259,7 +259,7 @@ class ListenUrls(SettingType):
 
 
 class StoreUrl(SettingType):
-    """The URL of the store of jobs; empty: in the state directory."""
+    """The URL of the job store; empty: in the state directory."""
 
     expected = "sqlite:PATH, memory: or nothing"
 

@@ -1,10 +1,10 @@
 """Every setting of the server: its name, its default, what it does and why the default is what it is.
 
-A `Config` is checked when it is made and never changes.  The rest of the program is handed the section it needs and
-reads neither files nor the environment.
+A `Config` is checked when it is made and never changes. The rest of the program gets the section it needs and reads
+neither files nor the environment.
 
-The words given to `setting` are the only description of a setting: `switchgear config show` and the table in the
-manual are made from them.  Units are part of the name.
+The texts given to `setting` are the only description of a setting: `switchgear config show` and the table in the manual
+are made from them. Units are part of the name.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from switchgear.config.listen import SCHEMES, ListenUrl
+from switchgear.config.listen import ListenUrl
 from switchgear.config.setting import Checked, Setting, setting
 from switchgear.config.setting_types import (
     Choice,
     FilePath,
+    FreeText,
     JobLogUrl,
     ListenUrls,
     PythonName,
@@ -26,10 +27,10 @@ from switchgear.config.setting_types import (
     Size,
     StoreUrl,
     Switch,
-    Text,
     WholeNumber,
 )
 from switchgear.errors import ConfigError
+from switchgear.protocol_registry import built_in_protocols, protocol_named
 from switchgear.units import GIB, KIB, MIB
 
 __all__ = [
@@ -51,7 +52,7 @@ __all__ = [
 DATABASE_NAME = "switchgear.db"
 JOB_LOG_NAME = "joblog.db"
 
-# The account of memory sets a quarter aside for unfinished packets (`MemoryAccount`).
+# The memory account reserves a quarter for unfinished packets (`MemoryAccount`).
 PACKETS_IN_MEMORY = 4
 
 
@@ -214,8 +215,8 @@ class EngineConfig(Checked):
     wake_policy: str = setting(
         "",
         PythonName(empty=True),
-        "Your own Python function, as MODULE:FUNCTION, that chooses which sleeping workers are woken for a job; see"
-        " the manual. Empty: as many as `engine.wakeups` says, the one that has slept longest first.",
+        "Your own Python function, as MODULE:FUNCTION, that chooses which workers are woken for a job or given it; see"
+        " docs/protocols/wmp.md. Empty: the one that has slept longest, and as many as `engine.wakeups` says.",
         "The worker that has been idle longest is a fair choice if workers are alike.",
     )
     function_order: str = setting(
@@ -235,7 +236,7 @@ class GearmanConfig(Checked):
     handle_prefix: str = setting(
         "",
         # A handle is at most 63 bytes for existing clients, of which a colon and the number may need 21.
-        Text(42),
+        FreeText(42),
         "The prefix of job handles; a colon and the job's number follow.",
         "The format that clients know; with several servers, it identifies the server of a job.",
         default_note="`H:` and the host's name",
@@ -245,6 +246,15 @@ class GearmanConfig(Checked):
         Switch(),
         "Send WORK_EXCEPTION to every client, not only to those that asked for it.",
         "A client that did not ask for it may not know the packet; it gets WORK_FAIL.",
+    )
+    sleep_ends_time_limits: bool = setting(
+        False,
+        Switch(),
+        "A worker that sends PRE_SLEEP ends the time limits that it set with CAN_DO_TIMEOUT for the jobs it holds, as"
+        " in gearmand. Otherwise a time limit applies until the job ends, and a worker that sleeps with a job in hand"
+        " loses the job at its limit.",
+        "A worker that runs several jobs on one connection sleeps while they run, and the limits are for jobs that"
+        " hang. `switchgear gearmand` has gearmand's rule.",
     )
     shutdown: str = setting(
         "same-user",
@@ -299,7 +309,7 @@ class ZeromqConfig(Checked):
 
 @dataclass(frozen=True)
 class StorageConfig(Checked):
-    """Settings of the store of jobs."""
+    """Settings of the job store."""
 
     sync: str = setting(
         "full",
@@ -398,7 +408,9 @@ class Config(Checked):
 
     listen: tuple[ListenUrl, ...] = setting(
         tuple(
-            ListenUrl(name, "127.0.0.1", scheme.default_port) for name, scheme in SCHEMES.items() if not scheme.dials
+            ListenUrl(protocol.scheme, "127.0.0.1", protocol.default_port)
+            for protocol in built_in_protocols().values()
+            if not protocol.is_outgoing
         ),
         ListenUrls(),
         "The addresses to listen on, each with its protocol: SCHEME://HOST:PORT.",
@@ -436,6 +448,13 @@ class Config(Checked):
         reloadable=True,
         flag="--drain-timeout",
     )
+    listen_retry_seconds: float = setting(
+        0,
+        Seconds(0, 3_600),
+        "How long the server tries again, when it starts, to listen on an address that another process uses.",
+        "Usually the other process is another server, and you want to know at once. `switchgear gearmand` tries for 22"
+        " seconds, as gearmand does.",
+    )
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     gearman: GearmanConfig = field(default_factory=GearmanConfig)
@@ -454,8 +473,8 @@ class Config(Checked):
                 " packets that are not complete, and one of the largest must fit into it"
             )
         for url in self.listen:
-            scheme = SCHEMES[url.scheme]
-            is_closed = scheme.dials or bool(scheme.has_curve and self.zeromq.curve_key_file)
+            protocol = protocol_named(url.scheme)
+            is_closed = protocol.is_outgoing or bool(protocol.has_curve and self.zeromq.curve_key_file)
             if not (url.is_loopback or is_closed or self.allow_remote):
                 raise ConfigError(
                     f"listen: other machines can reach {url}, which has neither passwords nor encryption;"

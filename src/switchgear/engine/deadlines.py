@@ -1,9 +1,15 @@
-"""Time is one index: everything that happens by itself at some moment is an entry in one heap.
+"""`Deadlines`: a time-ordered index of leases, time limits, delays and everything else that happens by itself.
 
-Entries are not removed when they lose their meaning (a job finished before its time limit); they are recognised as
-stale when they come up.  So that a long limit on many short jobs does not fill memory, the owner counts the stale ones
-(rather too many than too few) and the heap is rebuilt when they are the majority, which costs a constant amount per
-entry over time.  An entry keeps its job in memory, but not what the job held: see `Core.drop_contents`.
+Entries are not removed when they become stale (a job finished before its time limit); they are recognised when they
+come up. So that a long limit on many short jobs does not fill the memory, callers count the stale entries (rather too
+many than too few), and when these are the majority the index is swept, which costs a constant amount per entry over
+time. An entry keeps its job in memory, but not the job's contents: see `EngineState.drop_contents`.
+
+The index consists of heaps of bounded size, below a heap of their first entries. So it can be swept one heap at a time,
+and no call takes longer because there are many entries.
+
+Some deadlines measure a time span from an event, others name a time of the calendar. Each kind has its own index. Spans
+are relative to an offset that moves when the wall clock is set, so no entry has to change then.
 """
 
 from __future__ import annotations
@@ -14,96 +20,321 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from switchgear.memory import MemoryAccount
-from switchgear.model import Function, Gate, Job, Lane, Schedule, Worker
+from switchgear.model import Function, Job, KeyQueue, Limiter, Schedule, Timer, Worker
 
-__all__ = ["HELD_KEY_BYTES", "Deadline", "Deadlines", "Kind"]
+__all__ = [
+    "HELD_KEY_BYTES",
+    "LEAST_STALE_FOR_SWEEP",
+    "NEVER_US",
+    "Deadline",
+    "DeadlineIndex",
+    "DeadlineKind",
+    "Deadlines",
+]
 
-Subject = Job | Worker | Function | Gate | Lane | Schedule
-
-
-class Kind(IntEnum):
-    """What a deadline is about."""
-
-    DUE = 0  # a scheduled job's time has come
-    EXPIRY = 1  # a job is no longer wanted if it has not started
-    RUN_LIMIT = 2  # an attempt has run long enough
-    LEASE = 3  # a worker should have given a sign of life
-    NEGLECT = 4  # a woken worker should have come for its job
-    PATIENCE = 5  # a worker has waited long enough to be given a job
-    GATE = 6  # a function, or one key of it, may hand out a job again; see engine.gates
-    KEY_HELD = 7  # a unique key that outlived its job is free again
-    DOOM = 8  # a job waits for one that did not succeed, and its edge says what becomes of it: in the next turn
-    TICK = 9  # a schedule makes a job
+Subject = Job | Worker | Function | Limiter | KeyQueue | Schedule | Timer
 
 
-KEY_HELD: Final = Kind.KEY_HELD
-# What a job takes about that ended and is remembered for its unique key.
+class DeadlineKind(IntEnum):
+    """The kinds of deadlines."""
+
+    DUE = 0  # a scheduled job becomes ready
+    EXPIRY = 1  # a job expires if it has not started
+    RUN_LIMIT = 2  # an attempt has reached its time limit
+    LEASE = 3  # a worker's lease expires
+    UNANSWERED_WAKEUP = 4  # a woken worker should have asked for its job
+    WAIT_TIMEOUT = 5  # a worker's wait for a job times out
+    LIMITER = 6  # a limiter of a function, or of one of its keys, may open; see engine.limiters
+    KEY_HELD = 7  # a unique key that outlived its job becomes free
+    FAILED_DEPENDENCY = 8  # a job ends in the next turn because a predecessor did not succeed
+    TICK = 9  # a tick of a schedule
+    TIMER = 10  # a timer of a peer fires
+
+
+KEY_HELD: Final = DeadlineKind.KEY_HELD
+# The approximate memory of a finished job that is kept for its unique key.
 HELD_KEY_BYTES: Final = 1024
 
-# Kinds that measure a span from some event; the others name a moment on the calendar.
-SPANS: Final = frozenset({Kind.RUN_LIMIT, Kind.LEASE, Kind.NEGLECT, Kind.PATIENCE, Kind.GATE, Kind.DOOM})
+# Kinds that measure a span from an event; the others name a time of the calendar.
+SPANS: Final = frozenset(
+    {
+        DeadlineKind.RUN_LIMIT,
+        DeadlineKind.LEASE,
+        DeadlineKind.UNANSWERED_WAKEUP,
+        DeadlineKind.WAIT_TIMEOUT,
+        DeadlineKind.LIMITER,
+        DeadlineKind.FAILED_DEPENDENCY,
+        DeadlineKind.TIMER,
+    }
+)
 
-Deadline = tuple[int, int, Kind, Subject, int]
-"""Time, serial number (so that equal times keep their order), kind, subject, and a token that tells stale entries."""
+Deadline = tuple[int, int, DeadlineKind, Subject, int]
+"""Time, serial number (so that equal times keep their order), kind, subject, and a token that identifies stale
+entries."""
 
-# Rebuilding a small heap is not worth the trouble.
-LEAST_STALE_FOR_REBUILD: Final = 1024
+# Later than every deadline.  Compiled, an integer below 2**62 is not an object.
+NEVER_US: Final = 2**62 - 1
+# A smaller index is not swept.
+LEAST_STALE_FOR_SWEEP: Final = 1024
+# Sweeping a heap of this size, and freeing its jobs, takes one to three milliseconds, compiled.
+HEAP_ENTRIES: Final = 2048
+
+
+class DeadlineHeap:
+    """One heap of an index."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: list[Deadline] = []
+
+
+class DeadlineIndex:
+    """Deadlines in the order of their times, in heaps of bounded size."""
+
+    def __init__(self, heap_entries: int = HEAP_ENTRIES) -> None:
+        self._heap_entries = heap_entries
+        self._count = 0
+        self._open = DeadlineHeap()  # the heap that gets new entries
+        self._heaps: dict[DeadlineHeap, None] = {self._open: None}  # all heaps, in the order of sweeping
+        # A heap of their first entries: time, serial number, a unique number, heap. An entry that is no longer the
+        # first of its heap is ignored.
+        self._firsts: list[tuple[int, int, int, DeadlineHeap]] = []
+        self._listed = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Deadline]:
+        """Iterate over all entries in no order, including stale ones."""
+        for heap in self._heaps:
+            yield from heap.entries
+
+    def add(self, deadline: Deadline) -> None:
+        """Add an entry."""
+        heap = self._open
+        if len(heap.entries) >= self._heap_entries:
+            heap = self._open = DeadlineHeap()
+            self._heaps[heap] = None
+        heappush(heap.entries, deadline)
+        self._count += 1
+        if heap.entries[0][1] == deadline[1]:  # not `is`: compiled, a tuple has no identity
+            self._list_first(heap)
+
+    def first(self) -> Deadline | None:
+        """The earliest entry, or `None`."""
+        heap = self._earliest()
+        return heap.entries[0] if heap is not None else None
+
+    def pop(self) -> None:
+        """Remove the earliest entry."""
+        heap = self._earliest()
+        assert heap is not None
+        heappop(heap.entries)
+        self._count -= 1
+        if heap.entries:
+            self._list_first(heap)
+        elif heap is not self._open:
+            del self._heaps[heap]
+
+    def sweep_one(self, is_live: Callable[[Deadline], bool]) -> tuple[int, list[Deadline]]:
+        """Remove the stale entries of the heap that was swept longest ago.
+
+        Returns the number of remaining entries, and the removed ones.
+        """
+        heap = next(iter(self._heaps))
+        del self._heaps[heap]
+        live: list[Deadline] = []
+        stale: list[Deadline] = []
+        for entry in heap.entries:
+            (live if is_live(entry) else stale).append(entry)
+        self._count -= len(stale)
+        target = self._open
+        if heap is target or len(live) + len(target.entries) > self._heap_entries:
+            target = heap
+            heap.entries = live
+        else:  # the remains of several heaps are merged
+            target.entries.extend(live)
+            heap.entries = []
+        heapify(target.entries)
+        if target is heap and (heap.entries or heap is self._open):
+            self._heaps[heap] = None
+        if target.entries:
+            self._list_first(target)
+        return len(live), stale
+
+    @property
+    def heap_count(self) -> int:
+        """How many heaps there are."""
+        return len(self._heaps)
+
+    def _list_first(self, heap: DeadlineHeap) -> None:
+        """Note the first entry of a heap in the upper heap."""
+        if len(self._firsts) > 2 * len(self._heaps) + 64:
+            self._firsts = []
+            for other in self._heaps:
+                if other.entries and other is not heap:
+                    self._push_first(other)
+        self._push_first(heap)
+
+    def _push_first(self, heap: DeadlineHeap) -> None:
+        first = heap.entries[0]
+        self._listed += 1
+        heappush(self._firsts, (first[0], first[1], self._listed, heap))
+
+    def _earliest(self) -> DeadlineHeap | None:
+        """The heap whose first entry is the earliest of all."""
+        firsts = self._firsts
+        while firsts:
+            _, serial, _, heap = firsts[0]
+            if heap.entries and heap.entries[0][1] == serial:
+                return heap
+            heappop(firsts)
+        return None
 
 
 class Deadlines:
-    """A heap of deadlines."""
+    """All deadlines of an engine."""
 
     def __init__(self, memory: MemoryAccount | None = None) -> None:
-        self.stale = 0
-        self.holds = 0  # entries that are about a unique key, stale ones too
-        self._memory = memory or MemoryAccount()  # in which what these hold is counted
-        self._heap: list[Deadline] = []
+        # The time of the earliest entry, or NEVER_US. It is read several times in a turn, and changes rarely.
+        self.earliest_us = NEVER_US
+        self.stale = 0  # entries that may be stale
+        self.holds = 0  # entries about unique keys, including stale ones
+        self._memory = memory or MemoryAccount()  # counts the jobs that the entries hold
+        self._moments = DeadlineIndex()
+        self._spans = DeadlineIndex()  # their times are lower than the true ones by `_offset_us`
+        self._offset_us = 0
         self._serial = 0
+        self._moments_to_sweep = 0  # heaps left to sweep in this pass
+        self._spans_to_sweep = 0
+        self._stale_before = 0  # how many of `stale` this pass will remove
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._moments) + len(self._spans)
 
     def __iter__(self) -> Iterator[Deadline]:
-        """Every entry, stale ones too, in no order."""
-        return iter(self._heap)
+        """Iterate over all entries in no order, including stale ones."""
+        yield from self._moments
+        for entry in self._spans:
+            yield self._at_true_time(entry)
 
-    def add(self, at_us: int, kind: Kind, subject: Subject, token: int = 0) -> None:
+    def add(self, at_us: int, kind: DeadlineKind, subject: Subject, token: int = 0) -> None:
+        """Add a deadline."""
         self._serial += 1
-        heappush(self._heap, (at_us, self._serial, kind, subject, token))
+        if at_us < self.earliest_us:
+            self.earliest_us = at_us
+        if kind in SPANS:
+            self._spans.add((at_us - self._offset_us, self._serial, kind, subject, token))
+            return
+        self._moments.add((at_us, self._serial, kind, subject, token))
         if kind is KEY_HELD:
-            self._count_holds(self.holds + 1)
+            self._count_holds(1)
 
-    def _count_holds(self, holds: int) -> None:
-        self.holds = holds
-        self._memory.key_bytes = holds * HELD_KEY_BYTES
+    def _count_holds(self, more: int) -> None:
+        self.holds += more
+        self._memory.key_bytes = self.holds * HELD_KEY_BYTES
+
+    def note_stale(self, count: int = 1) -> None:
+        """Count this many entries as stale."""
+        self.stale += count
 
     @property
     def next_us(self) -> int | None:
-        """When something next happens by itself, or None."""
-        return self._heap[0][0] if self._heap else None
+        """The time of the earliest entry, or `None`."""
+        return self.earliest_us if self.earliest_us != NEVER_US else None
+
+    def _find_earliest(self) -> None:
+        """Look up the time of the earliest entry, after entries were removed or moved."""
+        moment, span = self._moments.first(), self._spans.first()
+        moment_us = moment[0] if moment is not None else NEVER_US
+        span_us = span[0] + self._offset_us if span is not None else NEVER_US
+        self.earliest_us = min(moment_us, span_us)
 
     def pop_due(self, now_us: int) -> Deadline | None:
-        """The earliest entry whose time has come, if any."""
-        if not self._heap or self._heap[0][0] > now_us:
+        """Remove and return the earliest entry that is due, if any."""
+        if self.earliest_us > now_us:
             return None
-        deadline = heappop(self._heap)
-        if deadline[2] is KEY_HELD:
-            self._count_holds(self.holds - 1)
-        return deadline
+        moment, span = self._moments.first(), self._spans.first()
+        if span is not None and (moment is None or self._precedes(span, moment)):
+            self._spans.pop()
+            self._find_earliest()
+            return self._at_true_time(span)
+        assert moment is not None  # its time is the earliest
+        self._moments.pop()
+        self._find_earliest()
+        if moment[2] is KEY_HELD:
+            self._count_holds(-1)
+        return moment
 
-    def forget_stale(self, is_live: Callable[[Deadline], bool]) -> None:
-        """Rebuild without the stale entries, if they are the majority."""
-        if self.stale < LEAST_STALE_FOR_REBUILD or self.stale * 2 < len(self._heap):
-            return
-        self._heap = [entry for entry in self._heap if is_live(entry)]
-        heapify(self._heap)
-        self.stale = 0
-        self._count_holds(sum(entry[2] is KEY_HELD for entry in self._heap))
+    def _precedes(self, span: Deadline, moment: Deadline) -> bool:
+        span_us = span[0] + self._offset_us
+        return span_us < moment[0] or (span_us == moment[0] and span[1] < moment[1])
+
+    def note_stale_popped(self) -> None:
+        """Stop counting the popped entry as stale."""
+        self.stale = max(0, self.stale - 1)
+        self._stale_before = max(0, self._stale_before - 1)
+
+    def sweep_some(self, is_live: Callable[[Deadline], bool]) -> None:
+        """Remove some stale entries, if these are the majority or a pass through all heaps is in progress."""
+        if not self._is_sweeping:
+            if self.stale < LEAST_STALE_FOR_SWEEP or self.stale * 2 < len(self):
+                return
+            self._begin_pass()
+        looked_at = 0
+        while self._is_sweeping and looked_at < HEAP_ENTRIES:
+            looked_at += self._sweep_next(is_live)
+
+    def sweep_all(self, is_live: Callable[[Deadline], bool]) -> None:
+        """Remove all stale entries at once."""
+        self._begin_pass()
+        while self._is_sweeping:
+            self._sweep_next(is_live)
+
+    @property
+    def _is_sweeping(self) -> bool:
+        return self._spans_to_sweep > 0 or self._moments_to_sweep > 0
+
+    def _begin_pass(self) -> None:
+        self._stale_before = self.stale
+        self._moments_to_sweep = self._moments.heap_count
+        self._spans_to_sweep = self._spans.heap_count
+
+    def _sweep_next(self, is_live: Callable[[Deadline], bool]) -> int:
+        """Sweep one heap; returns how many entries it had."""
+        if self._spans_to_sweep:
+            self._spans_to_sweep -= 1
+            live_count, stale = self._spans.sweep_one(lambda entry: is_live(self._at_true_time(entry)))
+        else:
+            self._moments_to_sweep -= 1
+            live_count, stale = self._moments.sweep_one(is_live)
+            for entry in stale:
+                if entry[2] is KEY_HELD:
+                    self._count_holds(-1)
+        if not self._is_sweeping:
+            self.stale -= self._stale_before
+            self._stale_before = 0
+        self._find_earliest()
+        return live_count + len(stale)
 
     def shift_spans(self, delta_us: int) -> None:
-        """The clock was set: what measures a span moves along, what names a moment stays."""
-        self._heap = [
-            (at_us + delta_us if kind in SPANS else at_us, serial, kind, subject, token)
-            for at_us, serial, kind, subject, token in self._heap
-        ]
-        heapify(self._heap)
+        """Move all spans by this much, because the wall clock was set; times of the calendar stay."""
+        self._offset_us += delta_us
+        self._find_earliest()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.stale = 0
+        self._count_holds(-self.holds)
+        self._moments = DeadlineIndex()
+        self._spans = DeadlineIndex()
+        self.earliest_us = NEVER_US
+        self._moments_to_sweep = self._spans_to_sweep = self._stale_before = 0
+
+    def _at_true_time(self, entry: Deadline) -> Deadline:
+        """A span with its true time."""
+        if not self._offset_us:
+            return entry
+        at_us, serial, kind, subject, token = entry
+        return at_us + self._offset_us, serial, kind, subject, token

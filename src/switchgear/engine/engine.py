@@ -1,223 +1,406 @@
-"""The scheduling engine: commands and the time go in, news come out.
+"""`Engine`: the scheduling engine's interface; commands and the time go in, events come out.
 
-It is pure.  It opens nothing, reads no clock, draws no lots and writes no log; it only moves jobs about.  The owner
-tells it the time with `advance`, gives commands by calling methods, and hears back in three ways: by what a method
-returns, by calls on the peers concerned (`model.Peer`), and by the list of changed jobs that have to be kept
-(`take_changes`).  The same commands at the same times give the same results, which is what makes the deterministic
-simulation (`switchgear.testing.simulation`) possible.
+The engine is pure: it does no I/O, reads no clock, draws no random numbers and writes no log. The owner tells it the
+time with `advance`, gives commands by calling methods, and gets results in three ways: by return values, by calls on
+the peers concerned (`model.Peer`), and by the list of changed jobs that have to be stored (`take_changes`). The same
+commands at the same times give the same results, which makes the deterministic simulation
+(`switchgear.testing.simulation`) possible.
 
-No operation does work that grows with the number of jobs queued, except those that are about many jobs by nature (a
-cascading cancel, a restart).
+The engine is composed of parts, each of which does one thing and holds the parts it needs; ARCHITECTURE.md has them in
+a table.  They share an `EngineState`.  Code outside `switchgear.engine` calls `Engine`.
+
+No operation does work that grows with the number of jobs queued, except those that concern many jobs (a cascading
+cancel, a new policy of a function, a restart).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-from switchgear.engine.backlog import UNITS_PER_TURN
-from switchgear.engine.core import (
-    FUNCTION_BYTES,
-    REFUSED_CONFLICT,
-    REFUSED_DRAINING,
-    REFUSED_FULL,
-    REFUSED_UNIQUE,
-    EngineSettings,
-    Observer,
-)
-from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Deadline, Deadlines, Kind
-from switchgear.engine.graph import Graph, check_edges, has_policies, without_repetitions
-from switchgear.engine.lines import forget_ghosts
-from switchgear.engine.options import SubmitOptions
-from switchgear.engine.restoring import Restoring
-from switchgear.engine.shelves import Storeroom
-from switchgear.engine.wishes import QUEUE_IS_FULL
+from switchgear.engine.administration import Administration
+from switchgear.engine.attempts import Attempts
+from switchgear.engine.clock import EngineClock
+from switchgear.engine.deadlines import Deadlines
+from switchgear.engine.dependencies import Dependencies
+from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.explain import ExplainParts, Reason, explain
+from switchgear.engine.functions import FunctionRegistry
+from switchgear.engine.graph_parts import GraphParts
+from switchgear.engine.graph_submission import GraphSubmission, JobTemplate
+from switchgear.engine.job_commands import JobCommands
+from switchgear.engine.limiters import Limiters
+from switchgear.engine.lost_starts import LostStarts
+from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
+from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.payload_arrivals import PayloadArrivals
+from switchgear.engine.placement import Placement, WakePolicy
+from switchgear.engine.ready_queues import ReadyQueues
+from switchgear.engine.requirements import Requirements
+from switchgear.engine.restore import Restore, Restoring
+from switchgear.engine.schedules import ScheduleRunner
+from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.state import EngineSettings, EngineState, Observer
+from switchgear.engine.stuck import StuckFunctions
+from switchgear.engine.submissions import Submissions
+from switchgear.engine.submit_options import SubmitOptions
+from switchgear.engine.subscriptions import JobSubscriptions
+from switchgear.engine.timers import Timers
+from switchgear.engine.transitions import Transitions
+from switchgear.engine.unique_keys import UniqueKeys
+from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
+from switchgear.engine.wakeups import Wakeups
+from switchgear.engine.worker_reports import WorkerReports
+from switchgear.engine.workers import WorkerRegistry
 from switchgear.errors import Refused
+from switchgear.memory import FOR_WORKERS, MemoryAccount
 from switchgear.model import (
-    BEST_FIRST,
-    FINAL_STATES,
-    NORMAL,
-    QUEUED_STATES,
-    READY,
-    RUNNING,
-    SCHEDULED,
-    URGENT,
-    WAITING,
+    SECOND_US,
     Cause,
-    Delivery,
     Function,
-    Gate,
     Job,
+    JobState,
     JobTable,
-    Lane,
     Peer,
+    PlainJob,
     Schedule,
-    UniquePolicy,
+    Timer,
     Worker,
 )
-from switchgear.model.job import JOB_BYTES, MOVE_BYTES, WATCH_BYTES
+from switchgear.model.names import NameTable
+from switchgear.policy import Policy
+from switchgear.states import LateReport
 
-__all__ = ["Engine", "EngineSettings", "Observer", "SubmitOptions"]
-
-# Functions looked at to find one that is not in use: a fraction of a millisecond.
-MOST_LOOKED_AT: Final = 256
-
-SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
+__all__ = ["Engine", "EngineSettings", "GraphSubmission", "JobTemplate", "Observer", "OneJobRules", "SubmitOptions"]
 
 
-class Engine(Restoring):
-    """All jobs of a server, and what may happen to them."""
+class Engine:
+    """All jobs of a server, and the operations on them."""
 
-    # A million jobs may be due at one moment.  So many deadlines are met in a turn, the earliest first.
-    deadlines_per_turn: int = UNITS_PER_TURN
+    def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
+        state = self._state = EngineState(settings, observer)
+        deadlines = self.deadlines = Deadlines(state.memory)
+        timers = self._timers = Timers(state, deadlines)
+        sliced_work = self.sliced_work = SlicedWork()
+        packed = self.packed_queues = PackedQueues(state)
+        requirements = self.requirements = Requirements(state)
+        limiters = self.limiters = Limiters(state, deadlines, requirements)
+        queues = self.ready_queues = ReadyQueues(state, packed, limiters)
+        keys = UniqueKeys(state, deadlines, packed)
+        placement = Placement(state, limiters, queues)
+        wakeups = self._wakeups = Wakeups(state, deadlines, limiters, queues, placement)
+        functions = self._functions = FunctionRegistry(state, queues, wakeups)
+        lost_starts = self.lost_starts = LostStarts(state.memory)
+        attempts = self._attempts = Attempts(state, deadlines, limiters, keys, lost_starts, requirements)
+        dispatcher = self.dispatcher = Dispatcher(
+            state, deadlines, limiters, queues, wakeups, attempts, placement, requirements
+        )
+        self.unsuccessful_jobs = UnsuccessfulJobs()
+        dependencies = self.dependencies = Dependencies(state, deadlines, sliced_work, packed, self.unsuccessful_jobs)
+        transitions = self.transitions = Transitions(
+            state, deadlines, sliced_work, queues, keys, attempts, dispatcher, dependencies, requirements
+        )
+        self.payload_arrivals = PayloadArrivals(state, dispatcher, transitions)
+        self._stuck = StuckFunctions(sliced_work, dependencies, transitions)
+        workers = self._workers = WorkerRegistry(
+            state,
+            deadlines,
+            sliced_work,
+            functions,
+            wakeups,
+            attempts,
+            dispatcher,
+            transitions,
+            lost_starts,
+            requirements,
+        )
+        self._reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
+        self._commands = JobCommands(
+            state, packed, queues, functions, keys, attempts, dispatcher, dependencies, transitions, requirements
+        )
+        self._subscriptions = JobSubscriptions(state, sliced_work, transitions)
+        self._submissions = Submissions(
+            state,
+            deadlines,
+            packed,
+            queues,
+            functions,
+            keys,
+            dispatcher,
+            dependencies,
+            transitions,
+            self._subscriptions,
+            requirements,
+        )
+        self._graph_parts = GraphParts(
+            state, packed, self.unsuccessful_jobs, dependencies, self._submissions, self._commands, self._reports
+        )
+        schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
+        self._administration = Administration(state, sliced_work, queues, dispatcher)
+        self._restore = Restore(state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions)
+        self.clock = EngineClock(
+            state,
+            deadlines,
+            sliced_work,
+            limiters,
+            keys,
+            wakeups,
+            attempts,
+            dispatcher,
+            transitions,
+            workers,
+            schedules,
+            timers,
+        )
+
+    # --- state ---
+
+    @property
+    def now_us(self) -> int:
+        """The time of the last `advance`."""
+        return self._state.now_us
+
+    @now_us.setter
+    def now_us(self, now_us: int) -> None:
+        self._state.now_us = now_us
+
+    @property
+    def settings(self) -> EngineSettings:
+        """The settings that an operator has chosen."""
+        return self._state.settings
+
+    @property
+    def observer(self) -> Observer:
+        """Receives events that an operator may want to know."""
+        return self._state.observer
+
+    @observer.setter
+    def observer(self, observer: Observer) -> None:
+        self._state.observer = observer
+
+    @property
+    def jobs(self) -> JobTable:
+        """Unfinished jobs that are not packed, by id."""
+        return self._state.jobs
+
+    @property
+    def names(self) -> NameTable[Job]:
+        """Unfinished jobs by name."""
+        return self._state.names
+
+    @property
+    def functions(self) -> dict[bytes, Function]:
+        """All functions by name."""
+        return self._state.functions
+
+    @property
+    def workers(self) -> dict[int, Worker]:
+        """All workers by id."""
+        return self._state.workers
+
+    @property
+    def schedules(self) -> dict[bytes, Schedule]:
+        """All schedules by name."""
+        return self._state.schedules
+
+    @property
+    def memory(self) -> MemoryAccount:
+        """The account of the memory that is held for peers."""
+        return self._state.memory
+
+    @property
+    def changed(self) -> dict[Job, None]:
+        """Jobs that changed since `take_changes`; without `reports_changes` only those that finished."""
+        return self._state.changed
+
+    @property
+    def changed_functions(self) -> list[Function]:
+        """Functions whose settings changed since `take_changes`."""
+        return self._state.changed_functions
+
+    @property
+    def changed_schedules(self) -> dict[bytes, Schedule]:
+        """Schedules that changed since `take_changed_schedules`."""
+        return self._state.changed_schedules
+
+    @property
+    def global_subscribers(self) -> list[Peer]:
+        """Peers that are told of every job's start and end."""
+        return self._state.global_subscribers
+
+    @property
+    def pending_failures(self) -> deque[Job]:
+        """Failed jobs whose successors are still to be processed, and jobs that must end because of a failure."""
+        return self.transitions.pending_failures
+
+    @property
+    def next_job_id(self) -> int:
+        """The id of the next job."""
+        return self._state.next_job_id
+
+    @next_job_id.setter
+    def next_job_id(self, next_job_id: int) -> None:
+        self._state.next_job_id = next_job_id
+
+    @property
+    def refusal(self) -> Refused | None:
+        """Why no submission is accepted, or `None`."""
+        return self._state.refusal
+
+    @refusal.setter
+    def refusal(self, refusal: Refused | None) -> None:
+        self._state.refusal = refusal
+
+    @property
+    def handing_out(self) -> bool:
+        """Whether jobs are started at all."""
+        return self._state.handing_out
+
+    @property
+    def reports_changes(self) -> bool:
+        """Whether changes of unfinished jobs are reported, so that the owner can store them."""
+        return self._state.reports_changes
+
+    @reports_changes.setter
+    def reports_changes(self, reports_changes: bool) -> None:
+        self._state.reports_changes = reports_changes
+
+    @property
+    def notes_starts(self) -> bool:
+        """With `reports_changes`: whether starts of jobs that are not stored are reported too."""
+        return self._state.notes_starts
+
+    @notes_starts.setter
+    def notes_starts(self, notes_starts: bool) -> None:
+        self._state.notes_starts = notes_starts
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the owner has a store that survives it: peers then wait until the changes that concern them are
+        stored."""
+        return self._state.is_durable
+
+    @is_durable.setter
+    def is_durable(self, is_durable: bool) -> None:
+        self._state.is_durable = is_durable
+
+    @property
+    def speaker(self) -> Peer | None:
+        """The peer whose command is being carried out; set by the owner or the peer."""
+        return self._state.speaker
+
+    @speaker.setter
+    def speaker(self, speaker: Peer | None) -> None:
+        self._state.speaker = speaker
+
+    @property
+    def wake_policy(self) -> WakePolicy | None:
+        """Chooses the workers that should have a job; None: the one that waits longest."""
+        return self._wakeups.placement.policy
+
+    @wake_policy.setter
+    def wake_policy(self, policy: WakePolicy | None) -> None:
+        self._wakeups.placement.use_policy(policy)
+
+    @property
+    def wakes(self) -> int:
+        """How often a sleeping worker was woken for a job that has become ready."""
+        return self._wakeups.count
+
+    def use_settings(self, settings: EngineSettings) -> None:
+        """Change the settings. A limit that was set for one function stays."""
+        self._state.apply_settings(settings)
+
+    def take_changes(self) -> tuple[list[Job], list[Function]]:
+        """The jobs and functions that changed since the last call and have to be stored."""
+        return self._state.take_changes()
+
+    def take_changed_schedules(self) -> list[Schedule]:
+        """The schedules that changed since the last call; they must be stored together with the jobs of
+        `take_changes`."""
+        return self._state.take_changed_schedules()
+
+    @property
+    def wanted_payloads(self) -> list[Job]:
+        """Jobs that come next and whose payloads are not in memory; see `take_wanted_payloads`."""
+        return self._state.wanted_payloads
+
+    def take_wanted_payloads(self) -> list[Job]:
+        """The jobs whose payloads became wanted since the last call.
+
+        The owner reads them and reports to `payload_arrivals`. A job that is no longer ready is among them too, if it
+        was wanted before: the owner then offers the jobs behind it.
+        """
+        return self._state.take_wanted_payloads()
+
+    # --- batches of changes, and the peers that they concern ---
+
+    @property
+    def batch(self) -> int:
+        """The number of the batch of changes that is being collected."""
+        return self._state.batch
+
+    @property
+    def stored_batch(self) -> int:
+        """All batches up to this one are stored.  A peer whose `unstored_batch` is greater has to wait."""
+        return self._state.stored_batch
+
+    def close_batch(self) -> int:
+        """Close the batch that the owner begins to store; later changes are in the next batch. Returns the batch's
+        number."""
+        self._state.batch += 1
+        return self._state.batch - 1
+
+    def batch_is_stored(self, batch: int) -> None:
+        """Note that all changes up to this batch are stored: peers need not wait for them any more."""
+        self._state.stored_batch = batch
+
+    def ids_are_stored(self, below: int) -> None:
+        """No id below this one will be given out again after a restart."""
+        self._state.stored_ids = below
+
+    def promise(self, job: Job) -> None:
+        """Note that the speaker relies on an unfinished job as if it had submitted it; if the job is not stored yet,
+        the speaker waits."""
+        if job.delivery:
+            self._state.promise(job)
+
+    def drop_contents(self, job: Job) -> None:
+        """Free the payload, the result and the texts of a job that has ended; see `EngineState.drop_contents`."""
+        self._state.drop_contents(job)
+
+    def count_more(self, job: Job, more_bytes: int) -> None:
+        """Count this many more (or fewer) bytes for the job besides its contents, until it ends."""
+        self._state.count_more(job, more_bytes)
 
     # --- time ---
 
     def advance(self, now_us: int) -> None:
-        """It is now this late: let everything happen that was to happen by itself until now."""
-        if now_us > self.now_us:
-            self.now_us = now_us
-        self.backlog.begin_turn()
-        next_us = self.deadlines.next_us
-        if next_us is not None and next_us <= self.now_us:
-            self._meet_deadlines()
-        elif self.deadlines.stale >= LEAST_STALE_FOR_REBUILD:
-            self.deadlines.forget_stale(self._is_live)
+        """Set the time, and handle all deadlines up to it."""
+        self.clock.advance(now_us)
 
     @property
     def next_deadline_us(self) -> int | None:
-        """When `advance` next has something to do, or None."""
-        return self.deadlines.next_us if not self.backlog else self.now_us
+        """When `advance` next has something to do; `None` if it never has."""
+        return self.clock.next_deadline_us
+
+    @property
+    def earliest_deadline_us(self) -> int:
+        """The same for owners that ask in every turn; NEVER_US: there is nothing to do."""
+        return self.clock.earliest_us
 
     def clock_moved(self, delta_us: int) -> None:
-        """The wall clock was set forward (or back) by this much; spans that are being measured do not change."""
-        before_us = self.now_us
-        self.advance(before_us)
-        while (next_us := self.deadlines.next_us) is not None and next_us <= before_us:
-            self._meet_deadlines()  # what was due by the old time has happened
-        self.now_us += delta_us
-        for worker in self.workers.values():
-            if worker.lease_until_us:
-                worker.lease_until_us += delta_us
-            if worker.lease_check_us:
-                worker.lease_check_us += delta_us
-            for times_us in (worker.tickets or {}, worker.alarms or {}):
-                for number in times_us:
-                    times_us[number] += delta_us
-            for job in worker.running.values():
-                if job.worker is not worker:
-                    continue
-                if job.run_until_us:
-                    job.run_until_us += delta_us
-                if before_us >= job.expires_us > self.now_us:
-                    self.deadlines.add(job.expires_us, Kind.EXPIRY, job)  # it was met, and lies ahead again
-        for function in self.functions.values():
-            if function.taken_us:
-                function.taken_us += delta_us
-            if function.gate is not None:
-                self._shift_gate(function.gate, delta_us)
-        self.deadlines.shift_spans(delta_us)
-        self._reset_schedules()
+        """Adapt to a wall clock that was set forward (or back) by this much; time spans in progress keep their
+        length."""
+        self.clock.clock_moved(delta_us)
 
-    def _meet_deadlines(self) -> None:
-        self._is_meeting = True
-        try:
-            for _ in range(self.deadlines_per_turn):
-                deadline = self.deadlines.pop_due(self.now_us)
-                if deadline is None:
-                    break
-                if self._is_live(deadline):
-                    self._meet_deadline(deadline)
-                else:
-                    self.deadlines.stale = max(0, self.deadlines.stale - 1)
-        finally:  # or one defect would leave jobs lying for ever
-            self._is_meeting = False
-            self._disappoint_others_later()
-        if self._to_offer:
-            self._offer_all()
-        self.deadlines.forget_stale(self._is_live)
+    def set_timer(self, peer: Peer, at_us: int) -> Timer:
+        """Call `Peer.timer_fired` at this time; raises Refused if there is no memory for another timer."""
+        return self._timers.set(peer, at_us)
 
-    def _meet_deadline(self, deadline: Deadline) -> None:
-        at_us, _, kind, subject, token = deadline
-        if isinstance(subject, Job):
-            self._meet_job_deadline(subject, kind, at_us)
-        elif isinstance(subject, Worker):
-            if kind is Kind.LEASE:
-                self._meet_lease(subject)
-            else:
-                self._end_patience(subject, token)
-        elif isinstance(subject, Schedule):
-            self._meet_tick(subject)
-        elif isinstance(subject, Gate | Lane):
-            self._meet_gate(subject)
-        else:
-            self._look_after(subject)
-
-    def _is_live(self, deadline: Deadline) -> bool:
-        """Whether an entry of the heap still means something."""
-        at_us, _, kind, subject, token = deadline
-        if isinstance(subject, Job):
-            if kind is Kind.RUN_LIMIT:
-                return subject.run_limit == token
-            if kind is Kind.KEY_HELD:
-                return self._is_held(subject, at_us)
-            if kind is Kind.DOOM:
-                return True  # it is due, and looks for itself
-            if subject.withdrawn:
-                return False
-            if kind is Kind.DUE:
-                is_same_wait = subject.run_at_us == at_us and len(subject.moves or ()) == token
-                return subject.state is SCHEDULED and is_same_wait
-            return subject.state not in FINAL_STATES and subject.expires_us == at_us
-        if isinstance(subject, Worker):
-            if kind is Kind.LEASE:
-                return subject.lease_check_us == at_us
-            return token in (subject.tickets or ()) or token in (subject.alarms or ())
-        if isinstance(subject, Schedule):
-            return subject.wake_us == at_us
-        if isinstance(subject, Gate | Lane):
-            return subject.check_us == at_us
-        return subject.watched
-
-    def _meet_job_deadline(self, job: Job, kind: Kind, at_us: int) -> None:
-        if kind is Kind.DUE:
-            if self._is_too_late(job):
-                self._expire(job)
-            else:
-                self._make_ready(job, Cause.DUE)
-        elif kind is Kind.EXPIRY:
-            if job.state is not RUNNING:  # one that runs may finish
-                self._leave_queue(job)
-                self._expire(job)
-        elif kind is Kind.KEY_HELD:
-            self._meet_end_of_hold(job)
-        elif kind is Kind.DOOM:
-            if self.backlog.failed and self.backlog.failed[0] is job:
-                self._disappoint_some()
-            else:
-                self._meet_doom(job)
-        elif job.run_until_us > at_us:  # renewed meanwhile; should that end have passed too, it is next
-            self.deadlines.add(job.run_until_us, Kind.RUN_LIMIT, job, job.run_limit)
-        elif job.unsent:
-            job.run_limit = 0  # this entry is used up; another follows when the job is sent
-        else:
-            worker = job.worker
-            job.run_limit = 0  # this entry is used up, not stale
-            self._leave_worker(job)
-            if worker is not None:
-                worker.peer.revoke(worker, job, Cause.TIMED_OUT)
-            self._requeue(job, Cause.TIMED_OUT, self._enqueue_again)
-
-    def _meet_lease(self, worker: Worker) -> None:
-        checked_us, worker.lease_check_us = worker.lease_check_us, 0  # this entry is used up, not stale
-        if worker.lease_until_us > checked_us:  # renewed meanwhile; should that end have passed too, it is next
-            worker.lease_check_us = worker.lease_until_us
-            self.deadlines.add(worker.lease_until_us, Kind.LEASE, worker)
-            return
-        self.remove_worker(worker)
-        worker.peer.expired(worker)
-        self.observer.worker_expired(worker)
+    def cancel_timer(self, timer: Timer) -> None:
+        """Cancel a timer. Does nothing if the timer has fired."""
+        self._timers.cancel(timer)
 
     # --- submitting ---
 
@@ -228,347 +411,598 @@ class Engine(Restoring):
         payload: bytes,
         priority: int,
         delivery: int,
-        watcher: Peer | None = None,
+        subscriber: Peer | None = None,
         options: SubmitOptions | None = None,
     ) -> Job:
-        """Take a job, or join the one that has the same unique key; raises Refused.
+        """Submit a job, or join the job with the same unique key; raises Refused.
 
-        What happens if a job has the key is the submission's own choice (`UniquePolicy`).  If that job has ended and
-        holds its key, it is returned as it is, in a final state, and nobody is told of its end once more: the caller
-        has to look.
+        The submission's `UniquePolicy` decides what happens if a job has the key. If that job has ended and still holds
+        its key, it is returned in its final state, and no peer is told of its end again: the caller has to check.
         """
-        if self.refusal is not None:
-            raise Refused(self.refusal.reason, str(self.refusal))
-        memory = self.memory
-        entry_bytes = JOB_BYTES + len(unique)
-        if options is not None:
-            entry_bytes += options.held_bytes()
-        if watcher is not None:
-            entry_bytes += WATCH_BYTES
-        if not memory.has_room(entry_bytes + len(payload)):
-            self._refuse_new_job(function_name, unique, options, entry_bytes + len(payload))
-        function = self.functions.get(function_name)
-        if function is None:
-            function = self.function_named(function_name)
-        if unique:
-            twin = function.uniques.get(unique)
-            if twin is None and function.shelved_keys:
-                twin = self.holder(function, unique)
-            if twin is not None:
-                if options is None or options.unique_policy != UniquePolicy.REPLACE:
-                    self._join(twin, delivery, watcher, options)
-                    return twin
-                self._replace(twin, priority, options)
-        limit = function.limits[priority % URGENT]  # an urgent job counts as one of high priority
-        if (limit and function.total >= limit) or (self.settings.jobs and self.job_count() >= self.settings.jobs):
-            raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
-        job_id = self.next_job_id
-        job = Job(job_id, function, unique, payload, priority, delivery, self.now_us)
-        if options is not None:
-            if options.job_id:
-                job_id = self._use_reserved_id(job, options.job_id)
-            self._apply(job, options)
-        if job_id == self.next_job_id:
-            self.next_job_id = job_id + 1
-        if job.history is not None:
-            entry_bytes += MOVE_BYTES
-        job.entry_bytes = entry_bytes
-        memory.job_bytes += entry_bytes + len(payload)
-        self.jobs.add(job)
-        if unique:
-            function.uniques[unique] = job
-            if twin is not None:
-                job.irrevocable = True  # the one that it replaces is gone
-        function.total += 1
-        function.submitted += 1
-        if watcher is not None:
-            job.watchers = [watcher]
-            watcher.watching[job_id] = job
-        if delivery and self.keeps:
-            self._note(job)
-        if job.state is READY:
-            self._enqueue(job)
-        return job
+        return self._submissions.submit(function_name, unique, payload, priority, delivery, subscriber, options)
 
-    def _refuse_new_job(
-        self, function_name: bytes, unique: bytes, options: SubmitOptions | None, more_bytes: int
-    ) -> None:
-        """There is no memory for another job: raise Refused, unless the submission joins one that there is."""
-        function = self.functions.get(function_name)
-        is_joining = options is None or options.unique_policy != UniquePolicy.REPLACE
-        if not (unique and is_joining and function is not None and self.has_holder(function, unique)):
-            self._refuse_without_memory(more_bytes)
+    def submit_wide(
+        self,
+        function_name: bytes,
+        unique: bytes,
+        payload: bytes,
+        priority: int,
+        delivery: int,
+        subscriber: Peer | None,
+        options: SubmitOptions,
+    ) -> Generator[bool, None, Job]:
+        """The same for a job of very many predecessors, none named twice: in slices, with False after each."""
+        return self._submissions.submit_wide(function_name, unique, payload, priority, delivery, subscriber, options)
 
-    def submit_checked(self, function: Function, payload: bytes, options: SubmitOptions) -> Job:
-        """Take a job of a batch that was found acceptable as a whole, and whose names are reserved.
+    def new_graph(self, *, joins: bool = False, is_long: bool = False) -> GraphSubmission:
+        """A new graph: jobs to be submitted together with their edges, all or none; see `GraphSubmission`.
 
-        The batch is submitted over several turns.  Nothing that changes meanwhile may stop it half-way: no limit is
-        looked at, and should the store fail, what it has not kept yet is not withdrawn but kept later.
+        A short graph is described and submitted in one turn. A long one is begun, described, checked, applied and ended
+        over as many turns as that takes.
         """
-        job = Job(self.next_job_id, function, b"", payload, NORMAL, Delivery.HANDLE, self.now_us)
-        self._apply(job, options)
-        job.irrevocable = True
-        self.next_job_id += 1
-        self._count_contents(job)
-        self.jobs.add(job)
-        function.total += 1
-        function.submitted += 1
-        self._count_contents(job)
-        if self.keeps:
-            self._note(job)
-        if job.state is READY:
-            self._enqueue(job)
-        return job
+        return GraphSubmission(self._graph_parts, joins=joins, is_long=is_long)
+
+    def submit_graph(self, graph: GraphSubmission) -> list[Job]:
+        """Submit a short graph at once: check it as a whole, which may raise Refused, and apply it.
+
+        Returns the new jobs, sorted so that each follows its predecessors.
+        """
+        for _ in graph.check():
+            pass
+        for _ in graph.apply():
+            pass
+        return graph.submitted
+
+    @property
+    def has_unsuccessful_names(self) -> bool:
+        """Whether a graph that joins existing jobs may concern unsuccessful ones; see `GraphSubmission`."""
+        return self.unsuccessful_jobs.has_names or not self.unsuccessful_jobs.is_complete
+
+    def must_wait_for_graph(self, name: bytes, predecessor_names: Sequence[bytes]) -> bool:
+        """Whether a short graph with a job of this name has to wait for the long graph in progress."""
+        return self._graph_parts.must_wait(name, predecessor_names)
+
+    @property
+    def is_graph_under_way(self) -> bool:
+        """Whether a long graph is being submitted, so that others must not change the predecessors of existing jobs."""
+        return self._graph_parts.under_way
 
     def reserve_id(self) -> int:
-        """The id of a job that may be submitted later."""
-        self.next_job_id += 1
-        return self.next_job_id - 1
-
-    def _use_reserved_id(self, job: Job, job_id: int) -> int:
-        self._refuse_unreserved(job_id)
-        job.id = job_id
-        self._rank_last(job)  # others may have been submitted since
-        return job_id
-
-    def _apply(self, job: Job, options: SubmitOptions) -> None:
-        """Set the rarer properties of a new job, and its first state.  Raises before anything is changed."""
-        if options.details is not None:
-            job.special = True
-            job.details = options.details
-            return
-        if options.name and (options.name in self.names or self.backlog.is_reserved(options.name)):
-            raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {options.name!r}")
-        if options.edges:
-            check_edges(options.edges, options.predecessors)
-        if options.unique_hold_us and job.unique:
-            self._refuse_more_holds()
-        job.special = True
-        if options.name:
-            job.name = options.name
-            self.names[options.name] = job
-        if options.run_at_us:
-            job.run_at_us = options.run_at_us
-        if options.expires_us:
-            job.expires_us = options.expires_us
-            self.deadlines.add(job.expires_us, Kind.EXPIRY, job)
-        if options.timeout_us:
-            job.timeout_us = options.timeout_us
-        if options.attempts_limit != -1:
-            job.attempts_limit = options.attempts_limit
-        if options.reducer:
-            job.reducer = options.reducer
-        if options.origin:
-            job.origin = options.origin
-        if options.schedule:
-            job.schedule = options.schedule
-        if options.key:
-            job.key = options.key
-        if options.losses_limit != -1:
-            job.losses_limit = options.losses_limit
-        if options.retention_us != -1:
-            job.retention_us = options.retention_us
-        if job.unique and (options.unique_scope or options.unique_hold_us):
-            self._settle_key(job, options)
-        blockers = None
-        if options.predecessors:
-            blockers = self._await_predecessors(job, options.predecessors, options.edges)
-        if not blockers and options.run_at_us > self.now_us:
-            job.state = SCHEDULED
-            job.moves = [Cause.SUBMITTED_EARLY, self.now_us]
-            self._await_time(job)
-
-    def _await_predecessors(self, job: Job, predecessors: tuple[int, ...], edges: bytes) -> list[int]:
-        """Let a new job wait for those of its predecessors that are not done, and return them."""
-        if len(predecessors) > 1 and len(set(predecessors)) < len(predecessors):
-            predecessors, edges = without_repetitions(predecessors, edges)
-        job.predecessors = predecessors
-        if edges and has_policies(edges):
-            job.edges = edges
-        else:
-            edges = b""
-        blockers = self._blockers_among(predecessors, edges)
-        if blockers:
-            job.state = WAITING
-            job.moves = [SUBMITTED_WAITING, self.now_us]
-            self.graph.add(job, blockers)
-            if edges:
-                self._foresee_doom(job)
-            self._rely_on(job, blockers)
-        return blockers
-
-    def _join(self, job: Job, delivery: int, watcher: Peer | None, options: SubmitOptions | None) -> None:
-        """A second submission of a job that has its key."""
-        if options is not None and options.unique_policy == UniquePolicy.REJECT:
-            key = job.shown_unique.decode("utf-8", "backslashreplace")
-            text = f'{{}}, which is {job.state.name.lower()}, has the unique key "{key}"'
-            raise Refused(REFUSED_UNIQUE, text, job.id)
-        if job.state in FINAL_STATES:
-            return
-        if watcher is not None:
-            self.refuse_watch()
-            self.watch(job, watcher)
-        if delivery and not job.delivery:
-            # Somebody leaves who relies on it: from now on it is worth keeping.
-            job.delivery = delivery
-            if self.keeps:
-                self._note(job)
-            self._rely_on(job, job.predecessors)
+        """Reserve an id for a job that may be submitted later."""
+        return self._submissions.reserve_id()
 
     def withdraw(self, job: Job, told: set[Peer] | frozenset[Peer] = frozenset()) -> bool:
-        """Undo a submission that the store could not keep, as if it had never been made.
+        """Undo a submission that could not be stored, as if it had never been made.
 
-        Not possible once a worker has the job, while somebody watches it who will not be `told` (and has perhaps
-        submitted it too, but was not promised that it is kept), or while another job waits for it; so of several the
-        newest should be undone first.  Nor if something else was undone for it, which cannot be brought back.
-        When those who asked for it are told, the caller has to drop its contents.
+        This is not possible once a worker has the job, while a peer is subscribed to it that will not be `told` (and
+        may have submitted it too, without a promise), or while another job waits for it; so of several the newest
+        should be undone first. Nor is it possible if the submission has undone something else, which cannot be
+        restored. When its submitters are told, the caller has to drop its contents.
         """
-        if job.state not in QUEUED_STATES or job.kept or job.irrevocable or self.jobs.get(job.id) is not job:
-            return False
-        watchers = job.watchers or []
-        if job.id in self.graph.successors or len(watchers) > len(told) or not told.issuperset(watchers):
-            return False
-        for watcher in watchers:
-            watcher.watching.pop(job.id, None)
-        job.watchers = None
-        self._leave_queue(job)
-        self._end_hold(job)
-        self._unlist(job)
-        job.function.submitted -= 1
-        job.withdrawn = True
-        self.changed.pop(job, None)
-        if job.schedule:
-            self._take_back_tick(job)
-        return True
+        is_withdrawn = self._submissions.withdraw(job, told)
+        if is_withdrawn and job.schedule:
+            self._schedules.take_back_tick(job)
+        return is_withdrawn
 
-    # --- watching ---
+    def refuse_subscription(self) -> None:
+        """Raise Refused if there is no memory for one more subscription to a job."""
+        self._subscriptions.refuse_more()
 
-    def refuse_watch(self) -> None:
-        """Raise Refused if there is no memory to remember that one more peer watches a job."""
-        self._refuse_without_memory(WATCH_BYTES)
+    def subscribe(self, job: Job, subscriber: Peer) -> None:
+        """Subscribe this peer to the job."""
+        self._subscriptions.subscribe(job, subscriber)
 
-    def watch(self, job: Job, watcher: Peer) -> None:
-        """Let this peer hear of the job."""
-        if job.watchers is None:
-            job.watchers = []
-        job.watchers.append(watcher)
-        watcher.watching[job.id] = job
-        self.hold_for(job, WATCH_BYTES)
+    def unsubscribe(self, subscriber: Peer) -> None:
+        """Remove all subscriptions and timers of a peer that is gone.
 
-    def unwatch(self, watcher: Peer) -> None:
-        """This peer is gone.  A job that was only for it is cancelled, unless it is running already."""
-        if watcher.watching:
-            watched, watcher.watching = watcher.watching, {}
-            self.backlog.start(self._abandon(watcher, watched))
-
-    def unwatch_jobs(self, watcher: Peer, job_ids: Iterable[int]) -> None:
-        """The same for some of the jobs that this peer watches: those for whom it did so are gone."""
-        watched: dict[int, Job] = {}
-        for job_id in job_ids:
-            job = watcher.watching.pop(job_id, None)
-            if job is not None:
-                watched[job_id] = job
-        if watched:
-            self.backlog.start(self._abandon(watcher, watched))
-
-    def _abandon(self, watcher: Peer, watched: dict[int, Job]) -> Iterator[None]:
-        """The jobs that a peer watched which is gone lose it, one at a time."""
-        for job in watched.values():
-            if watcher.watching.get(job.id) is job:
-                continue  # it has come back, and watches this one again
-            if job.watchers is not None:
-                before = len(job.watchers)
-                job.watchers = [other for other in job.watchers if other is not watcher] or None
-                self.hold_for(job, WATCH_BYTES * (len(job.watchers or ()) - before))
-            if job.delivery == Delivery.WAIT and job.watchers is None and job.state in QUEUED_STATES:
-                self._leave_queue(job)
-                self._finish(job, Cause.ABANDONED)
-            yield
-
-    # --- operators ---
-
-    def drain(self) -> None:
-        """Finish what runs; start and take nothing more."""
-        self.refusal = Refused(REFUSED_DRAINING, "server is shutting down")
-        self.stop_handing_out()
-
-    def drop_function(self, function: Function) -> bool:
-        """Forget a function that nobody uses.  One with an order of its own is somebody's, who may come back to it, and
-        in one a job that ended may still hold its unique key."""
-        if function.total or function.workers or function.released_first or function.uniques:
-            return False
-        if self.functions.get(function.name) is not function:
-            return False
-        self._drop(function)
-        self._note_function(function)
-        return True
-
-    def _drop(self, function: Function) -> None:
-        del self.functions[function.name]
-        self.memory.registration_bytes -= FUNCTION_BYTES + len(function.name)
-        function.dropped = True
-        self._unpack_all(function)
-        for line in function.lines():
-            for queue in line.queues:
-                for job in queue:
-                    forget_ghosts(job)  # it may be retried, in a new function of this name
-            line.queues = [deque() for _ in BEST_FIRST]  # or they would keep each other alive; see `let_go`
-            line.ghosts = [0 for _ in BEST_FIRST]
-        self._forget_gate(function)
-        if function.watched:
-            function.watched = False
-            self.deadlines.stale += 1
-
-    def _forget_unused_function(self) -> bool:
-        """Forget a function that nobody uses and for which nothing is set, about the oldest, to make room for another.
-
-        Those that are looked at and are in use go to the end, so that whoever asks next is not told of the same ones.
+        A job that only this peer waited for is cancelled, unless it is running.
         """
-        functions = self.functions
-        for _ in range(min(MOST_LOOKED_AT, len(functions))):
-            name = next(iter(functions))
-            function = functions[name]
-            if self._is_unused(function):
-                self._drop(function)
-                return True
-            functions[name] = functions.pop(name)
-        return False
+        self._timers.cancel_all(subscriber)
+        self._subscriptions.unsubscribe(subscriber)
 
-    def _is_unused(self, function: Function) -> bool:
-        """Whether nobody would notice if this function was made anew."""
-        if function.total or function.workers or function.uniques or function.released_first:
-            return False
-        if function.gate is not None or function.paused or function.named_us >= self.now_us:  # who named it is at it
-            return False
-        return function.limits == [self.settings.jobs_per_function] * 3
+    def unsubscribe_from(self, subscriber: Peer, job_ids: Iterable[int]) -> None:
+        """Remove subscriptions to some jobs: the requests for which the peer had subscribed are gone."""
+        self._subscriptions.unsubscribe_from(subscriber, job_ids)
 
-    def let_go(self) -> None:
-        """Forget every job, because nobody will ask again.
+    # --- jobs ---
 
-        A job and the tables that it is in refer to each other, and once jobs are compiled the garbage collector does
-        not look into them.
-        """
-        for function in self.functions.values():
-            function.uniques.clear()
-            function.queues = [deque() for _ in BEST_FIRST]
-            function.racks = [None for _ in BEST_FIRST]
-            function.has_racks = False
-            function.shelved_keys = []
-            function.gate = None
-        self.storeroom = Storeroom()
-        self.backlog.clear()
-        for worker in self.workers.values():
-            worker.running.clear()
-        for peer in {watcher for job in self.jobs.values() for watcher in job.watchers or ()}:
-            peer.watching.clear()
-        self.jobs = JobTable()
-        self.names.clear()
-        self.changed.clear()
-        self.deadlines = Deadlines(self.memory)
-        self.graph = Graph()
-        memory = self.memory
-        memory.job_bytes = memory.key_bytes = memory.limiter_bytes = 0
-        memory.registration_bytes = memory.schedule_bytes = 0
+    def job(self, job_id: int) -> Job | None:
+        """The unfinished job with this id, or `None`."""
+        return self.packed_queues.job(job_id)
+
+    def look_at(self, job_id: int) -> Job | None:
+        """The unfinished job with this id, or a copy of it for reading, or `None`."""
+        return self.packed_queues.look_at(job_id)
+
+    def has_job(self, job_id: int) -> bool:
+        """Whether there is an unfinished job of this id."""
+        return self.packed_queues.has_job(job_id)
+
+    def state_of(self, job_id: int) -> JobState | None:
+        """The state of the unfinished job with this id, or `None`."""
+        return self.packed_queues.state_of(job_id)
+
+    def job_count(self) -> int:
+        """How many unfinished jobs there are."""
+        return self.packed_queues.unfinished_count()
+
+    def take_retention_ends(self, now_us: int) -> bool:
+        """Whether a short retention of a finished job has ended since the last call."""
+        ends = self._state.retention_ends
+        over = [second for second in ends if second * SECOND_US <= now_us]
+        ends.difference_update(over)
+        return bool(over)
 
     def running_jobs(self) -> int:
-        return sum(function.running for function in self.functions.values())
+        """The number of running jobs."""
+        return sum(function.running for function in self._state.functions.values())
+
+    def look_at_holder(self, function: Function, unique: bytes) -> Job | None:
+        """The job that has this unique key, or a copy of it for reading, or None."""
+        return self.packed_queues.look_at_holder(function, unique)
+
+    def has_holder(self, function: Function, unique: bytes) -> bool:
+        """Whether some job has this unique key."""
+        return self.packed_queues.has_holder(function, unique)
+
+    def unfinished_jobs(self, from_id: int = 0) -> Iterator[Job]:
+        """Every unfinished job by id, from one id on; packed ones as copies. The engine must not be called
+        meanwhile."""
+        return self.packed_queues.unfinished_jobs(from_id)
+
+    def newest_first(self, before_id: int = 0) -> Iterator[Job]:
+        """Unfinished jobs, the newest first, optionally from below an id; packed ones as copies.
+
+        The engine must not be called meanwhile.
+        """
+        return self.packed_queues.newest_first(before_id)
+
+    def next_ready_ids(self, function: Function, priority: int, most: int) -> list[int]:
+        """The ids of the ready jobs of a priority that come next, at most so many."""
+        return self.ready_queues.next_ids(function, priority, most)
+
+    def ready_jobs(self, function: Function) -> Iterator[Job]:
+        """All ready jobs of the function, about in the order of its queues; packed ones as copies.
+
+        The engine must not be called meanwhile.
+        """
+        return self.ready_queues.ready_jobs(function)
+
+    def successors(self, job_id: int, most: int) -> list[Job]:
+        """At most so many of the unfinished jobs that wait for this one, in the order in which they began to."""
+        return self.dependencies.some_waiting_for(job_id, most)
+
+    def is_stuck(self, function: Function) -> bool:
+        """Whether the function has unfinished jobs and all of them wait for unsuccessful jobs.
+
+        None of them becomes ready unless such a job is retried, or more is submitted.  Takes a few steps, however many
+        jobs there are.
+        """
+        return self._stuck.is_stuck(function)
+
+    def named(self, name: bytes) -> Job | None:
+        """The unfinished job of this name, or None."""
+        return self._state.names.get(name)
+
+    def explain(self, job: Job, name: Callable[[int], str] = "job {}".format) -> list[Reason]:
+        """Why the job is in its state; `name` returns the text form of a job id."""
+        parts = ExplainParts(self._state, self.limiters, self.dependencies, self.packed_queues, self._stuck)
+        return explain(parts, job, name)
+
+    def pack(self, functions: Iterable[Function]) -> int:
+        """Pack plain jobs of these functions, whose jobs were stored.
+
+        Returns how many bytes of counted payloads were freed.
+        """
+        return self.ready_queues.pack(functions)
+
+    def cancel(self, job: Job, *, cascade: bool = False) -> list[Job]:
+        """Cancel an unfinished job, and with `cascade` all that wait for it; returns the cancelled jobs."""
+        return [ended for ended in self._commands.cancel_in_steps(job, cascade=cascade) if ended is not None]
+
+    def cancel_in_steps(self, job: Job, *, cascade: bool = False) -> Iterator[Job | None]:
+        """Like `cancel`, in steps: yields each job that was ended, and None after other parts of the work.
+
+        Other commands may come between the steps.  A job that begins to wait for a cancelled one meanwhile is not
+        cancelled, as if it had come later.
+        """
+        return self._commands.cancel_in_steps(job, cascade=cascade)
+
+    def add_predecessors(
+        self, job: Job, job_ids: tuple[int, ...], edges: bytes = b"", *, is_checked: bool = False
+    ) -> None:
+        """Add predecessors to an unfinished job; raises CycleRefused if it would wait for itself.
+
+        With `is_checked` the caller has excluded cycles; the search takes long if very many jobs wait for the job.
+        `edges` has an EdgePolicy for each. A predecessor that the job already has keeps its policy.
+        """
+        self._commands.add_predecessors(job, job_ids, edges, is_checked=is_checked)
+
+    def retry(self, job: Job, more_predecessors: tuple[int, ...] = ()) -> None:
+        """Run an unsuccessful job again, with all its attempts; raises Refused.
+
+        If its predecessors are still not done, it waits again; predecessors can be added.
+        """
+        self._commands.retry(job, more_predecessors)
+
+    # --- workers ---
+
+    def add_worker(
+        self,
+        peer: Peer,
+        protocol: str,
+        name: bytes = b"",
+        *,
+        identity: object = None,
+        may_miss_wakeups: bool = False,
+    ) -> Worker:
+        """Register a worker without functions.
+
+        Its late reports are recognised by its `identity` (`report_late`). A wakeup that it may have missed is repeated.
+        """
+        worker = self._workers.add(peer, protocol, name)
+        worker.identity = identity
+        worker.may_miss_wakeups = may_miss_wakeups
+        return worker
+
+    def new_one_job_workers(self, peer: Peer, protocol: str, rules: OneJobRules) -> OneJobWorkers:
+        """Workers of a peer that are pushed one job at a time, and whose reports do not name it."""
+        return OneJobWorkers(
+            self._state, self._functions, self.dispatcher, self._workers, self._reports, peer, protocol, rules
+        )
+
+    def refuse_registrations(self, count: int, quarters: int = FOR_WORKERS) -> None:
+        """Raise Refused if there is no memory for a worker that registers for this many functions.
+
+        Workers of protocols in which one connection can have any number of workers may fill fewer quarters of the
+        memory.
+        """
+        self._workers.refuse_registrations(count, quarters)
+
+    def can_do(self, worker: Worker, function: Function, timeout_us: int = 0, priorities: tuple[int, ...] = ()) -> None:
+        """Register a worker for a function; each job may run for `timeout_us` (0: no limit).
+
+        With `priorities`, the worker is assigned only jobs of these priorities, and woken only for them.
+        """
+        self._workers.can_do(worker, function, timeout_us, priorities)
+
+    def cannot_do(self, worker: Worker, function: Function) -> None:
+        """Deregister a worker from a function. A job that it is running stays with it."""
+        self._workers.cannot_do(worker, function)
+
+    def describe_worker(
+        self, worker: Worker, tags: frozenset[bytes] | None = None, resources: Mapping[bytes, int] | None = None
+    ) -> None:
+        """The worker has these tags and resources, in thousandths, and those of its listener; None: as before.
+
+        Raises Refused.  A worker is given only jobs whose required tags it has, and for which enough of its resources
+        is free.  Jobs that it is running stay with it.
+        """
+        self._workers.describe(worker, tags, resources)
+
+    def forget_functions(self, worker: Worker) -> None:
+        """Deregister a worker from all functions."""
+        self._workers.forget_functions(worker)
+
+    def remove_worker(self, worker: Worker, cause: Cause = Cause.WORKER_LOST) -> None:
+        """Deregister a worker; its jobs are requeued."""
+        self._workers.remove(worker, cause)
+
+    def renew_lease(self, worker: Worker, lease_us: int) -> None:
+        """Renew a worker's lease: it must be renewed again within `lease_us`."""
+        self._workers.renew_lease(worker, lease_us)
+
+    def suspend_lease(self, worker: Worker) -> None:
+        """Suspend a worker's lease until it is renewed."""
+        self._workers.suspend_lease(worker)
+
+    def take(self, worker: Worker) -> Job | None:
+        """Take a job for this worker, or return `None`."""
+        return self.dispatcher.take(worker)
+
+    def awaits_payload(self, worker: Worker) -> bool:
+        """Whether this worker would be assigned a job now if the job's payload were in memory."""
+        return self.dispatcher.awaits_payload(worker)
+
+    def take_of(self, worker: Worker, function: Function, priority: int) -> Job | None:
+        """Take a job of this function and priority for this worker, or return `None`."""
+        return self.dispatcher.take_of(worker, function, priority)
+
+    def sleep(self, worker: Worker) -> bool:
+        """Let the worker sleep until it is woken; False if there is a job already, so it should ask at once."""
+        return self._wakeups.sleep(worker)
+
+    def end_own_limits(self, worker: Worker) -> None:
+        """End the time limits that the worker has set for the jobs it holds; those of submitters stay."""
+        self._attempts.end_own_limits(worker)
+
+    def stop_sleeping(self, worker: Worker) -> None:
+        """Wake the worker on its own request: it will ask, or sleep again."""
+        self._wakeups.rouse(worker)
+
+    def grant(self, worker: Worker, credit: int) -> None:
+        """Grant credit: the worker takes up to `credit` more jobs without asking for each."""
+        self.dispatcher.grant(worker, credit)
+
+    def grant_until(self, worker: Worker, until_us: int) -> int:
+        """Grant credit for one job until a given time.
+
+        Returns the number of the ticket that `Peer.wait_timed_out` will name, or 0 if a job was assigned at once.
+        Several tickets of a worker are served in the order in which they were given.
+        """
+        return self._workers.grant_until(worker, until_us)
+
+    def cancel_ticket(self, worker: Worker, ticket: int) -> None:
+        """End the wait of this ticket."""
+        self._workers.cancel_ticket(worker, ticket)
+
+    def withdraw_credit(self, worker: Worker) -> None:
+        """Take back all unused credit of the worker."""
+        self.dispatcher.withdraw_credit(worker)
+
+    def take_back_credit(self, worker: Worker, credit: int) -> int:
+        """Take back this much unused credit of the worker, or all there is; returns how much that was.
+
+        For credit without tickets. A peer may call this while it handles an assignment.
+        """
+        return self.dispatcher.take_back_credit(worker, credit)
+
+    def is_last_attempt(self, job: Job) -> bool:
+        """Whether the job is dead if its worker is lost in this attempt."""
+        return self._attempts.is_last(job)
+
+    def start_must_be_kept(self, job: Job) -> bool:
+        """Whether a worker may be sent this durable job only when its start is stored; see `Attempts`."""
+        return self._attempts.start_must_be_kept(job)
+
+    def start_is_kept(self, job: Job) -> None:
+        """Handle a stored start: the worker is sent the job now, if it still has it, and its time limit begins."""
+        self._attempts.start_is_kept(job)
+
+    # --- reports of workers: each returns the job, or None if the worker does not have it --- `start_number` is the
+    # start that the report is about (`Job.start_number`), or 0 if the protocol cannot name it.
+
+    def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
+        """End a job as done."""
+        return self._reports.complete(worker, job_id, result, start_number)
+
+    def report_late(self, job_id: int, identity: object, start_number: int, result: bytes | None) -> LateReport:
+        """Handle a report on a job that was taken from its worker; `result` is None unless it reports success.
+
+        Workers are recognised by their identity (`Worker.identity`). The first result counts; see `WorkerReports.late`.
+        """
+        return self._reports.late(job_id, identity, start_number, result)
+
+    def last_to_lose(self, job_id: int, identity: object) -> int:
+        """The id of the worker with this identity that lost the job last, or 0."""
+        return self.lost_starts.loser(job_id, identity)
+
+    def has_lost(self, job_id: int, identity: object, start_number: int) -> bool:
+        """Whether a start of a job was taken from the worker with this identity."""
+        return self.lost_starts.is_known(job_id, identity, start_number)
+
+    def set_message(self, job: Job, message: bytes) -> None:
+        """Note what the worker says about its job, for people; it is stored with the next change of the job."""
+        self._reports.set_message(job, message)
+
+    def complete_unowned(self, job: Job, result: bytes = b"", message: bytes = b"") -> bool:
+        """Complete a job on the report of a peer that does not, or no longer, have it. The first result counts.
+
+        A worker that has the job is told to stop. Returns False, and changes nothing, if the job may not run yet or has
+        ended.
+        """
+        return self._reports.complete_unowned(job, result, message)
+
+    def fail(
+        self,
+        worker: Worker,
+        job_id: int,
+        code: int = 1,
+        error: bytes | None = None,
+        result: bytes = b"",
+        start_number: int = 0,
+    ) -> Job | None:
+        """End a job as failed, without a retry."""
+        return self._reports.fail(worker, job_id, code, error, result, start_number)
+
+    def retry_later(
+        self,
+        worker: Worker,
+        job_id: int,
+        delay_us: int,
+        error: bytes | None = None,
+        attempts_limit: int = -1,
+        start_number: int = 0,
+    ) -> Job | None:
+        """Retry a failed job after a pause, if it has attempts left.
+
+        The worker may set the limit of attempts, if the submitter did not.
+        """
+        return self._reports.retry_later(worker, job_id, delay_us, error, attempts_limit, start_number)
+
+    def release(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
+        """Return a job to its queue; the attempt does not count."""
+        return self._reports.release(worker, job_id, start_number)
+
+    def could_not_be_sent(self, worker: Worker, job_id: int, lost: bytes = b"") -> Job | None:
+        """Take back a job that could not be sent because its payload cannot be read.
+
+        It goes back to its queue, or fails if `lost` says that the payload is lost.
+        """
+        return self._reports.could_not_be_sent(worker, job_id, lost)
+
+    def progress(
+        self,
+        worker: Worker,
+        job_id: int,
+        numerator: int,
+        denominator: int,
+        time_left_s: int = -1,
+        text: bytes = b"",
+        message: bytes = b"",
+        start_number: int = 0,
+    ) -> Job | None:
+        """Set the progress of a job; `message` tells people what the worker is doing."""
+        return self._reports.progress(worker, job_id, numerator, denominator, time_left_s, text, message, start_number)
+
+    def renew_run(self, worker: Worker, job_id: int, span_us: int = 0, start_number: int = 0) -> Job | None:
+        """Restart the time limit that the worker has set for the job.
+
+        The limit is `span_us`, or the one of the worker's registration if it still serves the function. A limit of the
+        submitter does not move.
+        """
+        return self._reports.renew_run(worker, job_id, span_us, start_number)
+
+    def data(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
+        """Add a part of the result, ahead of the end."""
+        return self._reports.data(worker, job_id, data, start_number)
+
+    def warning(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
+        """Add a warning."""
+        return self._reports.warning(worker, job_id, data, start_number)
+
+    # --- schedules ---
+
+    def set_schedule(self, wanted: Schedule) -> Schedule:
+        """Create or change a schedule, and return it; raises ValueError or Refused.
+
+        An existing schedule of that name takes over the given fields; only a different timetable moves its next tick.
+        It stays paused if it is, because an operator has paused it.
+        """
+        return self._schedules.set(wanted)
+
+    def remove_schedule(self, schedule: Schedule) -> None:
+        """Delete a schedule; the jobs that it has made stay."""
+        self._schedules.remove(schedule)
+
+    def pause_schedule(self, schedule: Schedule) -> None:
+        """Make no jobs at ticks until the schedule is resumed."""
+        self._schedules.pause(schedule)
+
+    def resume_schedule(self, schedule: Schedule) -> None:
+        """Resume a schedule with its next tick."""
+        self._schedules.resume(schedule)
+
+    def run_schedule_now(self, schedule: Schedule) -> Job:
+        """Make a job at once, paused or not; its ticks do not change. Raises Refused."""
+        return self._schedules.run_now(schedule)
+
+    # --- administration ---
+
+    def function_named(self, name: bytes) -> Function:
+        """The function with that name, created if it is new; raises Refused if there are too many."""
+        return self._functions.named(name)
+
+    def drop_function(self, function: Function) -> bool:
+        """Forget a function with its settings, unless it is in use; returns whether it was forgotten."""
+        return self._functions.drop(function)
+
+    def pause(self, function: Function) -> None:
+        """Assign no jobs of this function until it is resumed."""
+        self._administration.pause(function)
+
+    def resume(self, function: Function) -> None:
+        """Assign jobs of this function again."""
+        self._administration.resume(function)
+
+    def set_limits(self, function: Function, high: int, normal: int, low: int) -> None:
+        """Accept submissions only while the function has fewer unfinished jobs than this; 0: no limit."""
+        self._administration.set_limits(function, high, normal, low)
+
+    def set_policy(self, function: Function, policy: Policy) -> None:
+        """Set the limits of a function. The time this takes grows with the number of its ready and running jobs.
+
+        Setting the same policy again changes nothing. Jobs that run beyond a lower limit continue.
+        """
+        self._administration.set_policy(function, policy)
+
+    def stop_handing_out(self) -> None:
+        """Let running jobs finish, and start no others."""
+        self._administration.stop_handing_out()
+
+    def start_handing_out(self) -> None:
+        """Start jobs again."""
+        self._administration.start_handing_out()
+
+    def drain(self) -> None:
+        """Let running jobs finish; start and accept no others."""
+        self._administration.drain()
+
+    # --- start and end ---
+
+    def restore(
+        self,
+        jobs: list[Job],
+        unsuccessful: dict[int, JobState],
+        next_job_id: int,
+        schedules: Sequence[Schedule] = (),
+        held: Sequence[Job] = (),
+        plain: Iterable[Sequence[PlainJob]] = (),
+        unsuccessful_names: dict[int, bytes] | None = None,
+        *,
+        has_all_unsuccessful: bool = True,
+    ) -> None:
+        """Restore the contents of a store; the engine must know the time.
+
+        `jobs` are unfinished jobs by id; `plain` are the other unfinished ones, plain ready jobs, in portions and by id
+        too; `held` are finished jobs that may still hold their unique key. `unsuccessful` are jobs that ended without
+        success, with their names if they have any; the store may have older ones, unless `has_all_unsuccessful`.
+        """
+        restoring = self.restore_in_portions(
+            jobs,
+            unsuccessful,
+            next_job_id,
+            schedules,
+            held,
+            unsuccessful_names,
+            has_all_unsuccessful=has_all_unsuccessful,
+        )
+        portions = iter(plain)
+        portion: Sequence[PlainJob] | None = None
+        try:
+            while True:
+                portion = next(portions, None) if restoring.send(portion) else None
+        except StopIteration:
+            return
+
+    def restore_in_portions(
+        self,
+        jobs: list[Job],
+        unsuccessful: dict[int, JobState],
+        next_job_id: int,
+        schedules: Sequence[Schedule] = (),
+        held: Sequence[Job] = (),
+        unsuccessful_names: dict[int, bytes] | None = None,
+        *,
+        has_all_unsuccessful: bool = True,
+    ) -> Restoring:
+        """The same for an owner that has to wait for the plain jobs, and has other things to do meanwhile."""
+        self.unsuccessful_jobs.restore(unsuccessful, unsuccessful_names or {}, is_complete=has_all_unsuccessful)
+        yield from self._restore.restore(jobs, next_job_id, held)
+        self._schedules.restore(schedules)
+        self.clock.advance(self._state.now_us)  # deadlines that passed while the server was down
+
+    def shutdown(self) -> None:
+        """Drop every job, because the owner will not call again.
+
+        A job and the tables that it is in refer to each other, and the garbage collector does not visit compiled jobs.
+        """
+        state = self._state
+        for function in state.functions.values():
+            function.uniques.clear()
+        self.ready_queues.clear()
+        self.sliced_work.clear()
+        self.transitions.clear()
+        for worker in state.workers.values():
+            worker.running.clear()
+            worker.uses = None
+        for peer in {subscriber for job in state.jobs.values() for subscriber in job.subscribers or ()}:
+            peer.subscriptions.clear()
+        state.jobs = JobTable()
+        state.names.clear()
+        state.changed.clear()
+        self.deadlines.clear()
+        self.dependencies.clear()
+        memory = state.memory
+        memory.job_bytes = memory.key_bytes = memory.limiter_bytes = 0
+        memory.registration_bytes = memory.schedule_bytes = 0

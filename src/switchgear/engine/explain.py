@@ -1,18 +1,23 @@
-"""Why a job is where it is: reasons for people, with the figures for programs.
+"""`explain`: why a job is in its state, as text for people and figures for programs.
 
-An answer costs no more for a long queue than for a short one, so it does not say how many jobs stand before one.
+The cost of an answer does not depend on the length of the queue, so it does not say how many jobs are ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
-from switchgear.engine.core import REFUSED_DRAINING
-from switchgear.engine.edge_errors import ENDED_WORDS, error_told
-from switchgear.engine.graph import policy_of
-from switchgear.engine.tables import Tables
+from switchgear.engine.dependencies import Dependencies, policy_of
+from switchgear.engine.limiters import Limiters
+from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.predecessor_error import ENDED_WORDS, error_told
+from switchgear.engine.requirements import could_fit, fits
+from switchgear.engine.state import EngineState
+from switchgear.engine.stuck import StuckFunctions
+from switchgear.engine.waiting_workers import allowed_priorities
 from switchgear.model import (
     DONE,
     FINAL_STATES,
@@ -24,18 +29,22 @@ from switchgear.model import (
     EdgePolicy,
     Job,
     JobState,
+    Worker,
 )
+from switchgear.refusals import REFUSED_DRAINING
+from switchgear.resources import amount_text, as_number, shown_requirements, split_requirements
 from switchgear.text import counted
 
-__all__ = ["MOST_NAMED", "Reason", "explain"]
+__all__ = ["MOST_NAMED", "ExplainParts", "Reason", "explain"]
 
-Name = Callable[[int], str]  # what to call the job of this id
+Name = Callable[[int], str]  # the text form of a job id
 
-# A job may wait for thousands; the first of them tell enough.
+# A job may have thousands of predecessors; the first of them are enough.
 MOST_NAMED: Final = 20
-# Of what a worker said; the whole of it is in the job.
+MOST_LOOKED_AT: Final = 10_000
+# A longer message of a worker is shortened; the job has all of it.
 MOST_OF_ERROR: Final = 200
-# So many of the smaller unit are told in the larger one.
+# From this many of the smaller unit on, the larger one is used.
 MINUTES_FROM: Final = 120
 HOURS_FROM: Final = 120
 DAYS_FROM: Final = 72
@@ -65,36 +74,56 @@ LIMIT_TEXTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: a word for programs, a text for people, and the figures; times in it are in microseconds."""
+    """One reason: a word for programs, a text for people, and figures; times are in microseconds."""
 
     word: str
     text: str
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def explain(engine: Tables, job: Job, name: Name = "job {}".format) -> list[Reason]:
-    """Why the job is where it is, the most important reason first.  A finished one may be a copy from a store."""
+class ExplainParts:
+    """The parts of the engine that an explanation reads."""
+
+    __slots__ = ("dependencies", "limiters", "packed", "state", "stuck")
+
+    def __init__(
+        self,
+        state: EngineState,
+        limiters: Limiters,
+        dependencies: Dependencies,
+        packed: PackedQueues,
+        stuck: StuckFunctions,
+    ) -> None:
+        self.state = state
+        self.limiters = limiters
+        self.dependencies = dependencies
+        self.packed = packed
+        self.stuck = stuck
+
+
+def explain(parts: ExplainParts, job: Job, name: Name = "job {}".format) -> list[Reason]:
+    """Why the job is in its state, the most important reason first. A finished job may be a copy from a store."""
     if job.state in FINAL_STATES:
-        return [ended(engine, job, name)]
+        return [ended(parts, job, name)]
     if job.state is RUNNING:
-        return [running(engine, job)]
+        return [running(parts, job)]
     if job.state is SCHEDULED:
-        return [scheduled(engine, job), *history(job)]
+        return [scheduled(parts, job), *history(job)]
     if job.state is READY:
-        return [*ready(engine, job), *history(job)]
-    return [*waiting(engine, job, name), *history(job)]
+        return [*ready(parts, job), *history(job)]
+    return [*waiting(parts, job, name), *history(job)]
 
 
-# --- what has ended, runs, or waits for a time ---
+# --- ended, running and scheduled jobs ---
 
 
-def ended(engine: Tables, job: Job, name: Name) -> Reason:
+def ended(parts: ExplainParts, job: Job, name: Name) -> Reason:
     cause, at_us = job.log[-1]
     word = "dead" if job.is_dead else job.state.name.lower()
-    parts = [END_TEXTS.get(cause, word), when(engine, at_us)]
+    words_of_end = [END_TEXTS.get(cause, word), when(parts, at_us)]
     if job.attempts:
-        parts.append(f"after {counted(job.attempts, 'attempt')}")
-    text = ", ".join(parts)
+        words_of_end.append(f"after {counted(job.attempts, 'attempt')}")
+    text = ", ".join(words_of_end)
     error = error_told(job, name)
     if error and job.state is not DONE:
         text += f": {shortened(error)}"
@@ -106,7 +135,7 @@ def ended(engine: Tables, job: Job, name: Name) -> Reason:
     return Reason(word, text, data)
 
 
-def running(engine: Tables, job: Job) -> Reason:
+def running(parts: ExplainParts, job: Job) -> Reason:
     since_us = next((at_us for cause, at_us in reversed(job.log) if cause is Cause.TAKEN), job.created_us)
     data: dict[str, Any] = {"since_us": since_us, "attempt": job.attempts}
     worker = job.worker
@@ -114,7 +143,7 @@ def running(engine: Tables, job: Job) -> Reason:
     if worker is not None:
         data |= {"worker_id": worker.id, "worker": worker.name, "protocol": worker.protocol}
         text += f" on {worker_name(worker.name, worker.id)}"
-    text += f" for {span(engine.now_us - since_us)}, attempt {job.attempts}"
+    text += f" for {span(parts.state.now_us - since_us)}, attempt {job.attempts}"
     if job.denominator or job.numerator:
         data |= {"numerator": job.numerator, "denominator": job.denominator}
         text += f", {job.numerator} of {job.denominator}"
@@ -124,9 +153,9 @@ def running(engine: Tables, job: Job) -> Reason:
     return Reason("running", text, data)
 
 
-def scheduled(engine: Tables, job: Job) -> Reason:
+def scheduled(parts: ExplainParts, job: Job) -> Reason:
     data = {"at_us": job.run_at_us}
-    at = when(engine, job.run_at_us)
+    at = when(parts, job.run_at_us)
     if job.log[-1][0] is not Cause.RETRY_LATER:
         return Reason("scheduled", f"scheduled to run {at}", data)
     text = f"attempt {job.attempts} failed, the next one is due {at}"
@@ -136,28 +165,28 @@ def scheduled(engine: Tables, job: Job) -> Reason:
 
 
 def history(job: Job) -> Iterator[Reason]:
-    """What has become of earlier attempts, if the job was lost."""
+    """The outcome of earlier attempts, if the job was lost."""
     lost = [cause for cause, _ in job.log if cause in LOSSES]
     if lost:
         text = f"it was started {counted(job.attempts, 'time')}; last time: {words(lost[-1])}"
         yield Reason("lost", text, {"attempts": job.attempts, "losses": len(lost), "cause": lost[-1].name.lower()})
 
 
-# --- what could be handed out ---
+# --- ready jobs ---
 
 
-def ready(engine: Tables, job: Job) -> list[Reason]:
+def ready(parts: ExplainParts, job: Job) -> list[Reason]:
     function = job.function
     reasons: list[Reason] = []
-    if not engine.handing_out:
-        refusal = engine.refusal
+    if not parts.state.handing_out:
+        refusal = parts.state.refusal
         if refusal is not None and refusal.reason != REFUSED_DRAINING:
             reasons.append(Reason(refusal.reason, f"nothing is handed out: {refusal}"))
         else:
             reasons.append(Reason("draining", "the server is shutting down and hands nothing out"))
     if function.paused:
         reasons.append(Reason("paused", f"the function {shown(function.name)} is paused"))
-    closed = engine.why_closed(job)
+    closed = parts.limiters.why_closed(job)
     if closed is not None:
         text = LIMIT_TEXTS[closed.reason]
         data: dict[str, Any] = {"limit": closed.reason}
@@ -165,24 +194,77 @@ def ready(engine: Tables, job: Job) -> list[Reason]:
             data["key"] = job.key
         if closed.opens_us:
             data["opens_us"] = closed.opens_us
-            text += f"; the next may be {when(engine, closed.opens_us)}"
+            text += f"; the next may be {when(parts, closed.opens_us)}"
         reasons.append(Reason("limit", text, data))
     if not function.workers:
         text = f"no worker that can do {shown(function.name)} is connected"
         reasons.append(Reason("no_worker", text, {"function": function.name}))
+    elif job.requires and not any(could_fit(worker, job) for worker in function.workers):
+        reasons.append(unfulfilled(job))
+    elif not any(job.priority in allowed_priorities(worker, function) for worker in function.workers):
+        text = f"no worker that is connected takes jobs of {shown(function.name)} with this priority"
+        reasons.append(Reason("no_worker", text, {"function": function.name, "priority": job.priority}))
     elif not reasons:
-        reasons.append(about_workers(engine, job))
+        reasons.append(about_workers(parts, job))
     return reasons
 
 
-def about_workers(engine: Tables, job: Job) -> Reason:
-    """There are workers for the job, and nothing stands in the way."""
+def unfulfilled(job: Job) -> Reason:
+    """There are workers for the function, and none has all the tags, and as much of everything, as the job requires."""
+    workers = job.function.workers
+    tags, amounts = split_requirements(job.requires)
+    had = frozenset().union(*(worker.tags for worker in workers))
+    most = {name: max(worker.resources.get(name, 0) for worker in workers) for name, _ in amounts}
+    missing = sorted(tags - had)
+    short = [(name, amount) for name, amount in amounts if most[name] < amount]
+    parts = []
+    if missing:
+        parts.append(f"has the tag{'s' * (len(missing) > 1)} {', '.join(map(shown, missing))}")
+    for name, amount in short:
+        largest = f"the most is {amount_text(most[name])}" if most[name] else "none has any"
+        parts.append(f"has {amount_text(amount)} of {shown(name)} ({largest})")
+    required = shown_requirements(job.requires)
+    if not parts and amounts:
+        parts.append(f"has all of {', '.join(required)}")
+    elif not parts:
+        parts.append(f"has all of the tags {', '.join(map(shown, sorted(tags)))}")
+    data = {
+        "requires": required,
+        "missing": words_of(missing),
+        "short": [
+            {"resource": words_of([name])[0], "required": as_number(amount), "most": as_number(most[name])}
+            for name, amount in short
+        ],
+        "workers": len(workers),
+    }
+    count = counted(len(workers), "worker")
+    text = f"none of {count} that can do {shown(job.function.name)} {', and none '.join(parts)}"
+    return Reason("missing_resource" if short and not missing else "missing_tag", text, data)
+
+
+def in_use(job: Job, workers: list[Worker]) -> Reason:
+    """Some workers have what the job requires, but other jobs use too much of it."""
+    amounts = split_requirements(job.requires)[1]
+    free = {
+        name: max(worker.offer.free.get(name, 0) if worker.offer else 0 for worker in workers) for name, _ in amounts
+    }
+    names = [shown(name) for name, _ in amounts]
+    text = f"other jobs use too much {' and '.join(names)} of {counted(len(workers), 'worker')} that could do it"
+    most_free = {name.decode("utf-8", "replace"): as_number(max(0, amount)) for name, amount in free.items()}
+    return Reason("resources_in_use", text, {"workers": len(workers), "most_free": most_free})
+
+
+def about_workers(parts: ExplainParts, job: Job) -> Reason:
+    """The reason that workers are busy or asleep, and nothing else holds the job back."""
     function = job.function
-    most = engine.settings.jobs_per_worker
-    count = len(function.workers)
-    free = sum(worker.asleep or worker.credits > 0 for worker in function.workers)
-    full = sum(len(worker.running) >= most > 0 for worker in function.workers)
-    busy = sum(bool(worker.running) for worker in function.workers)
+    most = parts.state.settings.jobs_per_worker
+    workers = [worker for worker in function.workers if could_fit(worker, job)]
+    if job.requires and not any(fits(worker, job) for worker in workers):
+        return in_use(job, workers)
+    count = len(workers)
+    free = sum(worker.asleep or worker.credits > 0 for worker in workers)
+    full = sum(len(worker.running) >= most > 0 for worker in workers)
+    busy = sum(bool(worker.running) for worker in workers)
     data = {"workers": count, "busy": busy, "full": full, "ready": function.ready}
     jobs = f"{counted(function.ready, 'job')} of {shown(function.name)} {'is' if function.ready == 1 else 'are'} ready"
     if free:
@@ -193,16 +275,16 @@ def about_workers(engine: Tables, job: Job) -> Reason:
     return Reason("workers_absent", text, data)
 
 
-# --- what waits for others ---
+# --- waiting jobs ---
 
 
-def waiting(engine: Tables, job: Job, name: Name) -> Iterator[Reason]:
-    """The jobs that it waits for, those that did not succeed first: somebody has to do something about them."""
-    unsuccessful = engine.graph.unsuccessful
+def waiting(parts: ExplainParts, job: Job, name: Name) -> Iterator[Reason]:
+    """The predecessors, unsuccessful ones first, because an operator has to act on them."""
+    unsuccessful = parts.dependencies.unsuccessful
     named = 0
     for in_vain in (True, False):
-        for job_id in job.predecessors:
-            state = unsuccessful.get(job_id) if in_vain else engine.state_of(job_id)
+        for job_id in islice(job.predecessors, MOST_LOOKED_AT):
+            state = unsuccessful.get(job_id) if in_vain else parts.packed.state_of(job_id)
             if state is None:
                 continue
             if named == MOST_NAMED:
@@ -211,6 +293,10 @@ def waiting(engine: Tables, job: Job, name: Name) -> Iterator[Reason]:
             yield waiting_for(job, job_id, state, name)
     if job.blockers > named:
         yield Reason("waiting_for_more", f"waits for {job.blockers - named} more", {"count": job.blockers - named})
+    function = job.function
+    if parts.stuck.is_stuck(function):
+        text = f"none of {counted(function.total, 'unfinished job')} of {shown(function.name)} can become ready"
+        yield Reason("stuck", f"{text}: all wait for jobs that did not succeed", {"function": function.name})
 
 
 def waiting_for(job: Job, job_id: int, state: JobState, name: Name) -> Reason:
@@ -224,11 +310,15 @@ def waiting_for(job: Job, job_id: int, state: JobState, name: Name) -> Reason:
     return Reason("waiting_for", text, data)
 
 
-# --- words ---
+# --- texts ---
 
 
 def words(value: Cause | JobState) -> str:
     return value.name.lower().replace("_", " ")
+
+
+def words_of(tags: list[bytes]) -> list[str]:
+    return [tag.decode("utf-8", "replace") for tag in tags]
 
 
 def shown(name: bytes) -> str:
@@ -240,7 +330,7 @@ def worker_name(name: bytes, worker_id: int) -> str:
 
 
 def shortened(text: bytes) -> str:
-    """The first line of what somebody said."""
+    """The first line of a text, shortened."""
     line = text.decode("utf-8", "replace").strip().partition("\n")[0]
     return line if len(line) <= MOST_OF_ERROR else f"{line[:MOST_OF_ERROR]}…"
 
@@ -256,7 +346,7 @@ def span(span_us: int) -> str:
     return f"{hours} h" if hours < DAYS_FROM else f"{round(seconds / 86400)} days"
 
 
-def when(engine: Tables, at_us: int) -> str:
-    """How far away a moment is; whoever needs it exactly finds it among the figures."""
-    away_us = at_us - engine.now_us
+def when(parts: ExplainParts, at_us: int) -> str:
+    """The distance of a time from now; the exact time is among the figures."""
+    away_us = at_us - parts.state.now_us
     return f"in {span(away_us)}" if away_us > 0 else f"{span(-away_us)} ago"

@@ -1,7 +1,7 @@
-"""The life of a job, as one table.
+"""The states of a job as one table: which cause leads from which state to which.
 
-Every change of state in the program goes through `next_state`, so what is not in the table cannot happen.  The diagram
-in `docs/job-lifecycle.md` is drawn from the table by `mermaid()`, and a test compares the two.
+Every change of state in the program goes through `next_state`, so a move that is not in the table cannot happen. The
+diagram in `docs/job-lifecycle.md` is drawn from the table by `mermaid()`, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOVES: Final[tuple[tuple[Cause, tuple[JobState, ...], JobState], ...]] = (
     (Cause.TAKEN,              (READY,),                               RUNNING),
     (Cause.SUCCEEDED,          (RUNNING,),                             DONE),
     (Cause.SETTLED,            (READY, RUNNING),                       DONE),
-    (Cause.ENDED_BADLY,        (RUNNING,),                             FAILED),
+    (Cause.ENDED_BADLY,        (READY, RUNNING),                       FAILED),
     (Cause.WORKER_LOST,        (RUNNING,),                             READY),
     (Cause.SERVER_LOST,        (RUNNING,),                             READY),
     (Cause.TIMED_OUT,          (RUNNING,),                             READY),
@@ -64,11 +64,11 @@ NEXT_STATE: Final[tuple[tuple[JobState | None, ...], ...]] = tuple(
     )
     for wanted in Cause
 )
-"""NEXT_STATE[cause][state]: the state that follows, or None where the move is illegal."""
+"""NEXT_STATE[cause][state]: the next state, or None where the move is illegal."""
 
 
 def next_state(job: Job, cause: Cause) -> JobState:
-    """The state that `cause` leads to from where the job is."""
+    """The state that `cause` leads to from the job's present state."""
     state = NEXT_STATE[cause][job.state]
     if state is None:
         raise IllegalMove(f"job {job.id} is {job.state.name}; {cause.name} cannot happen to it")

@@ -1,8 +1,8 @@
 """`Database`: the base class of the job log's databases, with connections per process and transactions.
 
-A `Database` is used by any thread.  After a fork it is used by both processes: each has a connection of its own,
-because neither SQLite nor PostgreSQL survives sharing one.  What a process inherited is kept and never touched, not
-even to be closed: closing it would say goodbye in the parent's name.
+A `Database` is used by any thread. After a fork it is used by both processes: each has its own connection, because
+neither SQLite nor PostgreSQL supports sharing one. An inherited connection is kept and never touched: closing it would
+also end the parent's connection.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Database(ABC, Generic[Connection]):
         try:
             return use(link.connection)
         except BaseException:
-            # Whatever it was, no broken transaction outlives its caller.
+            # Whatever the error was, no broken transaction outlives its caller.
             self._discard(link)
             raise
 
@@ -143,11 +143,11 @@ class Database(ABC, Generic[Connection]):
 
     @abstractmethod
     def _query(self, connection: Connection, statement: str, values: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
-        """`query`, on this connection."""
+        """Run `query` on this connection."""
 
     @abstractmethod
     def _put(self, connection: Connection, server: Server, rows: Sequence[RunRow]) -> None:
-        """`put`, on this connection."""
+        """Run `put` on this connection."""
 
 
 def read_migrations(dialect: str) -> dict[int, str]:

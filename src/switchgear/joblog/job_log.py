@@ -68,9 +68,9 @@ class JobLog:
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Self:
-        """The log at `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`, made if it is not there.
+        """The log at `sqlite:PATH` or `postgresql://USER@HOST/DATABASE`, created if missing.
 
-        Raises ConfigError for a URL that makes no sense, and SchemaTooNew for a log that a later version has written.
+        Raises ConfigError for an invalid URL, and SchemaTooNew for a log that a later version has written.
         """
         log = cls(_database_at(url, create))
         log.connect()
@@ -147,12 +147,12 @@ class JobLog:
         try:
             yield task
         except BaseException as error:
-            with suppress(StorageError):  # what went wrong first is what matters
+            with suppress(StorageError):  # the first error is the important one
                 self.register_task_result(task, result=error)
             raise
         self.register_task_result(task)
 
-    # --- asking ---
+    # --- queries ---
 
     def find(self, query: RunQuery) -> list[LoggedRun]:
         """Runs that match, newest first."""

@@ -31,7 +31,8 @@ STATEMENTS: Final = read_statements("postgresql")
 # An advisory lock for migrations, with an arbitrary number.
 MIGRATION_LOCK: Final = 0x5357474C
 
-# A database that does not answer must be noticed, even behind a firewall that drops packets.  What the URL says wins.
+# A database that does not answer must be detected, even behind a firewall that drops packets. Options in the URL take
+# precedence.
 CONNECTION_DEFAULTS: Final = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -97,7 +98,7 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
             raise StorageError(f"there is no job log in {self.url}")
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-            version = self._version(connection)  # another may have been faster
+            version = self._version(connection)  # another process may have migrated meanwhile
             for step in sorted(self._migrations):
                 if step > version:
                     connection.execute(self._migrations[step].encode())
@@ -108,8 +109,8 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
     def _version(self, connection: psycopg.Connection[tuple[Any, ...]]) -> int:
         """The version of the schema, 0 if there is none.
 
-        The catalogue is asked, and not `to_regclass`, which answers from a cache: it would not see the table that
-        another has made while we waited for the lock.
+        The catalogue is read, and not `to_regclass`, which answers from a cache: it would not see a table that another
+        process made while we waited for the lock.
         """
         found = connection.execute(
             "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace"

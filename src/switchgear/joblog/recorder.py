@@ -1,13 +1,13 @@
 """`Recorder`: writes the server's jobs to the job log; a thread writes the rows.
 
-`note` is called in the event loop's thread at the end of each turn and only copies what a row needs; both threads use
-`_pending`, under a lock that is held for no longer than that.  Most jobs end before the thread comes by, and their
-start never becomes a row: until then it is a `Start`, which points to the job.  (It is in memory as long as it runs, so
-pointing to it costs nothing; one that has ended may have a payload and a result that are to be let go.)
+`note` is called in the event loop's thread at the end of each turn and only copies the fields of a row; both threads
+use `_pending`, under a lock that is held only for that. Most jobs end before the thread writes, and their start never
+becomes a row: until then it is a `Start`, which refers to the job. (A running job is in memory anyway, so the reference
+costs nothing; a finished job may have a payload and a result that should be freed.)
 
-The log must never hold up the server.  Rows wait in a bounded queue.  When the database cannot follow, the oldest are
-dropped, counted and told of; but if possible not the end of a job whose start is in the log, which would be a job that
-never ended.  When the database fails it is tried again, with growing pauses; rows are told apart by handle and
+The log must never block the server. Rows wait in a bounded queue. When the database is too slow, the oldest are
+dropped, counted and reported; but if possible not the end of a job whose start is in the log, which would then seem to
+run forever. When the database fails it is tried again, with growing pauses; rows are identified by handle and
 submission, so that writing one twice does no harm.
 
 Both threads share the interpreter lock, so the thread does little in Python: a batch is one statement, and while the
@@ -34,18 +34,19 @@ __all__ = ["Recorder", "Tell"]
 
 log = logging.getLogger("switchgear")
 
-Key: TypeAlias = int | tuple[int, int]  # a job's number, and for one that was retried also when
-Start: TypeAlias = tuple[Job, int, str]  # when it was started for the first time, and the protocol of the worker
+Key: TypeAlias = int | tuple[int, int]  # a job's id, and for a retried job also the time of the retry
+Start: TypeAlias = tuple[Job, int, str]  # the first start, and the protocol of the worker
 Row = TypeVar("Row", RunRow, RunRow | Start)
 Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the telemetry's table, from any thread
 
-# How long rows gather.  Most jobs are over by then and are one row; a start that is later lost in a crash is no older.
+# How long rows are collected. Most jobs have ended by then and are one row; a start that is lost in a crash is no
+# older.
 GATHER_SECONDS: Final = 0.2
-# What the event loop may have to wait for while values are bound: half a millisecond.
+# How long the event loop may have to wait while values are bound: half a millisecond.
 BATCH_ROWS: Final = 1024
 # Some seconds of a busy server, and some 40 MB; ten times that if all of them carry long errors.
 QUEUE_ROWS: Final = 100_000
-# Dropping in bulk, because the queue is built anew each time.
+# Rows are dropped in bulk, because the queue is rebuilt each time.
 DROPPED_PART: Final = 10
 
 FIRST_RETRY_SECONDS: Final = 0.5
@@ -53,12 +54,21 @@ LONGEST_RETRY_SECONDS: Final = 30.0
 TRIM_SECONDS: Final = 60.0
 TRIM_ROWS: Final = 5_000
 CLOSE_SECONDS: Final = 5.0
-# Functions can be dropped and made anew; their texts need not be kept for ever.
+# Functions can be dropped and created again; their texts need not be kept forever.
 MOST_NAMES: Final = 20_000
 
 TAKEN: Final = Cause.TAKEN
 RETRIED: Final = (Cause.RETRIED, Cause.RETRIED_WAITING)
-ENDED: Final = 3  # its place in a row
+# After these an attempt has ended, and the job waits.
+STOPPED: Final = (
+    Cause.WORKER_LOST,
+    Cause.SERVER_LOST,
+    Cause.TIMED_OUT,
+    Cause.GIVEN_BACK,
+    Cause.RETRY_LATER,
+    Cause.HELD_BACK,
+)
+ENDED: Final = 3  # its index in a row
 PROTOCOL: Final = 10
 START_LENGTH: Final = 3
 
@@ -86,8 +96,8 @@ class Recorder:
         self._queue_rows = queue_rows
         self._lock = threading.Lock()
         self._pending: dict[Key, RunRow | Start] = {}
-        self._backlog: dict[Key, RunRow] = {}  # taken from there, not yet written
-        self._started: set[int] = set()  # jobs whose start was handed to the database, and not their end
+        self._backlog: dict[Key, RunRow] = {}  # taken from `_pending`, not yet written
+        self._started: set[int] = set()  # jobs whose start was written, and not their end
         self._names: dict[bytes, str] = {}
         self._noted = threading.Event()
         self._stopping = threading.Event()
@@ -128,7 +138,7 @@ class Recorder:
             with self._lock:
                 self._note(jobs)
         except Exception:  # a defect of ours: the jobs matter more than their log
-            log.exception("defect in the job log")
+            log.exception("internal error in the job log")
         if self._pending and not self._noted.is_set():
             self._noted.set()
 
@@ -153,12 +163,17 @@ class Recorder:
         """Note a job with a longer history: it was retried, lost, cancelled ..."""
         submitted_us = job.created_us
         started_us = 0
+        is_running = False  # before the last move
         for cause, at_us in zip(moves[::2], moves[1::2], strict=True):
             if cause == TAKEN:
-                started_us = at_us
+                started_us, is_running = at_us, True
+            elif cause in STOPPED:
+                is_running = False
             elif cause in RETRIED:
-                submitted_us, started_us = at_us, 0  # what it was before stays in the log as it ended
+                submitted_us, started_us, is_running = at_us, 0, False  # the earlier run stays as it ended
         is_final = job.state in FINAL_STATES
+        if is_final and not is_running:
+            started_us = 0  # it ended while it waited, and from its last start to then nothing was measured
         if not started_us and not is_final:
             return
         key: Key = job.id if submitted_us == job.created_us else (job.id, submitted_us)
@@ -174,7 +189,7 @@ class Recorder:
         function = self._names.get(name)
         if function is None:
             function = self._identify(name)
-        unique = job.unique
+        unique = job.unique or job.name
         if len(unique) > LONGEST_NAME or not unique.isascii() or b"\0" in unique:
             key = "-" if unique.startswith(b"-\0") else readable(unique, LONGEST_NAME)  # -: the payload is the key
         else:
@@ -182,10 +197,15 @@ class Recorder:
         code, error = 0, ""
         if state not in ("done", "running"):
             code = job.result_code
-            error = readable(job.error or job.result)  # there are protocols whose result of a failure is the error
-        origin = job.origin if job.special else ""
+            error = readable(job.error or job.result)  # in some protocols the result of a failure is the error
+        origin, message = "", ""
+        if job.has_details:
+            origin = job.origin
+            if job.message and ended_us:
+                message = readable(job.message)
         return (
-            job.id, submitted_us, started_us, ended_us, attempts, code, state, function, key, origin, protocol, error
+            job.id, submitted_us, started_us, ended_us, attempts, code, state, function, key, origin, protocol, error,
+            message,
         )  # fmt: skip
 
     def _identify(self, name: bytes) -> str:
@@ -241,7 +261,7 @@ class Recorder:
                 self._report_failure(error)
                 return False
             except Exception:  # a defect of ours, which the same rows would cause again
-                log.exception("defect in the job log: %d entries are not written", len(rows))
+                log.exception("internal error in the job log: %d entries are not written", len(rows))
                 self.dropped += len(rows)
             else:
                 self.written += len(rows)
@@ -259,7 +279,7 @@ class Recorder:
         backlog = self._backlog
         for key, entry in newer.items():
             if len(entry) == START_LENGTH:
-                # Only what never changes is read of the job, which by now may be running no more.
+                # Only fields that never change are read from the job, which may have ended by now.
                 job, started_us, protocol = entry
                 backlog[key] = self._row(job, job.created_us, started_us, 0, 1, "running", protocol)
                 self._started.add(job.id)
@@ -306,4 +326,4 @@ def _protocol_of(earlier: RunRow | Start | None) -> str:
 def _with_protocol(row: RunRow, earlier: RunRow | None) -> RunRow:
     if earlier is None or row[PROTOCOL]:
         return row
-    return (*row[:PROTOCOL], earlier[PROTOCOL], row[11])
+    return (*row[:PROTOCOL], earlier[PROTOCOL], row[11], row[12])

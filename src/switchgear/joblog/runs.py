@@ -28,9 +28,9 @@ __all__ = [
     "summary_from_row",
 ]
 
-# Job number, submitted, started, ended, attempts, result code, state, function, unique key, origin, protocol, error:
-# the columns of a server's job, in the order of the statement put_runs.
-RunRow: TypeAlias = tuple[int, int, int, int, int, int, str, str, str, str, str, str]
+# Job number, submitted, started, ended, attempts, result code, state, function, unique key or name, origin, protocol,
+# error, message: the columns of a server's job, in the order of the statement put_runs.
+RunRow: TypeAlias = tuple[int, int, int, int, int, int, str, str, str, str, str, str, str]
 
 Moment: TypeAlias = float | datetime | None
 TaskResult: TypeAlias = int | bytes | str | BaseException | None
@@ -60,7 +60,7 @@ COLUMNS: Final = (
 
 # A stack trace fits; a worker that answers with megabytes must not fill the log with them.
 LONGEST_TEXT: Final = 4096
-# Longer than any sane name, and short enough for an index of PostgreSQL (2,700 bytes, of which a letter may take 4).
+# Longer than any sensible name, and short enough for an index of PostgreSQL (2,700 bytes, up to 4 per letter).
 LONGEST_NAME: Final = 512
 
 SECOND_US: Final = 1_000_000
@@ -78,14 +78,14 @@ class RegisteredTask:
     """
 
     function: str
-    key: str = ""  # what it is done to, such as the unique key of a job
+    key: str = ""  # the object of the task, such as the unique key of a job
     handle: str = ""  # of the job, if it came from a server
     host: str = field(default_factory=socket.gethostname)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
     def named(cls, text: str) -> RegisteredTask:
-        """A new run of what the text names: by a handle, which ends in a colon and a number, or by a function."""
+        """A new run of the task that the text names: a handle, which ends in a colon and a number, or a function."""
         return cls("", handle=text) if _HANDLE.fullmatch(text) else cls(text)
 
 
@@ -95,7 +95,7 @@ class LoggedRun:
 
     id: int
     function: str
-    key: str
+    key: str  # the unique key of a job, or its name if it has none
     state: str  # running, done, failed, cancelled, expired; ready and the like while it waits for another attempt
     submitted_at: float | None
     started_at: float | None  # of the last attempt
@@ -103,7 +103,7 @@ class LoggedRun:
     attempts: int
     result_code: int  # 0 is success
     error: str
-    result: str  # of a task; the results of a server's jobs are in its store
+    result: str  # of a task; of a server's job the last message of its worker, because its result is in the store
     handle: str
     host: str
     process: str
@@ -170,7 +170,7 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSummary:
-    """What the log knows of one function.  Durations are in seconds, and None where no run has both start and end."""
+    """The figures of one function. Durations are in seconds, and None where no run has both start and end."""
 
     function: str
     runs: int
@@ -249,7 +249,7 @@ def readable(text: str | bytes, longest: int = LONGEST_TEXT) -> str:
 
 
 def result_fields(result: TaskResult) -> dict[str, Any]:
-    """The state, result code, error and result of what a worker has registered as result."""
+    """The state, result code, error and result for a registered result."""
     state, code, error, data = "done", 0, "", ""
     if isinstance(result, BaseException):
         words = str(result)

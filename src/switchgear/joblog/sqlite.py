@@ -31,22 +31,22 @@ STATEMENTS: Final = read_statements("sqlite")
 
 APPLICATION_ID: Final = 0x5357474C  # "SWGL", so that another program's database is not taken for ours
 
-# Others write too, each for some milliseconds; only a checkpoint on a slow disk takes longer.
+# Other processes write too, each for some milliseconds; only a checkpoint on a slow disk takes longer.
 BUSY_TIMEOUT_S: Final = 10.0
 BUSY_PAUSE_S: Final = 0.01
 
-# A checkpoint syncs, and the disk is needed by the store: better seldom.
+# A checkpoint syncs, and the store needs the disk too: better seldom.
 CHECKPOINT_PAGES: Final = 8000
 LOG_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
-# A statement is prepared once for each of these numbers of rows, and a batch filled up to the next.  While values are
-# bound nobody else in this process can run, which for the largest is half a millisecond.
+# A statement is prepared once for each of these numbers of rows, and a batch is padded to the next. While values are
+# bound no other thread of this process can run, which for the largest is half a millisecond.
 STATEMENT_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-FILLER: Final = (0,) * 12
+FILLER: Final = (0,) * 13
 
 
 class SqliteDatabase(Database[sqlite3.Connection]):
-    """The file at `path`; without `create` it has to be there."""
+    """The file at `path`; without `create` it must exist."""
 
     statements = STATEMENTS
 
@@ -55,7 +55,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         self.url = f"sqlite:{path}"
         self.path = path.absolute()
         self._create = create
-        self._file = (0, 0)  # device and number of what is open
+        self._file = (0, 0)  # device and inode of the open file
         self._migrations = migrations
 
     @classmethod
@@ -70,7 +70,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
             raise ConfigError(f"job log 'sqlite:{place}': it is for later, so it has to be a file")
         try:
             return cls(Path(place).expanduser(), create=create)
-        except (RuntimeError, ValueError) as error:  # no such home, a NUL in the path
+        except (RuntimeError, ValueError) as error:  # no such home directory, or a NUL in the path
             raise ConfigError(f"job log 'sqlite:{place}': {error}") from None
 
     def _connect(self) -> sqlite3.Connection:
@@ -98,7 +98,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
                 raise StorageError(f"there is no job log at {self.path}")
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its log the mode of the file, so this is enough to keep keys and errors from other users.
+        # SQLite gives its log the mode of the file, so this keeps keys and errors from other users.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
 
     def _is_current_file(self) -> tuple[int, int]:
@@ -124,13 +124,13 @@ class SqliteDatabase(Database[sqlite3.Connection]):
             self._use_write_ahead_log(connection)
             self._migrate(connection)
         connection.create_aggregate("percentiles", 1, _Percentiles)  # type: ignore[arg-type]  # for its answer None
-        connection.execute("PRAGMA synchronous = NORMAL")  # the last moments may be lost with the power
+        connection.execute("PRAGMA synchronous = NORMAL")  # the last moments may be lost in a power failure
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE_LIMIT_BYTES}")
 
     def _version(self, connection: sqlite3.Connection) -> int:
         """The version of the schema, 0 for an empty file; raises for a database that is not a job log."""
-        connection.execute("BEGIN")  # one moment for all three: another process may be migrating
+        connection.execute("BEGIN")  # one snapshot for all three: another process may be migrating
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
         tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
@@ -155,7 +155,8 @@ class SqliteDatabase(Database[sqlite3.Connection]):
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])  # another may have been faster
+        # Another process may have migrated meanwhile.
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         for step in sorted(self._migrations):
             if step > version:
                 for statement in _statements_of(self._migrations[step]):
@@ -174,7 +175,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
             return Answer(cursor.fetchall(), cursor.rowcount)
 
         with self._translating_errors():
-            # At once for writing: a transaction that begins by reading may find that it is too late to write.
+            # Opened for writing at once: a transaction that begins with a read may find that it cannot write any more.
             connection.execute("BEGIN IMMEDIATE")
             result = work(ask)
             connection.execute("COMMIT")
@@ -193,8 +194,8 @@ class SqliteDatabase(Database[sqlite3.Connection]):
         self._refuse_lost_file()
         with self._translating_errors():
             if len(rows) <= sizes[-1]:
-                # One statement is a transaction by itself.  Each call lets go of the interpreter lock, and getting it
-                # back from a busy event loop takes long: the fewer calls the better.
+                # One statement is a transaction by itself. Each call releases the interpreter lock, and getting it back
+                # from a busy event loop takes long: the fewer calls the better.
                 _put_rows(connection, server, rows, sizes)
                 return
             connection.execute("BEGIN IMMEDIATE")

@@ -1,12 +1,13 @@
-"""A job: what every one has, and apart from that what only some have.
+"""`Job`, and `Details`: the fields that only few jobs need.
 
-A million jobs may be waiting, and each passes through every hand of the engine, so both their size and the cost of
-looking at them count.  What few jobs have is in an object of its own, `Details`, which most jobs share, as do those
-that were submitted with the same options; one that is given something else gets its own.  Everybody else reads and sets
-those fields as if they were the job's.  The field `special` tells whether a look at most of them is worth while.
+A million jobs may be waiting, and each passes through every part of the engine, so both their size and the cost of
+reading their fields matter. Fields that few jobs need are in a separate object, `Details`. Jobs without such fields
+share one, as do jobs that were submitted with the same options; a job whose details change gets its own. Code outside
+this module reads and sets those fields as if they were the job's. The field `has_details` tells whether most of them
+are worth reading.
 
-Most jobs are submitted, taken and done, and nothing else happens to them.  So those three moves are not written down
-but implied by their times; see `moves`.  All times are whole microseconds since the epoch, so that comparing them is
+Most jobs are submitted, taken and done, without any other change of state. So these three moves are not stored but
+implied by their times; see `moves`. All times are whole microseconds since the epoch, so that comparing them is
 comparing integers.
 """
 
@@ -30,31 +31,38 @@ __all__ = [
     "MOVE_BYTES",
     "NO_DETAILS",
     "PAYLOAD_KEY",
+    "RANKS_BETWEEN",
     "RESIDENT",
-    "WATCH_BYTES",
+    "SUBSCRIPTION_BYTES",
     "Details",
     "Job",
+    "lost_payload_text",
+    "place_of",
     "shared_details",
 ]
 
-# What the store has of a job, if anything.
+# What the store has of a job.
 KEPT: Final = 1
-RESIDENT: Final = 2  # and the payload is in memory all the same, within what is set aside for that
+RESIDENT: Final = 2  # and the payload is in memory too, and counted there
 
-# How a unique key starts that stands for the payload itself, written as a dash.  No protocol lets a client send a NUL
-# in a key, so nobody can make one up.
+# The prefix of a unique key that stands for the payload itself, written as a dash. No protocol lets a client send a NUL
+# in a key, so no client can forge one.
 PAYLOAD_KEY: Final = b"-\0"
 
-# What a job takes in memory beside its contents, about and rather too much: itself and its places in tables and queues;
-# if it has details of its own, those and its deadlines; and each edge, watcher and move.
+# This many jobs may go to the end between two submissions; with more, a restart could confuse their order with that of
+# jobs submitted later.
+RANKS_BETWEEN: Final = 1 << 20
+
+# The approximate memory of a job besides its contents, rather too high: the object and its entries in tables and
+# queues; its own details and its deadlines; and each edge, subscriber and move.
 JOB_BYTES: Final = 450
 DETAILS_BYTES: Final = 700
 EDGE_BYTES: Final = 100
-WATCH_BYTES: Final = 100
+SUBSCRIPTION_BYTES: Final = 100
 MOVE_BYTES: Final = 50
 
-# A job may be handed back and taken again without end.  Of its moves the first and the last are remembered, at most so
-# many; when there are more, some of those in between are dropped.
+# A job may be released and taken again without end. At most this many of its moves are kept, the first and the last
+# ones.
 MOST_MOVES: Final = 200
 FIRST_MOVES: Final = 10
 MOVES_DROPPED: Final = 50
@@ -66,22 +74,21 @@ ABANDONED: Final = Cause.ABANDONED
 
 @mypyc_attr(acyclic=True)
 class Details:
-    """What few jobs have."""
+    """Fields that few jobs need."""
 
     __slots__ = (
         "attempts_limit",
         "blockers",
         "chunks",
         "collected_bytes",
+        "crash_limit",
         "denominator",
         "edges",
         "error",
         "expires_us",
-        "ghosts",
         "irrevocable",
         "key",
         "losses",
-        "losses_limit",
         "message",
         "name",
         "numerator",
@@ -90,6 +97,7 @@ class Details:
         "progress_text",
         "rank",
         "reducer",
+        "requires",
         "result_code",
         "retention_us",
         "run_at_us",
@@ -97,6 +105,7 @@ class Details:
         "run_until_us",
         "schedule",
         "shared",
+        "starts",
         "time_left_s",
         "timeout_us",
         "unique_scope",
@@ -107,44 +116,48 @@ class Details:
     )
 
     def __init__(self) -> None:
-        self.shared = False  # several jobs have it, so it is never changed; see `shared_details`
+        self.shared = False  # several jobs share it, so it is never changed; see `shared_details`
         self.name = b""
         self.reducer = b""
         self.origin = ""
         self.run_at_us = 0
         self.expires_us = 0
-        self.timeout_us = 0  # longest run of one attempt; 0: the worker's own limit, or none
+        self.timeout_us = 0  # the longest run of one attempt; 0: the worker's limit, or none
         self.attempts_limit = -1  # 0: no limit; -1: the server's setting
         self.numerator = 0
         self.denominator = 0
-        self.time_left_s = -1  # -1: the worker did not say
-        self.progress_text = b""  # the worker's own words for its progress, for whoever speaks its protocol
+        self.time_left_s = -1  # -1: unknown
+        self.progress_text = b""  # the progress in the form of the worker's protocol
         self.result_code = 0  # 0 is success, 1 to 255 an error
-        self.error: bytes | None = None  # what the worker said about the failure, if it said anything
-        self.warnings = b""  # what it said on the way; the end of it, if it was much
-        self.chunks: list[bytes] | None = None  # parts of the result that came ahead of its end
-        self.collected_bytes = 0  # how long they are, together with those there was no room for
-        self.predecessors: tuple[int, ...] = ()  # ids of the jobs it was told to wait for, done or not
+        self.error: bytes | None = None  # the worker's error text, if there is one
+        self.warnings = b""  # the worker's warnings; the end of them, if they are long
+        self.chunks: list[bytes] | None = None  # parts of the result that arrived ahead of its end
+        self.collected_bytes = 0  # their length, including parts that were dropped
+        self.predecessors: tuple[int, ...] = ()  # ids of all its predecessors, done or not
         self.blockers = 0  # how many of them are not done
-        self.run_limit = 0  # tells the deadline of this attempt from those of earlier ones
-        self.run_until_us = 0  # when this attempt ends, if that was put off since it began
-        self.unsent = False  # its worker gets it when the start is kept, and until then its time does not count
-        self.ghosts = 0  # stale entries of this job in its queue
-        self.withdrawn = False  # undone because the store could not keep it
-        self.irrevocable = False  # that is not possible
-        self.key = b""  # whose it is: limits may be set for each key, and keys be served in turn; see engine.gates
-        self.losses = 0  # how often its worker, or the server, was lost while it ran
-        self.losses_limit = -1  # dead at so many losses; 0: no limit; -1: a loss is an attempt like any other
+        self.run_limit = 0  # distinguishes the deadline of this attempt from earlier ones
+        self.run_until_us = 0  # the end of this attempt, if it was renewed
+        self.unsent = False  # it is sent to its worker when its start is stored; until then its time limit does not run
+        self.withdrawn = False  # undone because it could not be stored
+        self.irrevocable = False  # it cannot be withdrawn
+        self.key = (
+            # Its tenant or group: each key may have limits, and keys can be served round robin; see engine.limiters.
+            b""
+        )
+        self.losses = 0  # how often its worker, or the server, was lost during a run
+        self.starts = 0  # how often it was started, if not exactly once; see `Job.start_number`
+        self.crash_limit = -1  # dead after this many losses; 0: no limit; -1: a loss counts as an attempt
         self.edges = b""  # an EdgePolicy for each predecessor; empty: WAIT for all
         self.unique_scope = 0  # UniqueScope
-        self.unique_until_us = 0  # its unique key stays its own until then, even if it ends before
-        self.retention_us = -1  # how long it is remembered after its end; -1: the server's setting
+        self.unique_until_us = 0  # it holds its unique key until then, even beyond its end
+        self.retention_us = -1  # how long it is kept after its end; -1: the server's setting
         self.schedule = b""  # the schedule that made it
-        self.message = b""  # what its worker says it is doing, for people
-        self.rank = 0  # its place among those that wait for the same, if not that of its submission; see engine.queues
+        self.requires = b""  # tags and amounts that a worker needs to run it; see engine.requirements
+        self.message = b""  # a text for people about what its worker is doing
+        self.rank = 0  # its place in its queue, if not that of its submission; see engine.ready_queues
 
     def content_size(self) -> int:
-        """How many bytes the texts and the parts of a result have that are held here."""
+        """The number of bytes of the texts and partial results held here."""
         size = len(self.warnings) + len(self.progress_text) + len(self.message)
         if self.error is not None:
             size += len(self.error)
@@ -154,25 +167,31 @@ class Details:
         return size
 
     def drop_contents(self) -> None:
-        """Let go of them."""
+        """Free the texts and partial results."""
         self.warnings = self.progress_text = self.message = b""
         self.error = None
         self.chunks = None
 
 
-NO_DETAILS: Final = Details()  # of all jobs that have none; never changed
+NO_DETAILS: Final = Details()  # shared by all jobs without details; never changed
 
 
 def shared_details(
-    *, timeout_us: int = 0, attempts_limit: int = -1, losses_limit: int = -1, retention_us: int = -1
+    *,
+    timeout_us: int = 0,
+    attempts_limit: int = -1,
+    crash_limit: int = -1,
+    retention_us: int = -1,
+    requires: bytes = b"",
 ) -> Details:
-    """For any number of jobs that were submitted with these, and with nothing else that is out of the ordinary."""
+    """Details for all jobs that were submitted with exactly these options."""
     details = Details()
     details.shared = True
     details.timeout_us = timeout_us
     details.attempts_limit = attempts_limit
-    details.losses_limit = losses_limit
+    details.crash_limit = crash_limit
     details.retention_us = retention_us
+    details.requires = requires
     return details
 
 
@@ -188,6 +207,7 @@ class Job:
         "entry_bytes",
         "finished_us",
         "function",
+        "has_details",
         "history",
         "id",
         "kept",
@@ -195,11 +215,10 @@ class Job:
         "priority",
         "result",
         "revision",
-        "special",
         "started_us",
         "state",
+        "subscribers",
         "unique",
-        "watchers",
         "worker",
     )
 
@@ -220,17 +239,18 @@ class Job:
         self.priority: u8 = priority
         self.delivery: u8 = delivery
         self.created_us = created_us
-        self.started_us = -1  # when it was taken, if that was its first move; -1: it was not
+        self.started_us = -1  # when it was taken, if that was its first move; otherwise -1
         self.finished_us = 0
         self.state: JobState = READY
-        self.special = False
-        # What was counted for it in `MemoryAccount.job_bytes` beside its contents; 0: it is not counted there.
+        self.has_details = False
+        # The bytes counted for it in `MemoryAccount.job_bytes` besides its contents; 0: it is not counted.
         self.entry_bytes = 0
-        self.kept: u8 = 0  # KEPT: the store has it, in some state; RESIDENT: and its payload counts as being in memory
+        # KEPT: the store has the job in some state; RESIDENT: its payload is also counted as in memory
+        self.kept: u8 = 0
         self.attempts: i32 = 0
-        self.revision: i32 = 0  # grows with every change that is kept; a store never goes back
+        self.revision: i32 = 0  # grows with every stored change; a store never goes back
         self.worker: Worker | None = None
-        self.watchers: list[Peer] | None = None
+        self.subscribers: list[Peer] | None = None
         self.history: list[int] | None = None  # see `moves`
         self.result = b""
         self.details = NO_DETAILS
@@ -239,7 +259,7 @@ class Job:
         return f"Job({self.id}, {self.function.name!r}, {self.state.name})"
 
     def own_details(self) -> Details:
-        """Those of this job alone."""
+        """The details of this job alone, made if it shares them."""
         details = self.details
         if details is NO_DETAILS:
             details = self.details = Details()
@@ -247,18 +267,20 @@ class Job:
             shared, details = details, Details()
             details.timeout_us = shared.timeout_us
             details.attempts_limit = shared.attempts_limit
-            details.losses_limit = shared.losses_limit
+            details.crash_limit = shared.crash_limit
             details.retention_us = shared.retention_us
+            details.requires = shared.requires
             self.details = details
         return details
 
-    # --- how it came to be where it is ---
+    # --- its moves ---
 
     @property
     def moves(self) -> list[int] | None:
-        """Cause, time, cause, time ... of its moves, without the first if that was being submitted ready; None: none.
+        """Cause, time, cause, time ... of its moves, without the first if the job was submitted ready; `None` if there
+        are no others.
 
-        Not to be changed.
+        The list must not be changed.
         """
         if self.history is not None or self.started_us < 0:
             return self.history
@@ -273,7 +295,7 @@ class Job:
         self.started_us = -1
 
     def note_move(self, cause: Cause, now_us: int) -> None:
-        """Write down a move that is not implied.  Before the state is changed."""
+        """Add a move that is not implied. Call this before the state changes."""
         if self.history is None:
             self.history = self.moves or []
         history = self.history
@@ -290,22 +312,44 @@ class Job:
             entries.insert(0, (Cause.SUBMITTED, self.created_us))
         return entries
 
-    # --- what follows from the rest ---
+    @property
+    def start_number(self) -> int:
+        """Which start of the job the present or last one is: 1 for the first.
+
+        Reports of workers name it, so that a late report on an earlier start is not taken for one on the present start.
+        Unlike `attempts` it never goes back, neither when a worker releases the job nor when the job is retried.
+        """
+        return self.details.starts or 1
+
+    def count_start(self) -> None:
+        """Count a start that is not the first move of the job."""
+        details = self.own_details()
+        if self.started_us >= 0 and not details.starts:
+            details.starts = 1  # the implied first start
+        details.starts += 1
+
+    def count_past_starts(self) -> None:
+        """Count the starts in the log of a job from a store."""
+        moves = self.moves
+        if moves:
+            self.own_details().starts = moves[::2].count(int(TAKEN))
+
+    # --- derived properties ---
 
     @property
-    def shown_unique(self) -> bytes:
+    def client_unique(self) -> bytes:
         """The unique key as its submitter wrote it."""
         return b"-" if self.unique.startswith(PAYLOAD_KEY) else self.unique
 
     @property
     def whole_result(self) -> bytes:
-        """The result with the parts that came ahead of its end."""
+        """The result with the parts that arrived ahead of its end."""
         chunks = self.details.chunks
         return b"".join((*chunks, self.result)) if chunks else self.result
 
     @property
     def content_bytes(self) -> int:
-        """How long its payload, its result and its texts are that are in memory."""
+        """The number of bytes of its payload, result and texts that are in memory."""
         size = len(self.result)
         if self.payload is not None:
             size += len(self.payload)
@@ -314,20 +358,20 @@ class Job:
         return size
 
     def measured_entry(self) -> int:
-        """What it takes in memory beside its contents, about."""
+        """Its approximate memory besides its contents."""
         size = JOB_BYTES + len(self.unique)
         details = self.details
         if details is not NO_DETAILS and not details.shared:
             size += DETAILS_BYTES + EDGE_BYTES * len(details.predecessors) + len(details.name) + len(details.origin)
-            size += len(details.key) + len(details.reducer) + len(details.schedule)
-        if self.watchers is not None:
-            size += WATCH_BYTES * len(self.watchers)
+            size += len(details.key) + len(details.reducer) + len(details.schedule) + len(details.requires)
+        if self.subscribers is not None:
+            size += SUBSCRIPTION_BYTES * len(self.subscribers)
         if self.history is not None:
             size += MOVE_BYTES * (len(self.history) // 2)
         return size
 
     def drop_contents(self) -> None:
-        """Let go of the payload, the result and the texts.  `Core.drop_contents` also keeps account of it."""
+        """Free the payload, the result and the texts. `EngineState.drop_contents` also updates the memory account."""
         self.payload = None
         self.result = b""
         if self.details is not NO_DETAILS and not self.details.shared:
@@ -335,18 +379,18 @@ class Job:
 
     @property
     def durable(self) -> bool:
-        """Whether losing this job would break a promise: somebody left and relies on it."""
+        """Whether losing this job would break a promise: its submitter does not wait for it, and relies on it."""
         return self.delivery != Delivery.WAIT
 
     @property
     def is_dead(self) -> bool:
-        """Failed because its attempts are spent, not because a worker said so."""
+        """Whether the job failed because its attempts are used up, not because a worker reported a failure."""
         return self.state is FAILED and bool(self.moves) and self.log[-1][0] is Cause.EXHAUSTED
 
     @property
     def leaves_nothing(self) -> bool:
-        """Whether it ended because whoever waited for it was gone, and nobody else relies on it: no job that waits for
-        it, and nobody who uses its unique key."""
+        """Whether the job ended because its submitter was gone, and neither a successor nor a submission with its
+        unique key relies on it."""
         if self.delivery or self.history is None or not self.finished_us or self.history[-2] != ABANDONED:
             return False
         return not self.unique_until_us
@@ -522,14 +566,6 @@ class Job:
         self.own_details().unsent = unsent
 
     @property
-    def ghosts(self) -> int:
-        return self.details.ghosts
-
-    @ghosts.setter
-    def ghosts(self, ghosts: int) -> None:
-        self.own_details().ghosts = ghosts
-
-    @property
     def withdrawn(self) -> bool:
         return self.details.withdrawn
 
@@ -562,12 +598,20 @@ class Job:
         self.own_details().losses = losses
 
     @property
-    def losses_limit(self) -> int:
-        return self.details.losses_limit
+    def starts(self) -> int:
+        return self.details.starts
 
-    @losses_limit.setter
-    def losses_limit(self, losses_limit: int) -> None:
-        self.own_details().losses_limit = losses_limit
+    @starts.setter
+    def starts(self, starts: int) -> None:
+        self.own_details().starts = starts
+
+    @property
+    def crash_limit(self) -> int:
+        return self.details.crash_limit
+
+    @crash_limit.setter
+    def crash_limit(self, crash_limit: int) -> None:
+        self.own_details().crash_limit = crash_limit
 
     @property
     def edges(self) -> bytes:
@@ -610,6 +654,14 @@ class Job:
         self.own_details().schedule = schedule
 
     @property
+    def requires(self) -> bytes:
+        return self.details.requires
+
+    @requires.setter
+    def requires(self, requires: bytes) -> None:
+        self.own_details().requires = requires
+
+    @property
     def message(self) -> bytes:
         return self.details.message
 
@@ -624,3 +676,13 @@ class Job:
     @rank.setter
     def rank(self, rank: int) -> None:
         self.own_details().rank = rank
+
+
+def place_of(job: Job) -> int:
+    """The place of a job in its queue: lower comes first."""
+    return job.details.rank or job.id * RANKS_BETWEEN
+
+
+def lost_payload_text(job_id: int) -> str:
+    """The error of a job whose payload is missing in the store."""
+    return f"the store has lost the payload of job {job_id}"

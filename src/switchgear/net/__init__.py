@@ -1,0 +1,1 @@
+"""The running server: listeners, connections, commits, operator verbs, start and stop."""

@@ -1,8 +1,8 @@
-"""The time, in microseconds since the epoch, that never runs backwards by itself.
+"""`SystemClock`: the time in microseconds since the epoch, which never runs backwards by itself.
 
-It is the wall clock as it was at the start plus what the monotonic clock has measured since.  So a clock that
-somebody sets does not shorten anybody's time limit.  When the two have drifted apart the owner is told by how much,
-and the engine decides what that means for each deadline.
+The time is the wall clock at the start plus the time that the monotonic clock has measured since. Setting the system's
+clock therefore shortens no time limit. When the two clocks have drifted apart, the owner is told by how much, and the
+engine decides what that means for each deadline.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_STEP_US: Final = 1_000_000
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SystemClock:
-    """The machine's time."""
+    """The clock of this machine."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -29,7 +29,7 @@ class SystemClock:
         return (time.monotonic_ns() + self._offset_ns) // 1000
 
     def follow_wall_clock(self) -> int:
-        """Take over the wall clock's time; returns by how many microseconds it was set, or 0."""
+        """Adopt the wall clock's time; returns by how many microseconds it was set, or 0."""
         offset_ns = time.time_ns() - time.monotonic_ns()
         delta_us = (offset_ns - self._offset_ns) // 1000
         if abs(delta_us) < LEAST_STEP_US:

@@ -1,4 +1,4 @@
-"""`CurveServerKeys`: the key pair of a server that encrypts (CURVE), and the keys of those who may connect."""
+"""`CurveServerKeys`: the CURVE key pair of a server that encrypts, and the public keys of peers that may connect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load_server_keys(config: ZeromqConfig) -> tuple[bytes, bytes]:
 
 
 def check_client_keys(config: ZeromqConfig) -> tuple[Path, list[bytes]]:
-    """The directory with the keys of those who may connect, and the keys as text (Z85); raises ConfigError."""
+    """The directory with the keys of clients that may connect, and the keys as text (Z85); raises ConfigError."""
     directory = Path(config.curve_clients_dir)
     if not directory.is_dir():
         raise ConfigError(f"zeromq.curve_clients_dir: {directory} is not a directory")
@@ -40,18 +40,18 @@ def check_client_keys(config: ZeromqConfig) -> tuple[Path, list[bytes]]:
 
 
 class CurveServerKeys:
-    """What a listener needs to know for CURVE.  Raises ConfigError if a key cannot be read."""
+    """The CURVE keys of a listener. Raises ConfigError if a key cannot be read."""
 
     def __init__(self, config: ZeromqConfig) -> None:
         self._config = config
         public_key, secret_key = load_server_keys(config)
         self.public_key = z85.decode(public_key)
         self.secret_key = z85.decode(secret_key)
-        self._admitted: frozenset[bytes] | None = None  # None: whoever knows the server's public key
+        self._admitted: frozenset[bytes] | None = None  # None: every client that has the server's public key
         self.admit_clients()
 
     def admit_clients(self) -> None:
-        """Read the keys of those who may connect; if one cannot be read, those that were admitted before still are."""
+        """Read the keys of clients that may connect; if one cannot be read, the keys read before stay valid."""
         if self._config.curve_clients_dir:
             self._admitted = frozenset(z85.decode(key) for key in check_client_keys(self._config)[1])
 

@@ -1,233 +1,233 @@
-"""Where the server listens, and who speaks there, by the scheme of each address."""
+"""`Listeners`: opens the listeners of a server, for the protocol that each listening URL names.
+
+The registry (switchgear/protocol_registry.py) lists the protocols and their session factories.
+"""
 
 from __future__ import annotations
 
-import secrets
+import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from switchgear.config import SCHEMES, Config, LimitsConfig, ListenUrl
-from switchgear.errors import ConfigError
-from switchgear.model import SECOND_US, Worker
-from switchgear.net.descriptors import check_descriptors, permitted_limits
-from switchgear.net.dialects import Dialect, Dialects
-from switchgear.net.foreign import DRAFT, GEARMAN, MEMCACHED, REDIS
+from switchgear.config import Config, LimitsConfig, ListenUrl
+from switchgear.errors import AddressInUse
+from switchgear.model import Peer
+from switchgear.net.file_descriptors import check_descriptors, permitted_limits
 from switchgear.net.hub import Hub
-from switchgear.net.tcp import Connection, TcpDoor
-from switchgear.protocols.base import Context, Session, Wire
-from switchgear.protocols.gearman.admin import first_line_refusal, on_line
-from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.gearman.verbs import handle_messages
-from switchgear.protocols.gearman_draft.codec import MAGIC as DRAFT_MAGIC
-from switchgear.protocols.gearman_draft.session import DraftSession, DraftSetup
-from switchgear.protocols.gearmonkey.session import GearMonkeySession
-from switchgear.protocols.gearmonkey.setup import GearMonkeySetup
-from switchgear.protocols.gearmonkey.verbs import VERBS
-from switchgear.version import VERSION
+from switchgear.net.protocol_detection import DetectingSession
+from switchgear.net.tcp import Connection, TcpListener
+from switchgear.protocol_registry import ListenerKind, load_factory, protocol_named
+from switchgear.protocols.context import Context
+from switchgear.protocols.session_factory import (
+    ProtocolByPrefix,
+    ServerEnvironment,
+    SessionFactory,
+    SessionMaker,
+    TcpSessionFactory,
+    ZeromqSessionFactory,
+    ZeromqSocket,
+)
+from switchgear.protocols.transport import PeerTransport
+from switchgear.resources import resource_amounts
+from switchgear.tags import tag_set
+from switchgear.verbs.answers import ListenerFigures
 
 if TYPE_CHECKING:  # a server that speaks only Gearman starts without ZeroMQ and redis-py
     from switchgear.net.bridge.bridge import Bridge
+    from switchgear.net.bridge.bridge_factory import BridgeFactory
     from switchgear.net.curve_keys import CurveServerKeys
-    from switchgear.net.zmtp import HandshakeMaker, MessageSessionMaker, ZmtpListener
-    from switchgear.protocols.wmp.manager import WmpSetup
+    from switchgear.net.zmtp import HandshakeMaker, ZmtpListener
 
 __all__ = ["Listeners"]
 
+S = TypeVar("S", bound=Peer)
+
+RETRY_PAUSE_SECONDS = 0.25
+
 
 class Listeners:
-    """All doors of a server."""
+    """The listeners and bridges of a server."""
 
     def __init__(self, config: Config, hub: Hub, handle_prefix: str) -> None:
         self.config = config
         self.hub = hub
         self.limits = config.limits
-        self.tcp_doors: list[TcpDoor] = []  # those of ZeroMQ too: all that accept connections
+        self.tcp_listeners: list[TcpListener] = []  # all that accept connections, including those of ZeroMQ
         self.bridges: list[Bridge] = []
-        self._bridge_workers: set[Worker] = set()
         self.addresses: list[str] = []
-        self.is_guest = False  # in somebody else's program, who has chosen how many descriptors there are
-        self.is_private = False  # on TCP, only processes of the server's own user, and of root, may connect
+        self.is_guest = False  # the server runs in a user's program, which has set the limit of descriptors
+        self.is_private = False  # on TCP, only processes of the server's own user and of root may connect
         self._curve_keys: CurveServerKeys | None = None
-        self._wmp_setups: list[WmpSetup] = []
-        self.gearman = GearmanSetup(
-            handle_prefix=f"{handle_prefix}:".encode(),
-            version=f"switchgear-{VERSION}",
-            on_messages=handle_messages,
-            on_line=on_line,
-            exceptions=config.gearman.exceptions,
-            packet_bytes=config.limits.packet_bytes,
-            line_bytes=config.limits.text_line_bytes,
-            name_bytes=config.limits.name_bytes,
-            shutdown=config.gearman.shutdown,
-            log_level=config.log.level.upper(),
-        )
-        self.draft = DraftSetup(
-            handle_prefix=self.gearman.handle_prefix,
-            packet_bytes=config.limits.packet_bytes,
-            name_bytes=config.limits.name_bytes,
-            sessions=self.gearman.sessions,  # on one list
-        )
-        self.gearmonkey = GearMonkeySetup(
-            engine=hub.engine,
-            verbs=VERBS,
-            version=VERSION,
-            packet_bytes=config.limits.packet_bytes,
-            name_bytes=config.limits.name_bytes,
-            output_bytes=config.limits.slow_reader_bytes + 2 * config.limits.packet_bytes,
-        )
+        self._server = ServerEnvironment(config, hub.engine, f"{handle_prefix}:".encode(), socket.gethostname())
+        self.factories: dict[str, SessionFactory] = {}  # by scheme
         for url in config.listen:
-            if url.scheme == "dwork":  # before the jobs are loaded, so that they are queued in its order
-                hub.engine.function_named(url.text("function").encode()).released_first = True
+            self.factory(url.scheme).prepare(url)
 
-    async def open(self) -> None:
-        """Start listening everywhere."""
+    def factory(self, scheme: str) -> SessionFactory:
+        """The session factory of a protocol in this server; raises ConfigError."""
+        if scheme not in self.factories:
+            self.factories[scheme] = load_factory(protocol_named(scheme))(self._server)
+        return self.factories[scheme]
+
+    async def bind(self) -> None:
+        """Bind every address of the configuration; raises ConfigError.
+
+        From now on peers can connect and send.  The system keeps what they send until `start` is called.
+        """
         self.limits = self._permitted(self.config)
         for url in self.config.listen:
-            if SCHEMES[url.scheme].has_curve:
+            kind = protocol_named(url.scheme).kind
+            if kind is ListenerKind.ZEROMQ:
                 await self._open_zeromq(url)
-            elif SCHEMES[url.scheme].dials:
+            elif kind is not ListenerKind.OUTGOING:
+                listener = TcpListener(url, self.hub, self.limits, self.tcp_sessions(url), self.tcp_listeners)
+                await self._bind(listener)
+                self.addresses += listener.addresses
+        # Listen only when all addresses are bound: a client that reaches one may rely on the others.
+        for listener in reversed(self.tcp_listeners):
+            await self._retry_busy(listener, listener.listen)
+
+    async def start(self) -> None:
+        """Serve those who have connected and will connect, and connect to other servers; raises ConfigError."""
+        for url in self.config.listen:
+            if protocol_named(url.scheme).kind is ListenerKind.OUTGOING:
                 self._open_bridge(url)
-            else:
-                door = TcpDoor(url, self.hub, self.limits, self._tcp_sessions(url), self.tcp_doors)
-                await self._bind(door)
-                self.addresses += door.addresses
-        # Nobody is answered before all can be: whoever finds one listener may count on the others.
-        for door in reversed(self.tcp_doors):
-            await door.start()
+        for listener in reversed(self.tcp_listeners):
+            await self._retry_busy(listener, listener.start)
+
+    async def _retry_busy(self, listener: TcpListener, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Bind or start a listener, again and again while another process has its address; raises ConfigError."""
+        now_seconds = asyncio.get_running_loop().time
+        seconds = self.config.listen_retry_seconds
+        give_up_at = now_seconds() + seconds
+        is_told = False
+        while True:
+            try:
+                await attempt()
+                return
+            except AddressInUse:
+                if now_seconds() >= give_up_at:
+                    raise
+            if not is_told:
+                self.hub.telemetry.emit("address_in_use", url=str(listener.url), seconds=round(seconds))
+                is_told = True
+            await asyncio.sleep(RETRY_PAUSE_SECONDS)
 
     def _permitted(self, config: Config) -> LimitsConfig:
         return permitted_limits(config.limits, None if self.is_guest else self.hub.telemetry)
 
-    async def _bind(self, door: TcpDoor) -> None:
-        door.is_private = self.is_private
-        await door.bind()
-        self.tcp_doors.append(door)
+    async def _bind(self, listener: TcpListener) -> None:
+        listener.is_private = self.is_private
+        await self._retry_busy(listener, listener.bind)
+        self.tcp_listeners.append(listener)
 
-    def _doors(self) -> list[TcpDoor | Bridge]:
-        return [*self.tcp_doors, *self.bridges]
+    def unbind(self) -> None:
+        """Give the addresses up before anybody was served."""
+        for listener in self.tcp_listeners:
+            listener.stop_accepting()
 
-    def stop_accepting(self) -> None:
-        for door in self._doors():
-            door.stop_accepting()
+    def _listeners(self) -> list[TcpListener | Bridge]:
+        return [*self.tcp_listeners, *self.bridges]
+
+    def stop_accepting(self, *, is_draining: bool = False) -> None:
+        """Accept no more connections.  While the server drains, those are still accepted on which peers report."""
+        for listener in self._listeners():
+            if not (is_draining and protocol_named(listener.url.scheme).reconnects):
+                listener.stop_accepting()
 
     def stop_listening_to_peers(self) -> None:
-        """What peers say from now on is not heard: another server will hear it."""
-        for door in self.tcp_doors:
-            door.stop_listening_to_peers()
+        """Ignore further input of peers: another server takes over."""
+        for listener in self.tcp_listeners:
+            listener.stop_listening_to_peers()
 
     async def hang_up(self, patience_seconds: float) -> None:
-        """End the conversations once everything is said, and see to it that it arrives."""
-        for door in self.tcp_doors:
-            await door.hang_up(patience_seconds)
+        """Close all connections after their output is sent, and wait for the peers to close theirs."""
+        for listener in self.tcp_listeners:
+            await listener.hang_up(patience_seconds)
 
     async def close(self) -> None:
-        for tcp_door in reversed(self.tcp_doors):
-            await tcp_door.close()
+        for tcp_listener in reversed(self.tcp_listeners):
+            await tcp_listener.close()
         for bridge in self.bridges:
             await bridge.close()
 
     def look_after(self) -> None:
-        """Once a second."""
-        for door in self._doors():
-            door.look_after()
-        if self.tcp_doors:
+        """Called once a second: check the peers of every listener, and the number of free descriptors."""
+        for listener in self._listeners():
+            listener.look_after()
+        if self.tcp_listeners:
             check_descriptors(self.hub.telemetry)
 
     def count_connections(self) -> int:
-        return sum(len(door.connections) for door in self.tcp_doors)
+        return sum(len(listener.connections) for listener in self.tcp_listeners)
 
     def open_connections(self) -> list[Connection]:
-        """Every TCP connection."""
-        return [connection for door in self.tcp_doors for connection in door.connections]
+        """The connections of all listeners."""
+        return [connection for listener in self.tcp_listeners for connection in listener.connections]
 
-    def describe(self) -> list[dict[str, Any]]:
-        """What each listener holds, for operators: its connections, and the one that holds most."""
-        return [door.describe() for door in self.tcp_doors]
+    def describe(self) -> list[ListenerFigures]:
+        """What each listener holds, for operators: its connections, and the connection that holds most."""
+        return [listener.describe() for listener in self._listeners()]
 
     def admit_clients(self) -> None:
-        """Read the keys anew of those who may connect; raises ConfigError."""
+        """Read the keys of clients that may connect again; raises ConfigError."""
         if self._curve_keys is not None:
             self._curve_keys.admit_clients()
 
     def use_config(self, config: Config) -> None:
-        """Take over what can be changed while running."""
+        """Apply the settings that can be changed while running."""
         self.limits = limits = self._permitted(config)
         self.config = config
-        self.gearman.log_level = config.log.level.upper()
-        self.gearman.line_bytes = limits.text_line_bytes
-        for setup in self._tcp_setups():
-            setup.packet_bytes = limits.packet_bytes
-            setup.name_bytes = limits.name_bytes
-        self.gearmonkey.output_bytes = limits.slow_reader_bytes + 2 * limits.packet_bytes
-        for tcp_door in self.tcp_doors:
-            tcp_door.limits = limits
-        for manager in self._wmp_setups:
-            manager.name_bytes = limits.name_bytes
-            manager.paths = config.limits.connections
+        for tcp_listener in self.tcp_listeners:
+            tcp_listener.limits = limits
+        for factory in self.factories.values():
+            factory.use_config(config)
 
     # --- TCP ---
 
-    def _tcp_setups(self) -> tuple[GearmanSetup | DraftSetup | GearMonkeySetup, ...]:
-        return (self.gearman, self.draft, self.gearmonkey)
+    def tcp_sessions(self, url: ListenUrl) -> SessionMaker:
+        """The function that makes the session of a new connection at a listener of a TCP protocol."""
+        detector = cast(TcpSessionFactory, self.factory(url.scheme)).sessions_at(url)
+        others = [ProtocolByPrefix(other.prefix, describing(url, other.make_session)) for other in detector.others]
+        detector = replace(detector, default=describing(url, detector.default), others=tuple(others))
+        return partial(DetectingSession, detector=detector)
 
-    def _tcp_sessions(self, url: ListenUrl) -> Callable[[Context, Wire], Session]:
-        if url.scheme == "gearmonkey":
-            return Dialects(
-                usual=partial(GearMonkeySession, setup=self.gearmonkey),
-                spoken="GearMonkey (RESP)",
-                own=frozenset({REDIS, MEMCACHED}),  # which has commands of the same names
-                binary=b"*",
-            )
-        return Dialects(
-            usual=lambda context, wire: GearmanSession(context, wire, self.gearman),
-            others=(Dialect(DRAFT_MAGIC, lambda context, wire: DraftSession(context, wire, self.draft)),),
-            spoken="Gearman",
-            own=frozenset({GEARMAN, DRAFT}),
-            refuse_line=first_line_refusal,
-        )
-
-    # --- Redis ---
+    # --- connections to other servers ---
 
     def _open_bridge(self, url: ListenUrl) -> None:
-        try:
-            from switchgear.net.bridge.bridge import Bridge
-        except ImportError as error:
-            raise ConfigError(
-                f"listen: {url} needs another package: pip install 'switchgear[redis]' ({error})"
-            ) from None
-        from switchgear.net.bridge.setup import BridgeSetup
-
-        bridge = Bridge(
-            url,
-            self.hub,
-            BridgeSetup.read(url),
-            self.gearman.handle_prefix,
-            self.config.limits.packet_bytes,
-            self._bridge_workers,
-        )
+        bridge = cast("BridgeFactory", self.factory(url.scheme)).connect(url, self.hub)
         bridge.open()
         self.bridges.append(bridge)
         self.addresses.append(bridge.address)
 
     # --- ZeroMQ ---
 
-    async def _open_zeromq(self, url: ListenUrl) -> None:
-        shown = dict(url.options)
-        makers = self._zmq_sessions(url)
-        main = await self._open_router(url, url.port, makers[0])
-        if url.scheme == "pingpong":
-            workers = await self._open_router(url, int(url.option("workers")), makers[1])
-            shown["workers"] = str(workers.bound_port)
-        self.addresses.append(str(ListenUrl(url.scheme, url.host, main.bound_port, shown)))
+    def zeromq_sockets(self, url: ListenUrl) -> list[ZeromqSocket]:
+        """The sockets of a listener of a ZeroMQ protocol."""
+        return cast(ZeromqSessionFactory, self.factory(url.scheme)).sockets_at(url)
 
-    async def _open_router(self, url: ListenUrl, port: int, make: MessageSessionMaker) -> ZmtpListener:
+    async def _open_zeromq(self, url: ListenUrl) -> None:
+        port = url.port
+        options = dict(url.options)
+        for zeromq_socket in self.zeromq_sockets(url):
+            option = zeromq_socket.port_option
+            listener = await self._open_router(url, int(url.option(option)) if option else url.port, zeromq_socket)
+            if option:
+                options[option] = str(listener.bound_port)
+            else:
+                port = listener.bound_port
+        self.addresses.append(str(ListenUrl(url.scheme, url.host, port, options)))
+
+    async def _open_router(self, url: ListenUrl, port: int, zeromq_socket: ZeromqSocket) -> ZmtpListener:
         from switchgear.net.zmtp import ZmtpListener
 
         own_url = ListenUrl(url.scheme, url.host, port)
         config = self.config.zeromq
-        listener = ZmtpListener(own_url, self.hub, self.limits, make, config, self._handshakes(), self.tcp_doors)
+        make = describing(url, zeromq_socket.make_session)
+        listener = ZmtpListener(own_url, self.hub, self.limits, make, config, self._handshakes(), self.tcp_listeners)
         await self._bind(listener)
         return listener
 
@@ -243,34 +243,17 @@ class Listeners:
         keys = self._curve_keys
         return lambda: CurveServerHandshake(keys.secret_key, keys.public_key, keys.is_admitted)
 
-    def _zmq_sessions(self, url: ListenUrl) -> list[MessageSessionMaker]:
-        """Who speaks at each socket of a listener."""
-        if url.scheme == "pingpong":
-            from switchgear.protocols.pingpong.broker import ClientsSession, PingPongSetup, WorkersSession
 
-            broker = PingPongSetup(
-                function=url.text("function").encode(),
-                expire_us=int(url.seconds("expire") * SECOND_US),
-                resend_us=int(url.seconds("resend") * SECOND_US),
-            )
-            return [partial(ClientsSession, setup=broker), partial(WorkersSession, setup=broker)]
-        if url.scheme == "wmp":
-            from switchgear.protocols.wmp.manager import ManagerSession, WmpSetup
+def describing(url: ListenUrl, make: Callable[[Context, PeerTransport], S]) -> Callable[[Context, PeerTransport], S]:
+    """Makes the same sessions, whose workers have the tags and resources that the URL of their listener says."""
+    if "tags" not in protocol_named(url.scheme).options:
+        return make
+    tags, resources = tag_set(url.text("tags")), resource_amounts(url.text("resources"))
 
-            identity = url.text("identity") or f"{socket.gethostname()}:{url.port or secrets.token_hex(4)}"
-            manager = WmpSetup(
-                identity=identity.encode(),
-                timeout_us=int(url.seconds("timeout") * SECOND_US),
-                name_bytes=self.config.limits.name_bytes,
-                paths=self.config.limits.connections,
-            )
-            self._wmp_setups.append(manager)
-            return [partial(ManagerSession, setup=manager)]
-        from switchgear.protocols.dwork.session import DworkSession, DworkSetup
+    def make_described(context: Context, transport: PeerTransport) -> S:
+        session = make(context, transport)
+        session.worker_tags = tags
+        session.worker_resources = resources
+        return session
 
-        hub = DworkSetup(
-            function=url.text("function").encode(),
-            lease_us=int(url.seconds("lease") * SECOND_US),
-            host=socket.gethostname().encode(),
-        )
-        return [partial(DworkSession, setup=hub)]
+    return make_described if tags or resources else make

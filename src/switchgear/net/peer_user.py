@@ -1,7 +1,7 @@
-"""Which user's process is at the other end of a loopback connection.
+"""Finds the user whose process is at the other end of a loopback connection.
 
-TCP does not say, but on Linux the kernel does, to everybody: by netlink (`sock_diag`) for one socket, or in the table
-`/proc/self/net/tcp` of all.  Whoever cannot be found is nobody.
+TCP does not tell, but the Linux kernel does: by netlink (`sock_diag`) for one socket, or in `/proc/self/net/tcp` for
+all. A peer that is not found there has no known user.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _HEADER: Final = struct.Struct("=IHHII")
 _DIAG_REQUEST: Final = struct.Struct("=BBBBI")
 _USER_AND_INODE: Final = struct.Struct("=II")
 _USER_OFFSET: Final = _HEADER.size + 4 + 48 + 12
-_UNMAPPED_USER: Final = 65_534  # whoever is no user in this container
+_UNMAPPED_USER: Final = 65_534  # a user that does not exist in this container
 _PATIENCE_SECONDS: Final = 0.2  # the kernel answers within the call
 
 _TABLE: Final = {socket.AF_INET: "/proc/self/net/tcp", socket.AF_INET6: "/proc/self/net/tcp6"}
-# A table with more lines takes too long to look through while everybody waits.
+# Reading a longer table would block the server for too long.
 _MOST_TABLE_BYTES: Final = 4 * 1024 * 1024
 
 
 def user_behind(peer: Address, here: Address) -> int | None:
-    """The user id of the process that connected from `peer` to `here`; None if that cannot be known for certain."""
+    """The user id of the process that connected from `peer` to `here`; `None` if it cannot be known for certain."""
     if not sys.platform.startswith("linux"):
         return None
     for family, peer_host, own_host in _spellings(peer[0], here[0]):
@@ -47,13 +47,13 @@ def user_behind(peer: Address, here: Address) -> int | None:
             found = _look_up(Path(_TABLE[family]), family, *ends)
         if found is not None:
             user, inode = found
-            # A socket that its process has closed belongs to nobody, and older kernels say that this is root.
+            # A socket that its process has closed has no owner, and older kernels report root.
             return user if inode and user != _UNMAPPED_USER else None
     return None
 
 
 def can_tell_users() -> bool:
-    """Whether this system tells whose process is at the other end: it is asked about a connection to ourselves."""
+    """Whether this system tells the user of a peer: it is tried with a connection of our own."""
     try:
         with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
             listener.settimeout(_PATIENCE_SECONDS)
@@ -69,7 +69,7 @@ def is_same_user(user: int | None) -> bool:
 
 
 def _spellings(peer: str, here: str) -> list[tuple[socket.AddressFamily, bytes, bytes]]:
-    """How a connection may be entered in the kernel's tables: IPv4 can go by sockets of IPv6."""
+    """The forms in which the kernel may list a connection: IPv4 can use IPv6 sockets."""
     try:
         addresses = [ipaddress.ip_address(host.partition("%")[0]) for host in (peer, here)]
     except ValueError:
@@ -88,7 +88,7 @@ End = tuple[bytes, int]
 
 
 def _ask_kernel(family: socket.AddressFamily, peer: End, here: End) -> tuple[int, int] | None:
-    """The user and the inode of the peer's socket, or None if there is no answer."""
+    """The user and the inode of the peer's socket, or `None` without an answer."""
     body = (
         _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
         + struct.pack(">HH", peer[1], here[1])
@@ -106,7 +106,7 @@ def _ask_kernel(family: socket.AddressFamily, peer: End, here: End) -> tuple[int
         return None
     if len(answer) < _USER_OFFSET + _USER_AND_INODE.size or _HEADER.unpack_from(answer)[1] != _BY_FAMILY:
         return None
-    # A listening socket is found when there is no connection; it is not the peer.
+    # If there is no such connection, the kernel answers with a listening socket, which is not the peer.
     found = answer[_HEADER.size + 4 :]
     if found[:4] != struct.pack(">HH", peer[1], here[1]) or found[20 : 20 + len(here[0])] != here[0]:
         return None
@@ -115,7 +115,7 @@ def _ask_kernel(family: socket.AddressFamily, peer: End, here: End) -> tuple[int
 
 
 def _look_up(table: Path, family: socket.AddressFamily, peer: End, here: End) -> tuple[int, int] | None:
-    """The same from the table of all sockets."""
+    """The user and the inode of the peer's socket, from the table of all sockets."""
     wanted = f"{_written(*peer)} {_written(*here)}"
     try:
         with table.open(encoding="ascii") as file:
@@ -130,6 +130,6 @@ def _look_up(table: Path, family: socket.AddressFamily, peer: End, here: End) ->
 
 
 def _written(host: bytes, port: int) -> str:
-    """An address as the table has it: the words of four bytes in the machine's order."""
+    """An address as in the table: words of four bytes in the machine's byte order."""
     words = struct.unpack(f"={len(host) // 4}I", host)
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

@@ -1,44 +1,49 @@
-"""The server from start to stop: open the store, listen, serve, drain, leave.
+"""`Service`: the server from start to stop: opens the store, listens, serves, drains, stops.
 
-Signals.  SIGTERM and SIGINT drain: no new connection, submission or hand-out; running jobs may finish until the
-drain timeout; a second one stops at once.  SIGHUP reloads the configuration and reopens the log file.  SIGUSR1
-serves on until no job is left.
+Starting. The addresses are bound before the store is read, so that clients can connect at once. They are served when
+all jobs are restored.
 
-A guest.  The same server may live in a thread of somebody else's program, which has signals, output and garbage of its
-own.  When it stops, another server takes over within moments; so it refuses nobody but hangs up, and whoever it hangs
-up on finds the other one.
+Signals. SIGTERM and SIGINT drain: no new connection, submission or assignment; running jobs may finish until the drain
+timeout; a second signal stops at once, and so does the first while jobs are restored. SIGHUP reloads the configuration
+and reopens the log file. SIGUSR1 lets the server continue until no job is left.
+
+Guest. The server can also run in a thread of a user's program (embedded mode), which has its own signals, output and
+garbage collection. When it stops, another server takes over within moments; so it refuses no requests but closes the
+connections, and their peers connect to the other server.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib import import_module
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
-from switchgear.engine.dispatch import WakePolicy
 from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.engine.placement import WakePolicy
 from switchgear.errors import ConfigError, StorageError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
+from switchgear.net.file_ownership import check_database, is_open_to_others
+from switchgear.net.garbage import settle_garbage
 from switchgear.net.hub import Hub
+from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
-from switchgear.net.operations import Operations
-from switchgear.net.ownership import check_database, is_open_to_others
+from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
-from switchgear.net.recording import start_recorder
+from switchgear.protocol_registry import protocol_named
+from switchgear.storage.base import KEEP_ALL
 from switchgear.storage.open import open_store
 from switchgear.telemetry import JsonFormatter, Telemetry
 from switchgear.version import BUILD, VERSION
@@ -49,10 +54,12 @@ log = logging.getLogger("switchgear")
 
 DRAIN_LOOK_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 1.0
+RESTORING_SECONDS = 2.0  # between two lines of the log about a long queue that is being restored
 RETENTION_SECONDS = 30.0
-DEMO_STOP_SECONDS = 1.0  # it is not to be cut off in the middle of a line
-GUEST_IDS = 1_000  # one that is started with every program should not skip many numbers each time
-GOODBYE_SECONDS = 0.3  # a guest's program is not to be kept waiting by a peer that does not hang up
+SHORT_RETENTION_LOOK_SECONDS = 1.0
+DEMO_STOP_SECONDS = 1.0  # the demo should not be cut off in the middle of a line
+GUEST_IDS = 1_000  # a server that starts with every program should not skip many ids each time
+GOODBYE_SECONDS = 0.3  # a user's program must not wait for a peer that does not close its connection
 
 
 def run_server(
@@ -61,19 +68,21 @@ def run_server(
     reload: Callable[[], Config] | None = None,
     demo: Callable[[list[str]], None] | None = None,
     on_listening: Callable[[], None] | None = None,
+    is_silent: bool = False,
 ) -> int:
     """Serve until told to stop; returns the exit code.
 
-    `on_listening` is called once everybody can connect; `demo` then gets all addresses, in a thread of its own.
+    `on_listening` is called when all addresses accept connections; `demo` then gets all addresses, in its own thread.
+    With `is_silent`, nothing is printed to standard output.
     """
     configure_log(config)
-    service = Service(config, reload, demo, on_listening)
+    service = Service(config, reload, demo, on_listening, is_silent=is_silent)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(service.run())
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where there is one."""
+    """A uvloop event loop, or one of asyncio where uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -92,19 +101,28 @@ class Service:
         on_listening: Callable[[], None] | None = None,
         *,
         is_guest: bool = False,
+        is_silent: bool = False,
+        is_private: bool = False,
     ) -> None:
+        """`is_guest`: it is in somebody else's program; `is_private`: only processes of this user may connect, on a
+        system that tells whose they are."""
         self.config = config
         self._is_guest = is_guest
+        self._is_silent = is_silent
+        self._is_private = is_private
         self._reload = reload
         self._demo = demo
         self._on_listening = on_listening
+        self.on_stopping: Callable[[], None] = lambda: None  # called when every peer was told what there was to tell
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._finish_all = False
+        self._is_serving = False
+        self._reloads_later = False  # the configuration, once the server serves
 
     async def run(self) -> int:
-        """The whole life of a server."""
-        async with AsyncExitStack() as house:
+        """Run the server until it is stopped; returns its exit status."""
+        async with AsyncExitStack() as stack:
             for path in databases(self.config):
                 check_database(path)
             self.store = open_store(
@@ -113,7 +131,7 @@ class Service:
                 payload_memory_bytes=self.config.storage.payload_memory_bytes,
                 make_directory=is_in_state_dir(self.config),
             )
-            house.push_async_callback(self.store.close)
+            stack.push_async_callback(self.store.close)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
             for path in databases(self.config):
                 if is_open_to_others(path):
@@ -125,40 +143,86 @@ class Service:
             )
             self.recorder = start_recorder(self.config, self.hub, f"{handle_prefix(self.config)}:")
             if self.recorder is not None:
-                house.push_async_callback(asyncio.to_thread, self.recorder.close)
+                stack.push_async_callback(asyncio.to_thread, self.recorder.close)
             if self._is_guest:
-                self.hub.ids_at_once = GUEST_IDS
+                self.hub.changes.ids_at_once = GUEST_IDS
             self._connect()
-            await self.hub.load()
-            house.push_async_callback(self.hub.close)
-            await self._listen(house)
+            if not await self._load():
+                self.telemetry.emit("server_stopped")
+                return 0
+            stack.push_async_callback(self.hub.close)
+            await self._listen(stack)
             tasks = [asyncio.create_task(self._housekeeping()), asyncio.create_task(self._retention())]
-            house.push_async_callback(cancel_all, tasks)
+            stack.push_async_callback(cancel_all, tasks)
             await self._serve()
+            self.on_stopping()
         self.telemetry.emit("server_stopped")
         return 0
 
     def _connect(self) -> None:
-        """Make the parts know each other."""
+        """Construct listeners and operations, and connect them with the hub."""
         prefix = handle_prefix(self.config)
         self.operations = Operations(self.hub, f"{prefix}:")
-        self.operations.recorder = self.recorder
-        self.hub.operator = self.operations
-        self.hub.operator_in_steps = self.operations.in_steps
+        self.hub.telemetry.handle_prefix = f"{prefix}:"
+        self.operations.context.recorder = self.recorder
+        self.hub.operator = self.operations.in_steps
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.listeners.is_guest = self._is_guest
-        self.listeners.is_private = self._is_guest and can_tell_users()
-        self.operations.connections = self.listeners.count_connections
-        self.operations.listeners = self.listeners.describe
-        self.operations.open_connections = self.listeners.open_connections
+        self.listeners.is_private = self._is_private and can_tell_users()
+        self.operations.context.connections = self.listeners.count_connections
+        self.operations.context.listeners = self.listeners.describe
+        self.operations.context.open_connections = self.listeners.open_connections
 
-    async def _listen(self, house: AsyncExitStack) -> None:
-        house.push_async_callback(self.listeners.close)
-        await self.listeners.open()
+    async def _load(self) -> bool:
+        """Take over what the store has; returns False if the server was told to stop before that was done.
+
+        A long queue takes seconds.  Whoever connects meanwhile is not refused: the system takes the connection and what
+        is sent over it, and the answer comes when everything is there.
+        """
+        is_loaded = False
+        try:
+            await self.listeners.bind()
+            if not self._is_guest:
+                self._handle_signals()
+            is_loaded = await self._restore()
+        finally:
+            if not is_loaded:
+                self.listeners.unbind()
+        return is_loaded
+
+    async def _restore(self) -> bool:
+        loading = asyncio.create_task(self.hub.load())
+        stopping = asyncio.create_task(self._stop.wait())
+        reporting = asyncio.create_task(self._report_restoring())
+        await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        is_given_up = not loading.done() and self.hub.is_restoring and not self._is_guest  # whose user waits for it
+        if is_given_up:
+            loading.cancel()  # nothing has been changed yet
+        await asyncio.wait({loading})
+        await cancel_all([stopping, reporting])
+        if is_given_up and loading.cancelled():
+            return False
+        loading.result()
+        return True
+
+    async def _report_restoring(self) -> None:
+        """Say how far it has got, if it takes long."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while True:
+            await asyncio.sleep(RESTORING_SECONDS)
+            seconds = round(loop.time() - begun)
+            self.telemetry.emit("restoring", store=self.store.url, jobs=self.engine.job_count(), seconds=seconds)
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
+        stack.push_async_callback(self.listeners.close)
+        await self.listeners.start()
         if not self._is_guest:
-            self._handle_signals()
             settle_garbage()
+        self._is_serving = True
+        if self._reloads_later:
+            self.reload()
         self.telemetry.emit("server_started", version=VERSION, build=BUILD, store=self.store.url)
         addresses = self.listeners.addresses
         for address in addresses:
@@ -170,24 +234,30 @@ class Service:
         if self._demo:
             demo = threading.Thread(target=self._demo, args=(list(addresses),), name="demo", daemon=True)
             demo.start()
-            house.push_async_callback(asyncio.to_thread, demo.join, DEMO_STOP_SECONDS)
+            stack.push_async_callback(asyncio.to_thread, demo.join, DEMO_STOP_SECONDS)
 
     def _announce(self, addresses: list[str]) -> None:
-        """Tell whoever has started us."""
+        """Print the version, the addresses and the store; with `is_silent`, log them."""
         how = "" if BUILD == "compiled" else " Python: slower than compiled (pip install . with a C compiler)"
-        print(f"switchgear {VERSION}, {BUILD}{how}")
+        lines = [f"switchgear {VERSION}, {BUILD}{how}"]
         for address in addresses:
-            print(f"{'connecting to' if address.startswith('redis:') else 'listening on'} {address}")
-        print(f"keeping jobs in {self.store.url}", flush=True)
+            is_outgoing = protocol_named(address.partition(":")[0]).is_outgoing
+            lines.append(f"{'connecting to' if is_outgoing else 'listening on'} {address}")
+        lines.append(f"keeping jobs in {self.store.url}")
+        for line in lines:
+            if self._is_silent:
+                log.info("%s", line)
+            else:
+                print(line, flush=True)
 
     # --- serving and stopping ---
 
     async def _serve(self) -> None:
         await self._stop.wait()
         if self._is_guest:
-            await self._make_way()
+            await self._stop_as_guest()
             return
-        self.listeners.stop_accepting()
+        self.listeners.stop_accepting(is_draining=True)
         seconds = self.config.drain_timeout_seconds
         self.hub.begin_turn()
         self.engine.drain()
@@ -195,13 +265,14 @@ class Service:
             self.telemetry.emit("server_draining", running=self.engine.running_jobs(), seconds=seconds)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._drained(), seconds)
+        self.listeners.stop_accepting()
         self._give_back()
-        await self.hub.settle()  # before anybody is hung up on: a result may be waiting for its commit
+        await self.hub.flush()  # before connections are closed: a result may be waiting for its commit
 
-    async def _make_way(self) -> None:
-        """Stop such that the peers notice no more than a lost connection, and lose nothing that they were told.
+    async def _stop_as_guest(self) -> None:
+        """Stop so that peers notice only a lost connection, and lose nothing that was confirmed to them.
 
-        While running jobs may finish, everybody is served as ever, except that no job is started.
+        While running jobs may finish, all peers are served as usual, except that no job is started.
         """
         self.hub.begin_turn()
         self.engine.stop_handing_out()
@@ -212,27 +283,27 @@ class Service:
         self.engine.drain()
         self._give_back()
         self.listeners.stop_listening_to_peers()
-        await self.hub.settle()
+        await self.hub.flush()
         await self.listeners.hang_up(GOODBYE_SECONDS)
 
     async def _drained(self) -> None:
-        """Until nothing runs, or a second signal says that this was long enough."""
+        """Wait until no job runs, or until a second signal."""
         while self.engine.running_jobs() and not self._stop_now.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_now.wait(), DRAIN_LOOK_SECONDS)
 
     def _give_back(self) -> None:
-        """What still runs is for the next server.  It is not the jobs' fault, so it costs them no attempt."""
+        """Release jobs that still run, for the next server. The attempt does not count."""
         running = self.engine.running_jobs()
         if running:
-            if not self._is_guest:  # whose successor has them run again as a matter of course
-                log.warning("%d jobs still run; they are given back", running)
+            if not self._is_guest:  # the next embedded server restores and runs them anyway
+                log.warning("%d jobs still run; they go back to their queues", running)
             self.hub.begin_turn()
             for worker in list(self.engine.workers.values()):
                 self.engine.remove_worker(worker, Cause.GIVEN_BACK)
 
     def request_stop(self, graceful: bool) -> None:
-        """Stop: at once, or when what runs is finished.  Asking twice means at once."""
+        """Stop at once, or when running jobs are finished. The second request stops at once."""
         if not graceful or self._stop.is_set():
             self._stop_now.set()
         self._stop.set()
@@ -248,8 +319,11 @@ class Service:
         self._finish_all = True
 
     def reload(self) -> None:
-        """Read the configuration again and take over what can be changed while running."""
+        """Read the configuration again and apply the settings that can be changed while running."""
         reopen_log()
+        if not self._is_serving:
+            self._reloads_later = True
+            return
         if self._reload is None:
             return
         try:
@@ -270,7 +344,7 @@ class Service:
             self.recorder.keep_count = new.joblog.keep_count
         self.telemetry.emit("config_reloaded")
 
-    # --- now and then ---
+    # --- periodic tasks ---
 
     async def _housekeeping(self) -> None:
         while True:
@@ -280,37 +354,47 @@ class Service:
                 self.hub.check_store()
                 self.listeners.look_after()
             except Exception:
-                log.exception("defect in looking after connections")  # and look after them again all the same
+                log.exception("internal error while checking connections")  # continue with the next check
             if self._finish_all and not self.engine.job_count():
                 self.request_stop(graceful=True)
 
     async def _retention(self) -> None:
-        """Drop finished jobs that are old enough."""
+        """Drop finished jobs whose retention has passed: all now and then, and those with a short one in time."""
+        monotonic_seconds = asyncio.get_running_loop().time  # the wall clock may be set
+        sweep_seconds = monotonic_seconds() + RETENTION_SECONDS
         while True:
-            await asyncio.sleep(RETENTION_SECONDS)
+            await asyncio.sleep(min(SHORT_RETENTION_LOOK_SECONDS, RETENTION_SECONDS))
             storage = self.config.storage
             now_us = self.hub.clock.now_us()
-            before_us = now_us - int(storage.keep_finished_seconds * SECOND_US)
-            spare = self.engine.graph.awaited_in_vain
+            before_us, keep_count = 0, KEEP_ALL
+            if monotonic_seconds() >= sweep_seconds:
+                sweep_seconds = monotonic_seconds() + RETENTION_SECONDS
+                before_us, keep_count = (
+                    now_us - int(storage.keep_finished_seconds * SECOND_US),
+                    storage.keep_finished_count,
+                )
+            elif not self.engine.take_retention_ends(now_us):
+                continue
+            spare = self.engine.dependencies.unsuccessful_with_successors
             try:
-                count = await self.store.drop_finished(before_us, storage.keep_finished_count, spare, now_us)
+                count = await self.store.drop_finished(before_us, keep_count, spare, now_us)
             except StorageError as error:
                 log.warning("could not drop finished jobs: %s", error)
                 continue
             except Exception:
-                log.exception("defect in dropping finished jobs")
+                log.exception("internal error in dropping finished jobs")
                 continue
             if count:
                 self.telemetry.emit("history_dropped", count=count)
 
 
 def is_in_state_dir(config: Config) -> bool:
-    """Whether the store is in the state directory, which is made; another one may be mistyped."""
+    """Whether the store is in the state directory, which is created if missing; another directory may be mistyped."""
     return Path(config.store_url.partition(":")[2]).parent == config.state_dir
 
 
 def handle_prefix(config: Config) -> str:
-    """What handles begin with, up to the last colon."""
+    """The prefix of handles, up to the last colon."""
     return config.gearman.handle_prefix or f"H:{socket.gethostname()}"
 
 
@@ -330,21 +414,21 @@ def engine_settings(config: Config) -> EngineSettings:
 
 
 def machine_memory_bytes() -> int:
-    """The memory of the machine, or of the control group that this process belongs to if that is less."""
+    """The memory of the machine, or of the control group of this process if that is less."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # there is no such group, or it says "max"
+        with suppress(OSError, ValueError):  # there is no such group, or its limit is "max"
             sizes.append(int(Path(path).read_text()))
     return min(sizes)
 
 
 def load_wake_policy(name: str) -> WakePolicy | None:
-    """The operator's own choice of whom to wake, written MODULE:FUNCTION."""
+    """The operator's wake policy, written MODULE:FUNCTION."""
     if not name:
         return None
     module_name, _, function_name = name.partition(":")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does: a policy may lie in the directory that the server is started in
+        sys.path.insert(0, "")  # as `python -m` does: a policy may be in the current directory
     try:
         policy = getattr(import_module(module_name), function_name)
     except Exception as error:  # whatever the operator's module raises
@@ -355,7 +439,7 @@ def load_wake_policy(name: str) -> WakePolicy | None:
 
 
 def check_files(config: Config) -> list[str]:
-    """What is wrong with the files that a configuration names."""
+    """Problems with the files that a configuration names."""
     from switchgear.net.curve_keys import check_client_keys, load_server_keys
 
     problems = []
@@ -379,26 +463,14 @@ def databases(config: Config) -> list[Path]:
     return [Path(url.removeprefix("sqlite:")) for url in urls if url.startswith("sqlite:")]
 
 
-async def cancel_all(tasks: list[asyncio.Task[None]]) -> None:
+async def cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def settle_garbage() -> None:
-    """What exists now lives as long as the server: never look at it again.  Jobs make no cycles, so collecting is
-    only for what connections leave behind; a collection of everything would stop the server for as long as it takes to
-    visit every queued job."""
-    gc.collect()
-    gc.freeze()
-    # Compiled, jobs are not even counted.  Uncompiled, a look at 100,000 new objects takes some milliseconds, and no
-    # one need wait longer than that.  What survives is looked at again after fifty such looks, so that whatever closed
-    # connections leave behind goes, and the oldest hardly ever.
-    gc.set_threshold(100_000, 50, 1_000)
-
-
 def configure_log(config: Config) -> None:
-    """Send the log where it should go, in place of where it went before."""
+    """Configure where the log is written, replacing the previous configuration."""
     handler: logging.Handler
     if config.log.file == "none":
         handler = logging.NullHandler()
@@ -419,7 +491,7 @@ def configure_log(config: Config) -> None:
             root.removeHandler(old)
             old.close()
     root.addHandler(handler)
-    logging.raiseExceptions = False  # a full disk: a lost line must not become a traceback
+    logging.raiseExceptions = False  # if the disk is full, a lost line must not become a traceback
     root.setLevel(config.log.level.upper())
     root.propagate = False
 

@@ -1,11 +1,11 @@
-"""Operations that take longer than one turn of the event loop may: they are worked off in slices, in turn.
+"""`Slices`: runs long operations a slice per turn of the event loop, round robin.
 
-An operation is an iterator.  Between two steps it does a small part of its work, some tenths of a millisecond.  The
-first step is done at once, so that what is small is done at once.  What is left gets a slice of every turn, which all
-operations share; so each turn stays short however many there are.
+An operation is an iterator. Each step does a small part of the work, some tenths of a millisecond. The first step runs
+at once, so that small operations end at once. The rest gets a slice of every turn, which all operations share; so each
+turn stays short however many operations there are.
 
-An operation that yields True pauses: its owner hands it in again when it can go on, such as when the peer has read what
-was written for it so far.
+An operation that yields True pauses: its owner resumes it, for example when the peer has read its output so far. An
+operation that yields a `PendingRead` continues when the read has ended.
 """
 
 from __future__ import annotations
@@ -15,51 +15,55 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
+
+from switchgear.protocols.pending_read import PendingRead, Step
 
 __all__ = ["Slices"]
 
 log = logging.getLogger("switchgear")
 
 # How long the slices of one turn may take together, and how many steps they may have.
-SLICE_SECONDS: Final = 0.004
+SLICE_SECONDS: Final = 0.002
 STEPS_PER_TURN: Final = 1_000
 LAST_SECONDS: Final = 1.0
 
 
 class Slices:
-    """The operations that are under way."""
+    """Runs operations that take longer than one turn may."""
 
     def __init__(self, begin_turn: Callable[[], None], is_held_up: Callable[[], bool] = lambda: False) -> None:
         self.steps_per_turn = STEPS_PER_TURN
         self.slice_seconds = SLICE_SECONDS
         self._begin_turn = begin_turn
-        self._is_held_up = is_held_up  # until `wake` is called
+        self._is_held_up = is_held_up  # paused until `wake` is called
         self._loop = asyncio.get_running_loop()
-        self._pending: deque[Iterator[bool]] = deque()
+        self._pending: deque[Iterator[Step]] = deque()
         self._is_armed = False
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def start(self, operation: Iterator[bool]) -> None:
-        """Do the first step now, and the others in the turns to come."""
+    def start(self, operation: Iterator[Step]) -> None:
+        """Run the first step now, and the others in the next turns."""
         if self._step(operation):
             self.resume(operation)
 
-    def resume(self, operation: Iterator[bool]) -> None:
-        """Go on with an operation in the next turn."""
+    def resume(self, operation: Iterator[Step]) -> None:
+        """Continue an operation in the next turn."""
         self._pending.append(operation)
         self.wake()
 
     def wake(self) -> None:
-        """Go on with what there is."""
+        """Schedule a slice in the next turn, if an operation is pending."""
         if self._pending and not self._is_armed:
             self._is_armed = True
             self._loop.call_soon(self._work)
 
     def finish(self) -> None:
-        """The server stops: do what can be done in a moment, and give the rest up.  Nobody was told that it is done."""
+        """Called when the server stops: run operations for a moment, and abandon the rest. None of these was
+        confirmed."""
         end = time.perf_counter() + LAST_SECONDS
         while self._pending and time.perf_counter() < end:
             operation = self._pending.popleft()
@@ -68,7 +72,7 @@ class Slices:
         self._pending.clear()
 
     def _work(self) -> None:
-        """One turn's share."""
+        """Run the slice of this turn."""
         self._is_armed = False
         if self._is_held_up():
             return
@@ -85,12 +89,16 @@ class Slices:
                 break
         self.wake()
 
-    def _step(self, operation: Iterator[bool]) -> bool:
-        """Whether there is more to be done now."""
+    def _step(self, operation: Iterator[Step]) -> bool:
+        """Run one step; returns whether the operation can continue in this turn."""
         try:
-            return not next(operation)
+            step = next(operation)
+            if isinstance(step, PendingRead):
+                step.when_done(partial(self.resume, operation))
+                return False
+            return not step
         except StopIteration:
             return False
         except Exception:
-            log.exception("defect in an operation that was worked off in slices")  # and the others go on
+            log.exception("internal error in an operation of several turns")  # continue with the other operations
             return False

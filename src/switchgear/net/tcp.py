@@ -1,78 +1,95 @@
-"""TCP connections: bytes between a socket and a session, and nobody's memory without bound.
+"""`TcpListener` and `Connection`: pass bytes between sockets and sessions, with bounded memory for each peer.
 
-Reading stops while a peer does not take what it is sent; so a peer that asks without listening slows down only itself.
-What waits for it is bounded in size and in time.
+While a peer does not read its output, its input is not read; so a peer that sends requests without reading answers
+slows down only itself. Its unread output is bounded in size and in time.
 
-Memory.  After each read and each write a connection counts what it holds of unfinished input and unread output in the
-server's `MemoryAccount`.  When all connections together hold more than their share, the one that holds most is closed,
-and then the next, until there is room.  Output below the transport's high-water mark (64 KiB) is not counted.
+Memory. After each read and each write a connection counts its unfinished input and unread output in the server's
+`MemoryAccount`. When all connections together hold more than their share, the one that holds most is closed, and then
+the next, until there is room. Output below the transport's high-water mark (64 KiB) is not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import os
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from switchgear.config import LimitsConfig, ListenUrl
-from switchgear.errors import ConfigError
+from switchgear.errors import AddressInUse, ConfigError
+from switchgear.net.burst_acceptor import BurstAcceptor
 from switchgear.net.hub import Hub
 from switchgear.net.peer_user import is_same_user, user_behind
-from switchgear.protocols.base import Context, Session, Wire
+from switchgear.protocols.context import Context
+from switchgear.protocols.session import ByteSession
+from switchgear.protocols.transport import PeerTransport
+from switchgear.verbs.answers import HeldConnection, ListenerFigures
 
-__all__ = ["Connection", "TcpDoor"]
+__all__ = ["Connection", "TcpListener"]
 
 log = logging.getLogger("switchgear")
 
-# A peer with more than its share waiting is given this long to take some of it.  A large result on a slow line is not
-# an offence, so it is not size alone that counts.
+# How long a peer with more unread output than its share may take to read some of it. A large result on a slow network
+# is legitimate, so size alone does not decide.
 PATIENCE_SECONDS: Final = 2.0
 
-# From here on, joining what is sent costs more than handing it over in pieces.
+# From this size on, joining chunks costs more than writing them one by one.
 LONG_BYTES: Final = 65_536
 
-# One read may bring many thousand short requests.  So much of it is handled before others have their turn, unless it is
-# part of a long one.
-PIECE_BYTES: Final = 32_768
+# How many bytes are passed to the system at a time, which copies them; other connections are served before the rest.
+WRITE_BYTES: Final = 262_144
 
-# So long may peers take for what they are still to be told when the server stops.
+# One read may bring many thousand short requests. This many bytes of it are handled before other connections are
+# served, unless they are part of a long request; and this many bytes of all connections are handled in the turn in
+# which they were read.
+PIECE_BYTES: Final = 8_192
+# A read of at most this size is handled at once, however much others send.
+SHORT_BYTES: Final = 1_024
+
+# How many lost connections are handled in one turn; each may leave thousands of jobs and registrations behind.
+LOST_AT_ONCE: Final = 4
+
+# How long peers may take to read their last output when the server stops.
 LAST_WORDS_SECONDS: Final = 2.0
 
 
-class TcpDoor:
-    """One listening address: accepts, within limits, and looks after what it has accepted."""
+class TcpListener:
+    """One listening address: accepts connections, within limits, and checks them once a second."""
 
     def __init__(
         self,
         url: ListenUrl,
         hub: Hub,
         limits: LimitsConfig,
-        make_session: Callable[[Context, Wire], Session],
-        doors: list[TcpDoor] | None = None,
+        make_session: Callable[[Context, PeerTransport], ByteSession],
+        listeners: list[TcpListener] | None = None,
     ) -> None:
         self.url = url
         self.hub = hub
         self.limits = limits
         self.make_session = make_session
-        self.doors = [self] if doors is None else doors  # all of the house, which share the limits
-        self.is_private = False  # only processes of the server's own user, and of root, may connect
+        self.listeners = (
+            [self] if listeners is None else listeners
+        )  # all listeners of the server, which share the limits
+        self.is_private = False  # only processes of the server's own user and of root may connect
         self.connections: set[Connection] = set()
         self.by_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
+        self._others: BurstAcceptor | None = None
         self._all_gone: asyncio.Future[None] | None = None  # while closing
 
     async def open(self) -> None:
-        """Start listening."""
+        """Bind the address and start to accept connections; raises ConfigError."""
         await self.bind()
         await self.start()
 
     async def bind(self) -> None:
-        """Take the address, without accepting anybody yet; raises ConfigError."""
+        """Bind the address, without accepting connections yet; raises ConfigError."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
@@ -86,47 +103,85 @@ class TcpDoor:
         except OSError as error:
             raise self._cannot_listen(error) from error
 
+    async def listen(self) -> None:
+        """Let the system complete connections, which wait until `start` is called; raises ConfigError.
+
+        Two servers can bind one address, and only one of them can listen.
+        """
+        if self._server is None:
+            await self.bind()
+        server: Any = self._server
+        try:
+            for bound in server.sockets:
+                # An event loop lends no socket that can be told to listen, so this is done with a copy.
+                with socket.socket(fileno=os.dup(bound.fileno())) as copy:
+                    copy.listen(self.limits.backlog)
+        except OSError as error:
+            server.close()
+            self._server = None  # it cannot be used again
+            raise self._cannot_listen(error) from error
+
     async def start(self) -> None:
-        """Accept connections; raises ConfigError."""
+        """Start to accept connections, after binding the address if that is not done; raises ConfigError."""
+        if self._server is None:
+            await self.bind()
         assert self._server is not None
         try:
             await self._server.start_serving()
+            if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):  # it is uvloop's
+                server: Any = self._server
+                self._others = BurstAcceptor(list(server.sockets), self._make_connection)
         except OSError as error:
+            self._server.close()
+            self._server = None  # it cannot be started again
             raise self._cannot_listen(error) from error
 
     def _cannot_listen(self, error: OSError) -> ConfigError:
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno == errno.EADDRINUSE:
+            return AddressInUse(f"cannot listen on {self.url}: {os.strerror(error.errno)}")
+        if isinstance(error, socket.gaierror):  # whose numbers are not those of other errors
+            reason = f"{self.url.host} does not resolve to an address: {error.strerror}"
+        else:
+            reason = os.strerror(error.errno) if error.errno else str(error)
         return ConfigError(f"cannot listen on {self.url}: {reason}")
 
     def _accept(self) -> asyncio.Protocol:
-        # It is no subclass of what event loops ask for, so that it can be compiled, but has all that they call.
+        if self._others is not None:
+            self._others.look_soon()
+        return self._make_connection()
+
+    def _make_connection(self) -> asyncio.Protocol:
+        # This is not a subclass of asyncio's protocol classes, so that it can be compiled, but it has all the methods
+        # that event loops call.
         return cast(asyncio.Protocol, Connection(self))
 
     @property
     def endpoints(self) -> list[tuple[str, int]]:
-        """The hosts and ports where it listens."""
-        server: Any = self._server  # its sockets are in a tuple or in a list, depending on the event loop
+        """The hosts and ports of the listening sockets."""
+        server: Any = self._server  # sockets are a tuple or a list, depending on the event loop
         return [listener.getsockname()[:2] for listener in server.sockets] if server is not None else []
 
     @property
     def addresses(self) -> list[str]:
-        """Where it listens, as a user would write it."""
+        """The listening addresses, as a user would write them."""
         return [str(ListenUrl(self.url.scheme, host, port)) for host, port in self.endpoints]
 
     def stop_accepting(self) -> None:
         if self._server is not None:
             self._server.close()
+        if self._others is not None:
+            self._others.close()
 
     def stop_listening_to_peers(self) -> None:
-        """Handle nothing more of what they send, and hang up on each when it has been told everything."""
+        """Ignore further input, and close each connection when its output is sent."""
         for connection in self.connections:
             if connection.session is not None:
-                connection.session.put_off.clear()
+                connection.session.deferred.clear()
                 connection.session.closing = True
 
     async def hang_up(self, patience_seconds: float) -> None:
-        """Let go of all connections, and wait a moment for the peers to do the same.  Until then what they send is
-        read and thrown away, because a socket that is closed with unread bytes takes the last answer down with it."""
+        """Close all connections, and wait a moment for the peers to close theirs. Input that arrives meanwhile is
+        read and discarded, because closing a socket with unread input would also discard the last answer."""
         for connection in list(self.connections):
             connection.close()
         await self._wait_until_all_are_gone(patience_seconds)
@@ -140,13 +195,13 @@ class TcpDoor:
         self.stop_accepting()
         for connection in list(self.connections):
             connection.end()
-        # A peer that does not read its last bytes must not keep the server from stopping.
+        # A peer that does not read its last output must not keep the server from stopping.
         await self._wait_until_all_are_gone(LAST_WORDS_SECONDS)
         for connection in list(self.connections):
             connection.abort()
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         self.connections.discard(connection)
         self.by_host[connection.host] -= 1
         if not self.by_host[connection.host]:
@@ -155,16 +210,20 @@ class TcpDoor:
             self._all_gone.set_result(None)
 
     def refusal_for(self, connection: Connection) -> str:
-        """Why this connection cannot be taken, or nothing."""
-        if sum(len(door.connections) for door in self.doors) >= self.limits.connections:
+        """Why this connection is refused; empty if it is not."""
+        if sum(len(listener.connections) for listener in self.listeners) >= self.limits.connections:
             return f"there are {self.limits.connections} connections already"
         limit = self.limits.connections_per_address
-        if limit and not connection.is_loopback and sum(door.by_host[connection.host] for door in self.doors) >= limit:
+        if (
+            limit
+            and not connection.is_loopback
+            and sum(listener.by_host[connection.host] for listener in self.listeners) >= limit
+        ):
             return f"it has {limit} connections already"
         return ""
 
     def look_after(self) -> None:
-        """Once a second: hang up on peers that do not read."""
+        """Once a second: close the connections of peers that do not read."""
         now = asyncio.get_running_loop().time()
         for connection in list(self.connections):
             connection.check_reader(now)
@@ -173,15 +232,15 @@ class TcpDoor:
 
     @property
     def input_bytes(self) -> int:
-        """What the connections of this listener hold of messages that are not complete."""
+        """Bytes of incomplete messages that the connections of this listener hold."""
         return sum(connection.input_bytes for connection in self.connections)
 
     @property
     def output_bytes(self) -> int:
-        """What waits for the peers of this listener to be read."""
+        """Bytes of output that the peers of this listener have not read."""
         return sum(connection.output_bytes for connection in self.connections)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ListenerFigures:
         """What this listener's connections hold, for operators."""
         largest = max(self.connections, key=lambda connection: connection.held_bytes, default=None)
         return {
@@ -211,99 +270,118 @@ class TcpDoor:
             largest.give_up("slow_reader_closed", largest.output_bytes)
 
     def _all_connections(self) -> list[Connection]:
-        return [connection for door in self.doors for connection in door.connections]
+        return [connection for listener in self.listeners for connection in listener.connections]
 
 
-class Connection(Wire):
-    """One accepted connection."""
+class Connection(PeerTransport):
+    """A TCP connection that a listener has accepted."""
 
-    def __init__(self, door: TcpDoor) -> None:
-        self.door = door
-        self.hub = door.hub
-        self.memory = door.hub.engine.memory
-        self.input_bytes = 0  # counted in the memory account, like the next
+    def __init__(self, listener: TcpListener) -> None:
+        self.listener = listener
+        self.hub = listener.hub
+        self.memory = listener.hub.engine.memory
+        self.input_bytes = 0  # counted in the memory account, like `output_bytes`
         self.output_bytes = 0
-        self.queued_bytes = 0  # what the session keeps until the peer has taken what was written; see `count_queued`
-        self.received_bytes = 0  # since it was made
+        self.queued_bytes = 0  # held by the session until the peer has read earlier output; see `count_queued`
+        self.received_bytes = 0  # since the connection was made
+        self.is_costly = False  # even a short read takes long to handle: the keys of an encrypted connection do
         self.transport: asyncio.Transport | None = None
         self._stalled_since = 0.0  # 0: the peer reads
-        self._stalled_bytes = 0  # what would wait for it now, had it taken nothing since the last look
-        self._waits_for_store = False  # and is not read from
-        self._rest = b""  # of what was read, to be handled in the next turns; until then nothing more is read
-        self._go_on: Callable[[], None] | None = None  # what is to be done when the peer has taken what it was sent
-        self._ended = False  # the peer will send no more
-        self._is_given_up = False  # it is being closed for what it made the server hold
-        self._lingering: asyncio.TimerHandle | None = None  # until it is hung up on for good
+        self._stalled_bytes = 0  # what would be unread now, if the peer had read nothing since the last check
+        self._waits_for_store = False  # input is not read meanwhile
+        self._rest = b""  # input to be handled in the next turns; until then no more is read
+        self._rest_start = 0  # how much of `_rest` was handled
+        self._unwritten: deque[bytes | memoryview] = deque()  # output that is written in the next turns
+        self._unwritten_bytes = 0
+        self._closes_when_written = False
+        self._go_on: Callable[[], None] | None = None  # called when the peer has read its output
+        self._ended = False  # the peer has closed its side
+        self._is_given_up = False  # the connection is being closed because it holds too much
+        self._lingering: asyncio.TimerHandle | None = None  # closes the connection for good
 
-    # --- the event loop calls these ---
+    # --- called by the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        # The transport of uvloop does not inherit from asyncio's.
+        self.transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.host, self.port = peer[0], peer[1]
         self.is_loopback = ipaddress.ip_address(self.host.partition("%")[0]).is_loopback if self.host else False
-        reason = self.door.refusal_for(self) or self._refusal_of_user()
+        reason = self.listener.refusal_for(self) or self._refusal_of_user()
         if reason:
             self.hub.telemetry.emit("connection_refused", host=self.host, reason=reason)
             transport.abort()
             return
         sock: socket.socket = transport.get_extra_info("socket")
         self.descriptor = sock.fileno()
-        set_keepalive(sock, self.door.limits)
-        self.door.connections.add(self)
-        self.door.by_host[self.host] += 1
-        self.session = self.door.make_session(self.hub, self)
+        set_keepalive(sock, self.listener.limits)
+        self.listener.connections.add(self)
+        self.listener.by_host[self.host] += 1
+        self.session = self.listener.make_session(self.hub, self)
         self.hub.telemetry.emit("connection_made", host=self.host, port=self.port)
 
     def _refusal_of_user(self) -> str:
-        """Why this connection is not taken at a door for one user, or nothing."""
-        if self.door.is_private and not self.is_of_same_user():
+        """Why this connection is refused at a listener for one user; empty if it is not."""
+        if self.listener.is_private and not self.is_of_same_user():
             return "it is not of the server's own user"
         return ""
 
     def data_received(self, data: bytes) -> None:
         session = self.session
-        self.received_bytes += len(data)
+        size = len(data)
+        self.received_bytes += size
         if session is None or session.closing:
             return
-        if len(data) > PIECE_BYTES and self.transport is not None and session.buffered_bytes <= PIECE_BYTES:
-            self._rest = data[PIECE_BYTES:]
-            data = data[:PIECE_BYTES]
-            self.transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._receive_rest)
+        hub = self.hub
+        if not hub.turn_open:
+            hub.begin_turn()
+        if size > SHORT_BYTES or self.is_costly:
+            hub.handled_bytes += size
+            if (hub.handled_bytes > PIECE_BYTES or self.is_costly) and self.transport is not None:
+                self._rest = data
+                self._rest_start = 0
+                self.transport.pause_reading()
+                self._count_input()
+                hub.round_robin.add(self._receive_rest)
+                return
         self._receive(session, data)
 
     def _receive_rest(self) -> None:
-        """Handle the next piece of what was read, unless an earlier request has to be answered first."""
+        """Handle the next piece of input, unless an earlier request has to be answered first."""
         session = self.session
-        if not self._rest or session is None or session.put_off or session.operation is not None:
+        data = self._rest
+        if not data or session is None or session.deferred or session.operation is not None or self._will_go_on():
             return
-        piece, self._rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
+        start = self._rest_start
+        end = start + max(PIECE_BYTES, session.awaited_bytes)
+        if end < len(data):
+            self._rest_start = end
+        else:
+            end = len(data)
+            self._rest = b""
         if not session.closing:
-            self._receive(session, piece)
-        if self._rest:
-            asyncio.get_running_loop().call_soon(self._receive_rest)
-        elif not self._stalled_since and not self._will_go_on():
+            self._receive(session, data[start:end])
+        if not self._will_go_on():
             self._read_again()
 
-    def _receive(self, session: Session, data: bytes) -> None:
+    def _receive(self, session: ByteSession, data: bytes) -> None:
         if not self.hub.turn_open:
             self.hub.begin_turn()
         try:
             session.receive(data)
         except Exception as error:
-            self._end_badly(session, error)
+            self._close_after_defect(session, error)
             return
         if self.input_bytes != self.unhandled_bytes:
             self._count_input()
         if self.hub.must_wait_for_store and session.awaits_store and self.transport is not None:
-            # Its answers wait for the store to work again, or to follow, and must not become more and more meanwhile.
+            # Answers wait until the store works again or catches up; their number must not grow meanwhile.
             self._waits_for_store = True
             self._stop_reading(self.transport)
 
-    def _end_badly(self, session: Session, error: Exception) -> None:
-        """A defect of ours must not take down the others: this conversation ends, the rest goes on."""
-        log.exception("defect while serving %s:%s", self.host, self.port)
+    def _close_after_defect(self, session: ByteSession, error: Exception) -> None:
+        """Close the connection after an internal error; other connections continue."""
+        log.exception("internal error while serving %s:%s", self.host, self.port)
         fields = {"protocol": session.protocol, "host": self.host, "port": self.port}
         self.hub.telemetry.emit("internal_error", text=repr(error), **fields)
         self.abort()
@@ -319,16 +397,29 @@ class Connection(Wire):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._unwritten.clear()
+        self._unwritten_bytes = 0
         self._release_memory()
         if self._lingering is not None:
             self._lingering.cancel()
-        if self in self.door.connections:
-            self._leave()
-            self.door.forget(self)
+        if self in self.listener.connections:
+            self.listener.forget(self)
             self.hub.telemetry.emit("connection_lost", host=self.host, port=self.port)
+            self._leave_soon()
+
+    def _leave_soon(self) -> None:
+        """End the session now or, if very many connections are lost at once, in one of the next turns."""
+        hub = self.hub
+        if not hub.turn_open:
+            hub.begin_turn()
+        hub.lost_connections += 1
+        if hub.lost_connections <= LOST_AT_ONCE:
+            self._leave()
+        else:
+            hub.round_robin.add(self._leave)
 
     def _leave(self) -> None:
-        """The conversation is over."""
+        """Tell the session that the peer is gone."""
         if self.session is not None:
             self.hub.begin_turn()
             self.session.closed()
@@ -337,15 +428,25 @@ class Connection(Wire):
     def pause_writing(self) -> None:
         self._stalled_since = asyncio.get_running_loop().time()
         if self.transport is not None:
-            self._stalled_bytes = self.transport.get_write_buffer_size()
+            self._stalled_bytes = self.unsent_bytes
             self._stop_reading(self.transport)
             self._count_output(self._stalled_bytes + self.queued_bytes)
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
-        self._count_output(self.queued_bytes)
-        if self._go_on is not None:
-            asyncio.get_running_loop().call_soon(self._continue)
+        self._count_output(self._unwritten_bytes + self.queued_bytes)
+        if self._unwritten:
+            self.hub.round_robin.add(self._write_more)
+        else:
+            self._all_taken()
+
+    def _all_taken(self) -> None:
+        """Whether the peer has read all output, except for what is in the system's buffers."""
+        if self._closes_when_written:
+            self._closes_when_written = False
+            self.close()
+        elif self._go_on is not None:
+            self.hub.round_robin.add(self._continue)
         else:
             self._read_again()
 
@@ -355,8 +456,10 @@ class Connection(Wire):
             self.session.not_read()
 
     def _read_again(self) -> None:
+        if self.is_stalled:
+            return  # until the peer has read its output
         if self._rest:
-            asyncio.get_running_loop().call_soon(self._receive_rest)
+            self.hub.round_robin.add(self._receive_rest)
         elif self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
             if self.session is not None:
@@ -364,7 +467,7 @@ class Connection(Wire):
                 self.session.read_again()
 
     def _continue(self) -> None:
-        """The peer has taken what it was sent: handle what was put off until then."""
+        """Continue after the peer has read its output: handle deferred input."""
         go_on, self._go_on = self._go_on, None
         session = self.session
         if go_on is None or session is None or self.transport is None:
@@ -373,18 +476,18 @@ class Connection(Wire):
         try:
             go_on()
         except Exception as error:
-            self._end_badly(session, error)
+            self._close_after_defect(session, error)
             return
         if self.input_bytes != self.unhandled_bytes:
             self._count_input()
-        if not self._will_go_on() and not session.put_off and session.operation is None:
+        if not self._will_go_on() and not session.deferred and session.operation is None:
             self._read_again()
 
     def _will_go_on(self) -> bool:
-        """Whether something is to be done before the peer is read from again; `go_on` may have asked for that anew."""
+        """Whether there is something to do before input is read again; `go_on` may have requested it."""
         return self._go_on is not None
 
-    # --- the hub calls these ---
+    # --- called by the hub ---
 
     def write(self, out: list[bytes]) -> None:
         transport = self.transport
@@ -394,25 +497,72 @@ class Connection(Wire):
         for piece in out:
             size += len(piece)
         if self._stalled_since:
-            pending = transport.get_write_buffer_size()
+            pending = self.unsent_bytes
             if self.is_too_slow(pending):
                 return
             self._stalled_bytes += size
             self._count_output(pending + size + self.queued_bytes)
             if self._is_given_up:
                 return
-        if len(out) == 1:
+        if size > WRITE_BYTES or self._unwritten:
+            self._write_later(transport, out, size)
+        elif len(out) == 1:
             transport.write(out[0])
         elif size < LONG_BYTES:
             transport.write(b"".join(out))
         else:
             transport.writelines(out)
 
+    def _write_later(self, transport: asyncio.Transport, out: list[bytes], size: int) -> None:
+        """Write this in the next turns, and read no input until then."""
+        if not self._unwritten:
+            self._stop_reading(transport)
+            if not self._stalled_since:
+                self.hub.round_robin.add(self._write_more)
+        self._unwritten.extend(out)
+        self._unwritten_bytes += size
+        if not self._stalled_since:
+            self._count_output(self._unwritten_bytes + self.queued_bytes)
+
+    def _write_more(self) -> None:
+        """Write the next piece of a long output."""
+        transport = self.transport
+        if transport is None or self._stalled_since or not self._unwritten:
+            return
+        unwritten = self._unwritten
+        batch: list[bytes | memoryview] = []
+        size = 0
+        while unwritten and size < WRITE_BYTES:
+            piece = unwritten.popleft()
+            room = WRITE_BYTES - size
+            if len(piece) > room:
+                view = memoryview(piece)
+                unwritten.appendleft(view[room:])
+                piece = view[:room]
+            batch.append(piece)
+            size += len(piece)
+        self._unwritten_bytes -= size
+        transport.writelines(batch)
+        if self._is_stalled_now():
+            return  # `resume_writing` continues
+        self._count_output(self._unwritten_bytes + self.queued_bytes)
+        if unwritten:
+            self.hub.round_robin.add(self._write_more)
+        else:
+            self._all_taken()
+
+    def _is_stalled_now(self) -> bool:
+        """Whether the peer has not read the output that was just written."""
+        return self._stalled_since != 0.0
+
     def close(self) -> None:
-        """Hang up.  The peer hears of it at once, but what it is still sending is thrown away for a moment: a socket
-        that is closed with unread bytes takes the last answer down with it."""
+        """Close the connection. The peer notices at once, but its input is read and discarded for a moment, because
+        closing a socket with unread input would also discard the last answer."""
         transport = self.transport
         if transport is None or transport.is_closing() or self._lingering is not None:
+            return
+        if self._unwritten:
+            self._closes_when_written = True
             return
         if self._ended or not transport.can_write_eof():
             self.end()
@@ -420,12 +570,19 @@ class Connection(Wire):
         self._lingering = asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self.end)
         self._leave()
         self._rest = b""
-        transport.write_eof()
-        transport.resume_reading()  # it may have been paused, in the middle of a long read
+        try:
+            transport.write_eof()
+        except OSError:  # the peer has reset the connection, and asyncio has not reported it yet
+            transport.abort()
+            return
+        transport.resume_reading()  # reading may be paused, in the middle of a long read
 
     def end(self) -> None:
-        """Hang up for good, once everything written has been sent."""
+        """Close the connection for good, after all output was sent."""
         if self.transport is not None and not self.transport.is_closing():
+            if self._unwritten:
+                unwritten, self._unwritten = self._unwritten, deque()
+                self.transport.writelines(unwritten)
             self.transport.close()
 
     def is_of_same_user(self) -> bool:
@@ -439,32 +596,33 @@ class Connection(Wire):
             return
         self._go_on = go_on
         self._stop_reading(self.transport)
-        if not self._stalled_since:
-            asyncio.get_running_loop().call_soon(self._continue)
+        if not self.is_stalled:
+            self.hub.round_robin.add(self._continue)
 
-    # --- looking after it ---
+    # --- memory and slow peers ---
 
     @property
     def unhandled_bytes(self) -> int:
-        """What was received and not handled: the beginning of a message, and messages that were put off."""
+        """Bytes received and not handled: the beginning of a message, and deferred messages."""
         session = self.session
         if session is None:
             return 0
-        if session.put_off:
-            return session.buffered_bytes + len(self._rest) + sum([len(body) for _, body in session.put_off])
-        return session.buffered_bytes + len(self._rest)
+        held_bytes = session.buffered_bytes + len(self._rest)
+        if session.deferred:
+            held_bytes += sum([len(body) for _, body in session.deferred])
+        return held_bytes
 
     @property
     def held_bytes(self) -> int:
-        """What the server holds for this connection."""
+        """Bytes that the server holds for this connection."""
         return self.input_bytes + self.output_bytes
 
-    def describe(self) -> dict[str, Any]:
-        """Who the peer is and what is held for it, for operators."""
+    def describe(self) -> HeldConnection:
+        """The peer, and what is held for it, for operators."""
         return {"address": f"{self.host}:{self.port}", "input": self.input_bytes, "output": self.output_bytes}
 
     def _count_input(self) -> None:
-        """Enter what is held of the peer's input now, and make room if that is too much for all together."""
+        """Count the input that is held now, and make room if all connections hold too much."""
         if self._is_given_up:
             return
         memory = self.memory
@@ -472,20 +630,20 @@ class Connection(Wire):
         memory.input_bytes += held_bytes - self.input_bytes
         self.input_bytes = held_bytes
         if memory.limit_bytes and memory.input_bytes > memory.connection_limit_bytes:
-            self.door.free_input()
+            self.listener.free_input()
 
     def _count_output(self, pending_bytes: int) -> None:
-        """Enter what waits for the peer now, and make room if that is too much for all together."""
+        """Count the output that is unread now, and make room if all connections hold too much."""
         if self._is_given_up:
             return
         memory = self.memory
         memory.output_bytes += pending_bytes - self.output_bytes
         self.output_bytes = pending_bytes
         if memory.limit_bytes and memory.output_bytes > memory.connection_limit_bytes:
-            self.door.free_output()
+            self.listener.free_output()
 
     def _release_memory(self) -> None:
-        """The connection is gone, or will be in a moment: nothing is held for it any more."""
+        """Stop counting what is held: the connection is closed, or about to be."""
         self._is_given_up = True
         self.memory.input_bytes -= self.input_bytes
         self.memory.output_bytes -= self.output_bytes
@@ -493,25 +651,26 @@ class Connection(Wire):
 
     @property
     def unsent_bytes(self) -> int:
-        return self.transport.get_write_buffer_size() if self.transport is not None else 0
+        return self.transport.get_write_buffer_size() + self._unwritten_bytes if self.transport is not None else 0
 
     def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
         self.give_up("slow_reader_closed", waiting_bytes)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the peer has not taken what was written to it."""
-        return self._stalled_since != 0.0
+        """Whether the peer has not read all that was written."""
+        return self._stalled_since != 0.0 or bool(self._unwritten)
 
     def count_queued(self, queued_bytes: int) -> None:
-        """So much is kept by the session, to be written when the peer has taken what was written before."""
+        """Count output that the session holds until the peer has read earlier output."""
         self.queued_bytes = queued_bytes
         self._count_output(self.unsent_bytes + queued_bytes)
 
     def is_too_slow(self, pending: int) -> bool:
-        """Before more is written: hang up if much waits for a peer that takes nothing, or far too much for any peer."""
-        limits = self.door.limits
-        stalled_seconds = asyncio.get_running_loop().time() - self._stalled_since
+        """Before more is written: close the connection if a peer that reads nothing has much unread output, or any
+        peer far too much."""
+        limits = self.listener.limits
+        stalled_seconds = asyncio.get_running_loop().time() - self._stalled_since if self._stalled_since else 0.0
         if pending > limits.slow_reader_bytes and (
             stalled_seconds > PATIENCE_SECONDS or pending > limits.slow_reader_bytes + 2 * limits.packet_bytes
         ):
@@ -520,28 +679,29 @@ class Connection(Wire):
         return False
 
     def check_reader(self, now: float) -> None:
-        """Once a second: hang up if the peer takes nothing, or if too much for it waits for a failing store."""
+        """Once a second: close the connection if the peer reads nothing, or if too much output waits for a failing
+        store."""
         if self._waits_for_store and not self.hub.must_wait_for_store:
             self._waits_for_store = False
             if not self._stalled_since:
                 self.resume_writing()
         held = self._held_bytes() + self.queued_bytes
-        pending = 0
+        pending = self._unwritten_bytes
         if self._stalled_since and self.transport is not None:
-            pending = self.transport.get_write_buffer_size()
+            pending = self.unsent_bytes
             if pending < self._stalled_bytes:
                 self._stalled_since = now
-            elif now - self._stalled_since > self.door.limits.slow_reader_seconds:
+            elif now - self._stalled_since > self.listener.limits.slow_reader_seconds:
                 self.give_up("slow_reader_closed", pending)
             self._stalled_bytes = pending
         if held + pending != self.output_bytes:
             self._count_output(held + pending)
-        limits = self.door.limits
+        limits = self.listener.limits
         if held > limits.slow_reader_bytes + 2 * limits.packet_bytes:
             self.give_up("held_output_closed", held)
 
     def _held_bytes(self) -> int:
-        """Output that waits for a failing store; events of jobs may go on coming in for the peer meanwhile."""
+        """Bytes of output that wait for a failing store; events of jobs may continue to arrive for the peer."""
         session = self.session
         if session is None or self.hub.storage_error is None or not (session.waiting or session.held):
             return 0
@@ -558,7 +718,7 @@ class Connection(Wire):
 
 
 def set_keepalive(sock: socket.socket, limits: LimitsConfig) -> None:
-    """Notice a peer whose machine has vanished, without a word in the protocol."""
+    """Enable TCP keepalive, to detect a peer whose machine has vanished."""
     if not limits.keepalive_idle_seconds:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

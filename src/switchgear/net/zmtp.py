@@ -1,16 +1,16 @@
-"""ZeroMQ listeners: one session speaks to all peers of a listener, as over a ROUTER socket.
+"""`ZmtpListener`: a ZeroMQ listener without libzmq; one session serves all its peers, as over a ROUTER socket.
 
-Connections are TCP connections like those of the other listeners, with the same limits, the same account of what they
-hold and the same treatment of peers that do not read (net/tcp.py).  Each has a `ZmtpSession`, which speaks ZMTP
-(protocols/zmtp).  It hands whole messages to the one `MessageSession` of the listener, and takes from the `ZmtpRouter`
-those for its peer.
+Connections are TCP connections like those of the other listeners, with the same limits, the same memory account and the
+same treatment of peers that do not read (net/tcp.py). Each has a `ZmtpSession`, which speaks ZMTP (protocols/zmtp). It
+passes whole messages to the one `MessageSession` of the listener, and receives messages for its peer from the
+`ZmtpRouter`.
 
-Routing.  A peer is known by its routing id: the name that it gave itself, or five bytes that it was given.  Whoever
-comes with a name that a connection has already takes it over, and the old connection is closed.
+Routing. A peer is identified by its routing id: the identity that it announced, or five bytes that the server chose. A
+new connection with the routing id of an existing one replaces it, and the old connection is closed.
 
-Output.  While a peer does not take what was written to it, messages for it are queued, up to
-`zeromq.messages_per_peer` of them and `limits.slow_reader_bytes`.  A message that finds no room, or whose peer is not
-there, is handed back to the session, and so is every queued message of a connection that is lost.
+Output. While a peer does not read, messages for it are queued, up to `zeromq.messages_per_peer` messages and
+`limits.slow_reader_bytes` bytes. A message that does not fit, or whose peer is not connected, is returned to the
+session, and so is every queued message of a lost connection.
 """
 
 from __future__ import annotations
@@ -23,35 +23,37 @@ from collections.abc import Callable
 from typing import Final
 
 from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
-from switchgear.errors import Refused
-from switchgear.net.dialects import MOST_FIRST_LINE_BYTES
-from switchgear.net.foreign import ZMTP, foreign_protocol, foreign_refusal
+from switchgear.net.foreign_protocols import ZMTP, foreign_protocol, foreign_refusal
 from switchgear.net.hub import Hub
-from switchgear.net.tcp import LAST_WORDS_SECONDS, Connection, TcpDoor
-from switchgear.protocols.base import Context, Message, MessageSession, Session, Wire
+from switchgear.net.protocol_detection import MOST_FIRST_LINE_BYTES
+from switchgear.net.tcp import LAST_WORDS_SECONDS, Connection, TcpListener
+from switchgear.protocols.context import Context
+from switchgear.protocols.multipart import Message
+from switchgear.protocols.session import ByteSession
+from switchgear.protocols.session_factory import MessageSessionMaker
+from switchgear.protocols.transport import PeerTransport
 from switchgear.protocols.zmtp.mechanism import ServerHandshake
 from switchgear.protocols.zmtp.server_protocol import MOST_FRAMES, ZmtpProtocol, may_be_zmtp
 
-__all__ = ["HandshakeMaker", "MessageSessionMaker", "ZmtpListener", "ZmtpRouter", "ZmtpSession"]
+__all__ = ["HandshakeMaker", "ZmtpListener", "ZmtpRouter", "ZmtpSession"]
 
 log = logging.getLogger("switchgear")
 
-MessageSessionMaker = Callable[[Context, Wire], MessageSession]
 HandshakeMaker = Callable[[], ServerHandshake]
 
-# While the store fails, so many bytes of promises may wait for it; then connections are not read from.
-PROMISED_BYTES = 64 * 1024 * 1024
+# While the store fails, this many bytes of messages may wait for it; beyond that, connections are not read.
+DELAYED_BYTES = 64 * 1024 * 1024
 
-# So much of what is queued for a peer is written at a time, when it has taken what was written before.
+# How many queued bytes are written to a peer at once, after it has read what was written before.
 BATCH_BYTES: Final = 65_536
-MESSAGE_OVERHEAD: Final = 128  # what a queued message takes besides its bytes
-SILENT_BEATS: Final = 3  # so many PINGs may go unanswered
+MESSAGE_OVERHEAD: Final = 128  # bytes that a queued message takes besides its frames
+SILENT_BEATS: Final = 3  # how many PINGs may remain unanswered
 OWN_PROTOCOLS: Final = frozenset({ZMTP})
-MOST_BINARY_START: Final = 16  # bytes after which a beginning that is neither text nor ZMTP is told from either
+MOST_BINARY_START: Final = 16  # after this many bytes, input that is neither text nor ZMTP is recognised as foreign
 SPACE: Final = 32
 
 
-class ZmtpListener(TcpDoor):
+class ZmtpListener(TcpListener):
     """One listening address whose connections speak ZMTP."""
 
     def __init__(
@@ -62,15 +64,15 @@ class ZmtpListener(TcpDoor):
         make: MessageSessionMaker,
         config: ZeromqConfig,
         make_handshake: HandshakeMaker | None = None,
-        doors: list[TcpDoor] | None = None,
+        listeners: list[TcpListener] | None = None,
     ) -> None:
-        super().__init__(url, hub, limits, self._begin_session, doors)
+        super().__init__(url, hub, limits, self._begin_session, listeners)
         self.config = config
-        self.make_handshake = make_handshake  # None: the mechanism is NULL
+        self.make_handshake = make_handshake  # None for the NULL mechanism
         self.router = ZmtpRouter(hub, make)
         self.in_handshake: set[ZmtpSession] = set()
-        self.mortal: set[ZmtpSession] = set()  # those whose peers said how long their silence may last
-        self._next_id = secrets.randbits(32)  # so that ids from before a restart are nobody's
+        self.sessions_with_ttl: set[ZmtpSession] = set()  # sessions whose peers announced a time to live
+        self._next_id = secrets.randbits(32)  # a random start, so that routing ids from before a restart name no peer
         self._beats: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -80,16 +82,16 @@ class ZmtpListener(TcpDoor):
 
     @property
     def bound_port(self) -> int:
-        """The port that was found, if any would do."""
+        """The port of the socket, even if the URL has port 0."""
         endpoints = self.endpoints
         return endpoints[0][1] if endpoints else self.url.port
 
-    def _begin_session(self, context: Context, wire: Wire) -> Session:
-        assert isinstance(wire, Connection)
-        return ZmtpSession(context, wire, self)
+    def _begin_session(self, context: Context, transport: PeerTransport) -> ByteSession:
+        assert isinstance(transport, Connection)
+        return ZmtpSession(context, transport, self)
 
     def new_protocol(self) -> ZmtpProtocol:
-        """For one connection."""
+        """The protocol state of a new connection."""
         self._next_id = (self._next_id + 1) & 0xFFFFFFFF
         given_id = b"\0" + self._next_id.to_bytes(4, "big")
         if self.make_handshake is None:
@@ -101,49 +103,48 @@ class ZmtpListener(TcpDoor):
         if self._beats is not None:
             self._beats.cancel()
         self.hub.begin_turn()
-        self.router.say_last_words()
+        self.router.send_last_messages()
         await self.hang_up(LAST_WORDS_SECONDS)
         await super().close()
 
     def look_after(self) -> None:
-        """Once a second: also hang up on peers that do not introduce themselves, or have outlived their time."""
+        """Once a second: also close connections whose handshake takes too long or whose time to live has expired."""
         super().look_after()
         now = asyncio.get_running_loop().time()
         for session in list(self.in_handshake):
             if now - session.begun_at > self.config.handshake_seconds:
                 session.fail_handshake(f"it took longer than {self.config.handshake_seconds:g} s")
-        for session in list(self.mortal):
+        for session in list(self.sessions_with_ttl):
             if now > session.lives_until:
-                session.give_up_silent()
+                session.close_silent()
 
     def _beat(self) -> None:
-        """Ask the silent peers whether they are there, and hang up on those that have not answered."""
+        """Send a heartbeat to silent peers, and close the connections of those that did not answer the last ones."""
         self._beats = asyncio.get_running_loop().call_later(self.config.heartbeat_seconds, self._beat)
         for session in list(self.router.peers.values()):
             session.beat()
 
 
-class ZmtpRouter(Wire):
-    """The wire of a listener's `MessageSession`: carries each message to the peer that its first frame names."""
+class ZmtpRouter(PeerTransport):
+    """The transport of a listener's `MessageSession`: sends each message to the peer that its first frame names."""
 
     def __init__(self, hub: Hub, make: MessageSessionMaker) -> None:
         self.hub = hub
-        self.peers: dict[bytes, ZmtpSession] = {}  # by routing id
+        self.peers: dict[bytes, ZmtpSession] = {}  # sessions by routing id
         self._undelivered: list[Message] = []
         self._is_closing = False
         self.messages = make(hub, self)
-        self.session = self.messages
 
     def register(self, session: ZmtpSession) -> None:
-        """A peer has introduced itself."""
+        """Add a peer whose handshake is complete; it replaces an older connection with the same routing id."""
         routing_id = session.zmtp.routing_id
         old = self.peers.get(routing_id)
         self.peers[routing_id] = session
         if old is not None:
-            old.give_way()
+            old.close_replaced()
 
     def forget(self, session: ZmtpSession) -> None:
-        """A connection is gone."""
+        """Remove a closed connection, and tell the session that its peer is gone."""
         routing_id = session.zmtp.routing_id
         if self.peers.get(routing_id) is session:
             del self.peers[routing_id]
@@ -151,7 +152,7 @@ class ZmtpRouter(Wire):
                 self.messages.peer_gone(routing_id)
 
     def deliver(self, connection: Connection, messages: list[Message]) -> None:
-        """Let the session handle what a peer has sent."""
+        """Let the session handle messages of a peer."""
         self.host = connection.host
         self.port = connection.port
         receiver = self.messages
@@ -159,7 +160,7 @@ class ZmtpRouter(Wire):
             try:
                 receiver.receive_message(message)
             except Exception as error:
-                log.exception("defect while serving %s:%s", connection.host, connection.port)
+                log.exception("internal error while serving %s:%s", connection.host, connection.port)
                 fields = {"protocol": receiver.protocol, "host": connection.host, "port": connection.port}
                 self.hub.telemetry.emit("internal_error", text=repr(error), **fields)
         self.host = ""
@@ -179,22 +180,22 @@ class ZmtpRouter(Wire):
                 elif not begun and session.out:
                     written.append(session)
             except Exception:
-                log.exception("defect while sending to %s", message[0].hex())
+                log.exception("internal error while sending to %s", message[0].hex())
                 del session.out[begun:]
         for session in written:
             session.flush()
 
     def close(self) -> None:
-        """A message session hangs up on nobody."""
+        """Do nothing: a message session does not close connections."""
 
-    def say_last_words(self) -> None:
-        """The listener is being closed."""
+    def send_last_messages(self) -> None:
+        """Let the session send its last messages: the listener is being closed."""
         self._is_closing = True
         self.messages.closed()
         out, self.messages.out = self.messages.out, []
         self.write(out)
 
-    # --- what could not be delivered ---
+    # --- undeliverable messages ---
 
     def _report_later(self, message: Message) -> None:
         if not self._undelivered:
@@ -206,17 +207,17 @@ class ZmtpRouter(Wire):
         self.hand_back(undelivered)
 
     def hand_back(self, messages: list[Message]) -> None:
-        """Tell the session that these were not delivered."""
+        """Tell the session that these messages were not delivered."""
         for message in messages:
             self.hub.telemetry.emit("peer_unreachable", protocol=self.messages.protocol, identity=message[0].hex())
             try:
                 self.messages.unreachable(message)
             except Exception:
-                log.exception("defect about a peer that is gone")  # and the others are reported all the same
+                log.exception("internal error after a peer was lost")  # report the other messages all the same
 
 
-class ZmtpSession(Session):
-    """One connection that speaks ZMTP.  What it has to say does not wait for the store: `Promises` has done so."""
+class ZmtpSession(ByteSession):
+    """One connection that speaks ZMTP. Messages that wait for the store are held by the `MessageSession`."""
 
     def __init__(self, context: Context, connection: Connection, listener: ZmtpListener) -> None:
         super().__init__(context, connection)
@@ -231,23 +232,29 @@ class ZmtpSession(Session):
         self._queued_bytes = 0
         self._start = b""  # the first bytes, until they show whether this is ZMTP
         self._has_spoken = False
-        self._is_known = False  # to the router
+        self._is_known = False  # whether the router has this session
         self._is_read = True
-        self._was_heard = True  # since the last beat
+        self._was_heard = True  # whether the peer has sent anything since the last heartbeat
         self._silent_beats = 0
         listener.in_handshake.add(self)
+        # Its keys take a tenth of a millisecond each; hundreds of peers that connect at once must not stop the others.
+        connection.is_costly = listener.make_handshake is not None
 
     @property
     def buffered_bytes(self) -> int:
         return len(self._start) + self.zmtp.buffered_bytes
 
     @property
+    def awaited_bytes(self) -> int:
+        return self.zmtp.awaited_bytes
+
+    @property
     def awaits_store(self) -> bool:
-        return self.router.messages.promises.unsent_bytes > PROMISED_BYTES
+        return self.router.messages.delayed_bytes > DELAYED_BYTES
 
-    # --- what the peer sends ---
+    # --- input ---
 
-    def receive(self, data: bytes) -> None:
+    def handle_data(self, data: bytes) -> None:
         self._was_heard = True
         if not self._has_spoken:
             data = self._begin(data)
@@ -256,7 +263,7 @@ class ZmtpSession(Session):
         self._hear(data)
 
     def _begin(self, data: bytes) -> bytes:
-        """The first bytes, once it is clear that they are ZMTP; nothing if they are not, or too few."""
+        """The first bytes, once they are known to be ZMTP; empty if they are not, or if there are too few of them."""
         start = self._start + data
         self._start = b""
         if may_be_zmtp(start):
@@ -285,6 +292,7 @@ class ZmtpSession(Session):
         messages = zmtp.receive(data)
         if not self._is_known and zmtp.is_ready:
             self._is_known = True
+            self.connection.is_costly = False
             self.listener.in_handshake.discard(self)
             self.router.register(self)
         if zmtp.outgoing:
@@ -297,7 +305,7 @@ class ZmtpSession(Session):
             zmtp.skipped_messages = 0
             self.context.count_bad_input(self, "TOO_LARGE", f"a message of {MOST_FRAMES} frames or more")
         if zmtp.peer_lives_seconds:
-            self.listener.mortal.add(self)
+            self.listener.sessions_with_ttl.add(self)
             self.lives_until = asyncio.get_running_loop().time() + zmtp.peer_lives_seconds
         if zmtp.failure is not None:
             self._fail()
@@ -305,7 +313,7 @@ class ZmtpSession(Session):
             self.connection.when_taken(self.go_on)
 
     def _fail(self) -> None:
-        """What the peer sends is not understood any more."""
+        """Close the connection after input that violates the protocol."""
         failure = self.zmtp.failure
         if not self._is_known:
             self.fail_handshake(str(failure))
@@ -314,11 +322,13 @@ class ZmtpSession(Session):
             self._hang_up()
 
     def fail_handshake(self, reason: str) -> None:
-        """Hang up on a peer that has not introduced itself, and tell the operator, who may wonder where it is."""
-        self._tell_of_failure(reason)
+        """Close a connection whose handshake failed, and report it, so that an operator can find out why the peer is
+        missing.
+        """
+        self._report_failure(reason)
         self._hang_up()
 
-    def _tell_of_failure(self, reason: str) -> None:
+    def _report_failure(self, reason: str) -> None:
         self.listener.in_handshake.discard(self)
         fields = {"protocol": self.protocol, "host": self.connection.host, "port": self.connection.port}
         self.listener.hub.telemetry.emit("handshake_failed", reason=reason, **fields)
@@ -335,7 +345,7 @@ class ZmtpSession(Session):
 
     def _tell_if_in_handshake(self) -> None:
         if self._has_spoken and not self.closing and self in self.listener.in_handshake:
-            self._tell_of_failure("it hung up before that")
+            self._report_failure("it closed the connection before that")
 
     def not_read(self) -> None:
         self._is_read = False
@@ -345,7 +355,7 @@ class ZmtpSession(Session):
         self._was_heard = True
 
     def closed(self) -> None:
-        self.listener.mortal.discard(self)
+        self.listener.sessions_with_ttl.discard(self)
         self._tell_if_in_handshake()
         self.listener.in_handshake.discard(self)
         if self._is_known:
@@ -353,10 +363,10 @@ class ZmtpSession(Session):
             self.router.forget(self)
             self._hand_back_queued()
 
-    # --- what the peer is sent ---
+    # --- output ---
 
     def take(self, message: Message) -> bool:
-        """Send a message, now or when the peer has taken what it was sent; False if it cannot be delivered."""
+        """Send a message, or queue it while the peer does not read; False if it cannot be delivered."""
         if self.queued or self.connection.is_stalled:
             return self._queue(message)
         self.zmtp.encode(message, self.out)
@@ -385,7 +395,7 @@ class ZmtpSession(Session):
         self.connection.count_queued(queued_bytes)
 
     def go_on(self) -> None:
-        """The peer has taken what it was sent: send the next queued messages, and handle what was not handled yet."""
+        """Continue after the peer has read its output: send the next queued messages, and handle deferred input."""
         queued = self.queued
         if queued:
             left_bytes = self._queued_bytes
@@ -405,7 +415,7 @@ class ZmtpSession(Session):
             self._hear(b"")
 
     def flush(self) -> None:
-        """Write what there is to be said."""
+        """Write the pending output."""
         out = self.out
         if out:
             self.out = []
@@ -417,35 +427,32 @@ class ZmtpSession(Session):
         self._queued_bytes = 0
         self.router.hand_back(queued)
 
-    def give_way(self) -> None:
-        """Another connection has taken over the routing id."""
+    def close_replaced(self) -> None:
+        """Close the connection: a newer one has the same routing id."""
         self._is_known = False
         self._hand_back_queued()
         self.connection.abort()
 
-    # --- signs of life ---
+    # --- heartbeats ---
 
     def beat(self) -> None:
-        """A heartbeat: ask for a sign of life if there was none since the last one."""
+        """Send a PING if the peer was silent since the last heartbeat."""
         if self._was_heard or not self._is_read or not self.zmtp.answers_pings:
             self._was_heard = False
             self._silent_beats = 0
             return
         self._silent_beats += 1
         if self._silent_beats > SILENT_BEATS:
-            self.give_up_silent()
+            self.close_silent()
             return
         self.zmtp.ping()
         self.out += self.zmtp.outgoing
         self.zmtp.outgoing = []
         self.flush()
 
-    def give_up_silent(self) -> None:
-        """The peer is taken for dead."""
-        self.listener.mortal.discard(self)
+    def close_silent(self) -> None:
+        """Close the connection of a peer that counts as dead."""
+        self.listener.sessions_with_ttl.discard(self)
         fields = {"protocol": self.protocol, "host": self.connection.host, "port": self.connection.port}
         self.listener.hub.telemetry.emit("silent_peer_closed", **fields)
         self.connection.abort()
-
-    def refusal(self, refused: Refused) -> bytes:
-        raise NotImplementedError("a message session refuses in its own words")

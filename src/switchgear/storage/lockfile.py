@@ -1,8 +1,8 @@
-"""One server per store: locks that last as long as the process that holds them.
+"""Lock files: one server per store; a lock lasts as long as the process that holds it.
 
-`FileLock` is on a file beside the one that is owned, and so only as good as that name: a hard link leads round it, and
-so does deleting the lock file.  `DatabaseLock` is on the database itself, whatever it is called.  A store has both: the
-first says who has it, and keeps out servers of versions that know no other.
+`FileLock` locks a file beside the owned one, so it depends on the name: a hard link, or deleting the lock file,
+circumvents it. `DatabaseLock` locks the database itself, whatever its name is. A store has both: the first names the
+owner, and keeps out servers of older versions.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from switchgear.errors import StorageError
 
 __all__ = ["DatabaseLock", "FileLock"]
 
-# SQLite locks 512 bytes from the first of these on, and all that is read or written of the others is our lock.
+# SQLite uses the first 512 of these bytes for its locks; our lock is on a later byte.
 _SQLITE_LOCK_BYTES: Final = 0x40000000
 _SQLITE_SHARED_BYTES: Final = (_SQLITE_LOCK_BYTES + 2, 510)
 _OUR_LOCK_BYTE: Final = (_SQLITE_LOCK_BYTES + 1024, 1)
 
-# A lock of an open file, and not of a process as SQLite's are: it stays when SQLite closes another descriptor of the
-# same file, and a second store in the same process does not get it either.  Not every system has such locks.
+# A lock of an open file, not of a process as SQLite's are: it stays when SQLite closes another descriptor of the same
+# file, and a second store in the same process does not get it either. Not every system has such locks.
 _SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
 
 
 class FileLock:
-    """Exclusive ownership of `path`, by way of a lock on the file `path`.lock beside it.
+    """Exclusive ownership of `path`, by a lock on the file `path`.lock beside it.
 
-    The system lets go of the lock when the holder dies, however it dies, so a leftover file means nothing.  It is never
-    removed: between another's opening it and locking it, it would be a different file.  A process that the holder forks
-    does not hold it.
+    The system releases the lock when the owner dies, however it dies, so a leftover file means nothing. The file is
+    never removed: another process that has opened but not yet locked it would lock a different file. A process that the
+    owner forks does not own it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class FileLock:
         self._descriptor = -1
 
     def acquire(self) -> None:
-        """Own the file, or raise a StorageError that names who does."""
+        """Acquire the lock, or raise a StorageError that names the owner."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
@@ -55,7 +55,7 @@ class FileLock:
                 holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
                 who = f"process {holder}" if holder else "another process"
                 raise StorageError(f"{self._owned} is in use by {who}") from None
-            with suppress(OSError):  # a full disk: the lock holds all the same, only nameless
+            with suppress(OSError):  # a full disk: the lock is held, but does not name its owner
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
         except BaseException:
@@ -65,14 +65,14 @@ class FileLock:
         _held.add(self)
 
     def is_on(self, file: os.stat_result) -> bool:
-        """Whether this is the file that is locked: the path may lead to another one by now."""
+        """Whether this is the locked file: the path may refer to another one by now."""
         if self._descriptor < 0:
             return False
         ours = os.fstat(self._descriptor)
         return (ours.st_dev, ours.st_ino) == (file.st_dev, file.st_ino)
 
     def release(self) -> None:
-        """Let go; nothing happens if it is not held."""
+        """Release the lock, if it is held."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -80,11 +80,11 @@ class FileLock:
 
 
 class DatabaseLock:
-    """Exclusive ownership of the SQLite database at `path`, by way of a lock on a byte of it that SQLite never uses.
+    """Exclusive ownership of the SQLite database at `path`, by a lock on a byte that SQLite never uses.
 
     `flock` would not do: where it is made of byte locks (NFS, the BSDs, macOS) SQLite could not lock the file any more.
     The descriptor must be open before SQLite's first one and be closed after its last, because closing any descriptor
-    of a file lets go of the process's own locks on it, which are SQLite's.
+    of a file releases the process's own locks on it, which are SQLite's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -92,9 +92,10 @@ class DatabaseLock:
         self.descriptor = -1
 
     def acquire(self) -> None:
-        """Own the database, making an empty one if there is none; raises StorageError if another has it, or OSError."""
+        """Acquire the lock, creating an empty database if there is none; raises StorageError if another process has
+        it, or OSError."""
         self._refuse_second_in_process()
-        # SQLite gives its log the mode of the file, so this is enough to keep payloads from other users.
+        # SQLite gives its log the mode of the database, so this keeps payloads from other users.
         self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         _held.add(self)
         try:
@@ -110,7 +111,8 @@ class DatabaseLock:
             raise
 
     def _refuse_second_in_process(self) -> None:
-        """Without opening the file: closing it again would cost the first one SQLite's locks."""
+        """Refuse a second store in this process, without opening the file: closing it would release SQLite's locks
+        of the first."""
         with suppress(FileNotFoundError):
             found = os.stat(self._path)
             for other in list(_held):
@@ -124,13 +126,13 @@ class DatabaseLock:
     def keep_from_merging(self) -> None:
         """From now on SQLite neither merges the log into the file when it is closed, nor deletes the log.
 
-        It does both by name, and only if nobody else reads the file; so somebody does.
+        It does both by name, and only if no other connection reads the file; so one does.
         """
         with suppress(OSError):
             _lock_bytes(self.descriptor, fcntl.F_RDLCK, _SQLITE_SHARED_BYTES)
 
     def release(self) -> None:
-        """Let go; nothing happens if it is not held."""
+        """Release the lock, if it is held."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -138,9 +140,9 @@ class DatabaseLock:
 
 
 def _lock_bytes(descriptor: int, kind: int, place: tuple[int, int]) -> None:
-    """Lock some bytes of an open file; raises BlockingIOError if another has them.
+    """Lock some bytes of an open file; raises BlockingIOError if another process has them.
 
-    Where there are no such locks it does nothing.
+    Does nothing on systems without such locks.
     """
     if _SET_LOCK is None:
         return
@@ -151,7 +153,7 @@ def _lock_bytes(descriptor: int, kind: int, place: tuple[int, int]) -> None:
         request = struct.pack("hhqqi0q", kind, os.SEEK_SET, start, length, 0)
     try:
         fcntl.fcntl(descriptor, _SET_LOCK, request)
-    except PermissionError as error:  # what some systems say for a lock that another has
+    except PermissionError as error:  # some systems report this for a lock that another process has
         raise BlockingIOError(error.errno, error.strerror) from error
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
@@ -162,7 +164,7 @@ _held: WeakSet[FileLock | DatabaseLock] = WeakSet()
 
 
 def _let_go_in_child() -> None:
-    """A lock lasts until every copy of its descriptor is closed, and a forked child must not prolong it."""
+    """Close inherited descriptors in a forked child: a lock lasts until every copy of its descriptor is closed."""
     for lock in list(_held):
         lock.release()
 

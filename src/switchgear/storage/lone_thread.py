@@ -1,4 +1,4 @@
-"""Work done in one thread, one piece after the other, until the very end of a program."""
+"""`LoneThread`: a worker thread that runs calls one after the other, until the very end of the program."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Piece: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[object, ...]]
 
 
 class LoneThread:
-    """Does what it is given, in that order, in a thread of its own.
+    """Runs calls in order, in its own thread.
 
-    A ThreadPoolExecutor takes no more work once the interpreter has begun to end.  A server that lives in somebody's
-    program keeps jobs until that program's exit handlers have run, which is later.
+    A ThreadPoolExecutor accepts no more work once the interpreter has begun to shut down. An embedded server stores
+    jobs until the exit handlers of its program have run, which is later.
     """
 
     def __init__(self, name: str) -> None:
@@ -27,20 +27,20 @@ class LoneThread:
         self._thread.start()
 
     def submit(self, work: Callable[..., Result], *arguments: object) -> Future[Result]:
-        """Do this when everything before it is done."""
+        """Run this after everything submitted before."""
         future: Future[Result] = Future()
         self._pieces.put((future, work, arguments))
         return future
 
     def shutdown(self) -> None:
-        """End when everything is done, and wait for that."""
+        """Wait until all calls have run, and end the thread."""
         self._pieces.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while (piece := self._pieces.get()) is not None:
             _do(*piece)
-            del piece  # what it held must not live on until the next one comes
+            del piece  # the call's references must not live on until the next call
 
 
 def _do(future: Future[Any], work: Callable[..., Any], arguments: tuple[object, ...]) -> None:

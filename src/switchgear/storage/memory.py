@@ -1,10 +1,10 @@
-"""Jobs that are gone when the server is: only a history of those that finished last."""
+"""`MemoryStore`: a store in memory, with a history of the jobs that finished last."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from heapq import nlargest
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -16,35 +16,39 @@ from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 
 __all__ = ["DEFAULT_KEEP_COUNT", "MemoryStore"]
 
-# Those that ended without success, and may be retried.
+# Unsuccessful jobs, which may be retried.
 DEFAULT_KEEP_COUNT: Final = 10_000
-# Those that are done.  Few, because every job passes here: the sooner its memory is used again, the cheaper it is.
+# Jobs that are done. Few, because every job passes here: the sooner its memory is reused, the cheaper it is.
 DONE_COUNT: Final = 1_000
-# Those that are done and were submitted with wishes of their own, as the Python library does: somebody may well come
-# for the result, perhaps for those of a whole group.  Named ones are not among them, since whoever names jobs asks
-# whether they are done, and knows that from their successors.
+# Jobs that are done and were submitted with options, as by the Python library: a client may well ask for the result,
+# perhaps for the results of a whole group. Named jobs are not among them: whoever names jobs wants to know whether they
+# are done, and their successors tell that.
 WANTED_COUNT: Final = 100_000
 
-# So many are looked at in one step of a search, in less than a millisecond.
-JOBS_PER_STEP: Final = 1_000
+# This many jobs are examined in one step of a search, in less than a millisecond.
+JOBS_PER_STEP: Final = 500
+DROPPED_PER_STEP: Final = 2_000
+# Ids of jobs that a ring has dropped are removed in batches.
+IDS_DROPPED: Final = 10_000
 
-# Some thousand jobs are nothing to hold, unless each came with megabytes.
+# Some thousand jobs take little memory, unless each has megabytes.
 DEFAULT_KEEP_BYTES: Final = 256 * 1024 * 1024
-# All rings together may take this part of what peers may make the server hold.
+# The share of the memory limit that all rings together may take.
 HISTORY_SHARE: Final = 8
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class MemoryStore(Store):
-    """Rings of finished jobs, the very objects that the engine is done with; unfinished ones are the engine's.
+    """Ring buffers of finished jobs, which are the engine's own objects; unfinished jobs are in the engine only.
 
-    `keep_bytes` bounds what the contents of the jobs in each ring may take, and a part of the memory account's limit
-    what those of all rings may.  A job that falls out of its ring loses its contents, whoever still refers to it.  A
-    job that is retried stays in its ring until it falls out, but is not shown: only the engine knows how it fares.
+    `keep_bytes` bounds the contents of the jobs in each ring, and a share of the memory account's limit those of all
+    rings. A job that is dropped from its ring loses its contents, whatever still refers to it. A job that is retried
+    stays in its ring until it is dropped, but is not listed: only the engine has its state.
     """
 
     durable = False
     url = "memory:"
+    answers_at_once = True
 
     def __init__(self, keep_count: int = DEFAULT_KEEP_COUNT, keep_bytes: int = DEFAULT_KEEP_BYTES) -> None:
         self.memory = MemoryAccount()
@@ -52,17 +56,18 @@ class MemoryStore(Store):
         self._wanted = _Ring(WANTED_COUNT if keep_count else 0, keep_bytes)
         self._unsuccessful = _UnsuccessfulRing(keep_count, keep_bytes)
         self._rings: tuple[_Ring, ...] = (self._wanted, self._unsuccessful)
+        self._wants_named = False  # whether the first of these has, or had, jobs with names
 
     def count_in(self, memory: MemoryAccount) -> None:
-        """Count the contents of the jobs in the rings here."""
+        """Count the contents of the jobs in the rings in this account."""
         self.memory = memory
         self._count()
 
     def open(self) -> None:
-        """Nothing to do."""
+        """Do nothing: there is no file to open."""
 
-    def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
-        """Nothing survived."""
+    async def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
+        """An empty snapshot: jobs in memory do not survive a restart."""
         return Snapshot()
 
     def stage(
@@ -72,26 +77,28 @@ class MemoryStore(Store):
         next_job_id: int = 0,
         schedules: Iterable[Schedule] = (),
     ) -> None:
-        """Put the finished ones of these into their rings.  The rest is the engine's, and ends with it."""
+        """Add the finished ones of these to their rings. The others exist only in the engine."""
         memory = self.memory
         for job in jobs:
             if not job.finished_us:
                 continue
-            if job.entry_bytes:  # it was the engine's, and is ours now
+            if job.entry_bytes:  # the engine counted the job; the store does now
                 memory.job_bytes -= job.entry_bytes + job.content_bytes
                 job.entry_bytes = 0
             is_wanted = False
-            if job.special:
+            if job.has_details:
                 if job.retention_us == 0 and not job.unique_until_us:
-                    job.drop_contents()  # nobody is to find it once it has ended
+                    job.drop_contents()  # it is not listed after its end
                     continue
                 is_wanted = (job.delivery == Delivery.HANDLE and not job.name) or job.unique_until_us > 0
             if job.state is not DONE:
                 self._unsuccessful.put(job)
                 continue
             if job.history is not None:
-                self._unsuccessful.take_out(job)  # it was retried, with success
+                self._unsuccessful.take_out(job)  # it was retried successfully
             if is_wanted:
+                if job.name:
+                    self._wants_named = True
                 self._wanted.put(job)
             else:
                 self._done.put(job)
@@ -105,7 +112,7 @@ class MemoryStore(Store):
         self.memory.history_bytes = self._done.bytes + self._wanted.bytes + self._unsuccessful.bytes
 
     def _trim_together(self, most_bytes: int) -> None:
-        """Let the oldest go where most is held, until all rings together hold no more than this."""
+        """Drop the oldest jobs of the largest ring, until all rings together hold no more than this."""
         while self.memory.history_bytes > most_bytes:
             largest = max(self._wanted.bytes, self._unsuccessful.bytes)
             if self._done.bytes > largest:
@@ -117,7 +124,7 @@ class MemoryStore(Store):
             self._count()
 
     def unstage(self, jobs: Iterable[Job]) -> None:
-        """Take these out of the rings."""
+        """Remove these from the rings."""
         unwanted = {job.id for job in jobs}
         self._done.remove(unwanted)
         for ring in self._rings:
@@ -125,89 +132,149 @@ class MemoryStore(Store):
         self._count()
 
     async def commit(self) -> Sequence[int]:
-        """Nothing to wait for, and nothing to refuse."""
+        """Do nothing: there is nothing to wait for, and nothing to refuse."""
         return ()
 
-    def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
-        """The payloads of finished jobs; an unfinished one has its own."""
-        wanted = set(job_ids)
-        jobs = self._finished().values()
-        return {job.id: job.payload for job in jobs if job.id in wanted and job.payload is not None}
+    async def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
+        """The payloads of finished jobs; unfinished jobs have theirs."""
+        found = self._find_all(job_ids)
+        return {job_id: job.payload for job_id, job in found.items() if job.payload is not None}
 
-    def get(self, job_id: int) -> Job | None:
-        """One finished job."""
-        for ring in self._rings:
-            job = ring.jobs.get(job_id)
-            if job is not None and job.state in FINAL_STATES:
-                return job
-        return next((job for job in self._done.jobs() if job.id == job_id), None)
+    async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
+        """These jobs, as far as they are finished, by id: the engine's own objects."""
+        return self._find_all(job_ids)
 
-    def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
-        """The states of those of the jobs that are kept, by id: one search for all of them."""
-        states = {job.id: job.state for job in self._done.jobs()}
-        for ring in self._rings:
-            states |= {job.id: job.state for job in map(ring.jobs.get, job_ids) if job and job.state in FINAL_STATES}
-        return {job_id: states[job_id] for job_id in job_ids if job_id in states}
+    async def read_states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
+        """The states of these jobs, as far as they are kept, by id."""
+        return {job_id: job.state for job_id, job in self._find_all(job_ids).items()}
 
-    def find(self, query: JobQuery) -> list[Job]:
-        """Finished jobs that match, newest first; being the engine's own objects, they have their payloads."""
-        matching = [job for job in self._finished().values() if _matches(job, query)]
-        return nlargest(query.limit, matching, key=lambda job: job.id)
-
-    def find_in_steps(self, query: JobQuery) -> Generator[bool, None, list[Job]]:
-        """The same in steps."""
+    def _find_all(self, job_ids: Sequence[int]) -> dict[int, Job]:
         found: dict[int, Job] = {}
-        jobs = [*self._wanted.jobs.values(), *self._done.jobs(), *self._unsuccessful.jobs.values()]
-        for start in range(0, len(jobs), JOBS_PER_STEP):
-            if start:
-                yield False
-            for job in jobs[start : start + JOBS_PER_STEP]:
-                if job.state in FINAL_STATES and _matches(job, query):
+        others: set[int] = set()
+        for job_id in job_ids:
+            job = self._wanted.jobs.get(job_id) or self._unsuccessful.jobs.get(job_id)
+            if job is not None and job.state in FINAL_STATES:
+                found[job_id] = job
+            else:
+                others.add(job_id)
+        if others:
+            for job in self._done.jobs():
+                if job.id in others:
                     found[job.id] = job
-        return nlargest(query.limit, found.values(), key=lambda job: job.id)
+        return found
+
+    async def find(self, query: JobQuery) -> list[Job]:
+        """Finished jobs that match, newest first; they are the engine's own objects, with their payloads."""
+        found: dict[int, Job] = {}
+        rings: list[_Ring] = [self._unsuccessful]
+        if not query.dead and (not query.states or DONE in query.states):
+            rings.append(self._wanted)
+            found = {job.id: job for job in self._done.jobs() if _matches(job, query)}
+        for ring in rings:
+            start = ring.first
+            while start < len(ring.ids):
+                for job in ring.portion(start):
+                    if job.state in FINAL_STATES and _matches(job, query):
+                        found[job.id] = job
+                if len(found) > query.limit + JOBS_PER_STEP:
+                    found = {job_id: found[job_id] for job_id in sorted(found, reverse=True)[: query.limit]}
+                start = max(start + JOBS_PER_STEP, ring.first)
+                await asyncio.sleep(0)
+        return [found[job_id] for job_id in sorted(found, reverse=True)[: query.limit]]
+
+    async def find_named(self, names: Collection[bytes], since_us: int = 0) -> dict[bytes, Job]:
+        """The newest finished job of each of these names."""
+        found: dict[bytes, Job] = {}
+        _choose_named(found, self._done.jobs(), names, since_us)
+        for ring in self._rings if self._wants_named else (self._unsuccessful,):
+            start = ring.first
+            while start < len(ring.ids):
+                _choose_named(found, ring.portion(start), names, since_us)
+                start = max(start + JOBS_PER_STEP, ring.first)
+                if start < len(ring.ids):
+                    await asyncio.sleep(0)
+        return found
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
-        """Forget jobs that finished before a time, and the oldest beyond `keep_count`; returns how many."""
-        finished = sorted(self._finished().values(), key=lambda job: job.finished_us)
-        usual = [job for job in finished if job.retention_us < 0]
-        excess = max(0, len(usual) - keep_count)
-        old = [job for place, job in enumerate(usual) if place < excess or job.finished_us < before_us]
-        old += [job for job in finished if 0 <= job.retention_us <= now_us - job.finished_us]
-        spared = spare()
-        dropped = [job for job in old if job.id not in spared and job.unique_until_us <= now_us]
-        self.unstage(dropped)
-        return len(dropped)
+        """Delete jobs that finished before a time, and the oldest beyond `keep_count`; returns how many."""
+        old: dict[int, Job] = {}
+        usual: dict[int, Job] = {}  # those without a time of their own; a job may be in the rings twice
+        _choose_old(self._done.jobs(), old, usual, before_us, now_us)
+        for ring in self._rings:
+            start = ring.first
+            while start < len(ring.ids):
+                _choose_old(ring.portion(start), old, usual, before_us, now_us)
+                start = max(start + JOBS_PER_STEP, ring.first)
+                await asyncio.sleep(0)
+        excess = len(usual) - keep_count
+        if excess > 0:
+            for job in sorted(usual.values(), key=_finished_us)[:excess]:
+                old[job.id] = job
+        return await self._drop(list(old.values()), spare, now_us)
+
+    async def _drop(self, old: list[Job], spare: Spare, now_us: int) -> int:
+        """Forget those of these jobs that need not stay; returns how many."""
+        count = 0
+        for start in range(0, len(old), DROPPED_PER_STEP):
+            if start:
+                await asyncio.sleep(0)
+            spared = spare()
+            dropped = [
+                job
+                for job in old[start : start + DROPPED_PER_STEP]
+                if job.id not in spared and job.unique_until_us <= now_us and job.state in FINAL_STATES
+            ]
+            self.unstage(dropped)
+            count += len(dropped)
+        return count
 
     async def close(self) -> None:
-        """Forget everything."""
+        """Drop the history."""
         self.unstage(self._finished().values())
         for ring in self._rings:
             ring.remove(set(ring.jobs))
 
     def _finished(self) -> dict[int, Job]:
-        """By id; a job that was retried and finished again is in the rings twice, as the same object."""
+        """Finished jobs by id; a job that was retried and finished again is in two rings, as the same object."""
         jobs = chain(self._wanted.jobs.values(), self._done.jobs(), self._unsuccessful.jobs.values())
         return {job.id: job for job in jobs if job.state in FINAL_STATES}
 
 
+def _choose_old(jobs: Iterable[Job], old: dict[int, Job], usual: dict[int, Job], before_us: int, now_us: int) -> None:
+    """Add the jobs that are old enough to be forgotten, and all without a time of their own."""
+    for job in jobs:
+        if job.state not in FINAL_STATES:
+            continue
+        if job.retention_us < 0:
+            usual[job.id] = job
+            if job.finished_us < before_us:
+                old[job.id] = job
+        elif job.retention_us <= now_us - job.finished_us:
+            old[job.id] = job
+
+
+def _finished_us(job: Job) -> int:
+    return job.finished_us
+
+
 def _let_go(job: Job) -> None:
-    """A ring has dropped this job.  If it was retried it is the engine's again, with its contents."""
+    """Handle a job dropped from a ring. A retried job belongs to the engine again, and keeps its contents."""
     if not job.entry_bytes:
         job.drop_contents()
 
 
 class _Circle:
-    """The last so many jobs that are done, of at most so many bytes.  They do not change any more.
+    """A ring buffer of a number of done jobs, with a limit of bytes. These jobs do not change any more.
 
-    Every job passes here, and hardly one is asked for: so putting one in costs next to nothing, and finding one is a
-    search.
+    Every job passes here, and hardly any is asked for: so adding a job costs next to nothing, and finding one is a
+    linear search.
     """
 
     def __init__(self, most_jobs: int, most_bytes: int) -> None:
         self.bytes = 0
         self._places: list[Job | None] = [None] * most_jobs
-        self._next = 0  # where the next one goes
-        self._oldest = 0  # nobody is between the next place and this one, going on from there
+        self._next = 0  # the index of the next job
+        self._oldest = 0  # the slots between the next index and this one are empty
         self._most_bytes = most_bytes
 
     def put(self, job: Job) -> None:
@@ -220,14 +287,14 @@ class _Circle:
             self._clear(place)
         places[place] = job
         self._next = place + 1 if place + 1 < len(places) else 0
-        if self._oldest == place:  # this one is the newest
+        if self._oldest == place:  # it is now the newest
             self._oldest = self._next
         self.bytes += job.content_bytes
         while self.bytes > self._most_bytes:
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Let go of the oldest, if there is one."""
+        """Drop the oldest job, if there is one."""
         for _ in range(len(self._places)):
             place = self._oldest
             self._oldest = (place + 1) % len(self._places)
@@ -236,7 +303,7 @@ class _Circle:
                 break
 
     def jobs(self) -> Iterator[Job]:
-        """Those that are there, the oldest first."""
+        """The jobs, the oldest first."""
         for job in self._places[self._next :] + self._places[: self._next]:
             if job is not None:
                 yield job
@@ -255,17 +322,27 @@ class _Circle:
 
 
 class _Ring:
-    """The same for jobs that somebody may well ask for."""
+    """A ring buffer of jobs that clients may well ask for, indexed by id."""
 
     def __init__(self, most_jobs: int, most_bytes: int) -> None:
         self.jobs: OrderedDict[int, Job] = OrderedDict()
+        # Ids in about that order, from `first` on, including some of dropped jobs: a search goes through portions of
+        # it.
+        self.ids: list[int] = []
+        self.first = 0
         self.bytes = 0
         self._most_jobs = most_jobs
         self._most_bytes = most_bytes
 
     def put(self, job: Job) -> None:
         self.jobs[job.id] = job
+        self.ids.append(job.id)
         self.bytes += job.content_bytes
+
+    def portion(self, start: int) -> list[Job]:
+        """The jobs from an index of `ids` on, as many as are examined in one step."""
+        jobs = self.jobs
+        return [jobs[job_id] for job_id in self.ids[start : start + JOBS_PER_STEP] if job_id in jobs]
 
     def trim(self) -> None:
         jobs = self.jobs
@@ -273,8 +350,14 @@ class _Ring:
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Let go of the oldest; there is one."""
+        """Drop the oldest job; there must be one."""
         _, job = self.jobs.popitem(last=False)
+        ids = self.ids
+        while self.first < len(ids) and ids[self.first] not in self.jobs:
+            self.first += 1
+        if self.first >= IDS_DROPPED:
+            del ids[: self.first]
+            self.first = 0
         self.bytes -= self._bytes_of(job)
         _let_go(job)
 
@@ -285,31 +368,42 @@ class _Ring:
             _let_go(job)
 
     def _bytes_of(self, job: Job) -> int:
-        """How much was added when this job, which has left the ring, came into it."""
+        """How many bytes were counted when this job, which has left the ring, was added."""
         return job.content_bytes
 
 
 class _UnsuccessfulRing(_Ring):
-    """The same for jobs that were not done.  Those may be retried, and are other jobs then."""
+    """A ring buffer of unsuccessful jobs. They may be retried, and change then."""
 
     def __init__(self, most_jobs: int, most_bytes: int) -> None:
         super().__init__(most_jobs, most_bytes)
         self._sizes: dict[int, int] = {}
 
     def put(self, job: Job) -> None:
-        self.take_out(job)  # it was retried, to no avail
+        self.take_out(job)  # it was retried without success
         size = job.content_bytes
         self.jobs[job.id] = job
+        self.ids.append(job.id)
         self._sizes[job.id] = size
         self.bytes += size
 
     def take_out(self, job: Job) -> None:
-        """If the job is here, it goes somewhere else, with its contents."""
+        """Remove the job, if it is here, and leave it its contents."""
         if job.id in self.jobs:
             self.bytes -= self._bytes_of(self.jobs.pop(job.id))
 
     def _bytes_of(self, job: Job) -> int:
         return self._sizes.pop(job.id)
+
+
+def _choose_named(found: dict[bytes, Job], jobs: Iterable[Job], names: Collection[bytes], since_us: int) -> None:
+    """Add the newest job of each of these names."""
+    for job in jobs:
+        name = job.name
+        if not name or name not in names or job.state not in FINAL_STATES or job.created_us < since_us:
+            continue
+        if name not in found or found[name].id < job.id:
+            found[name] = job
 
 
 def _matches(job: Job, query: JobQuery) -> bool:

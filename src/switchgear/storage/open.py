@@ -1,4 +1,4 @@
-"""From what a user writes after `--store` to the store."""
+"""Opens the store that a URL names, such as `sqlite:PATH` or `memory:`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def open_store(
     keep_count: int = DEFAULT_KEEP_COUNT,
     make_directory: bool = False,
 ) -> Store:
-    """The opened store that the URL names; `keep_count` is for the one in memory, the others for the one on disk.
+    """Open the store that the URL names; `keep_count` applies to the one in memory, the others to the one on disk.
 
-    `make_directory`: make the directory of the file, for its owner only, if it is missing.
+    With `make_directory` the directory of the file is created if missing, for its owner only.
 
-    Raises ConfigError for a URL that makes no sense, StorageError for a store that cannot be used.
+    Raises ConfigError for an invalid URL, and StorageError for a store that cannot be used.
     """
     if sync not in get_args(Sync):
         raise ConfigError(f"store sync {sync!r}: expected full or normal")
@@ -48,11 +48,12 @@ def _store_at(url: str, sync: Sync, payload_memory_bytes: int, keep_count: int, 
     if not place:
         raise ConfigError(f"store {url!r}: expected the path of a file after sqlite:")
     if place.startswith("//"):
-        # In other programs the number of slashes tells relative from absolute paths; guessing would misplace jobs.
+        # In other programs the number of slashes distinguishes relative from absolute paths; guessing would misplace
+        # jobs.
         raise ConfigError(f"store {url!r}: expected a plain path after sqlite:, as in sqlite:{place.lstrip('/')}")
     if place == ":memory:":
         raise ConfigError(f"store {url!r}: write memory: for a store that is not kept")
     try:
         return SqliteStore(Path(place).expanduser(), sync, payload_memory_bytes, make_directory=make_directory)
-    except (RuntimeError, ValueError) as error:  # no such home, a NUL in the path
+    except (RuntimeError, ValueError) as error:  # no such home directory, or a NUL in the path
         raise ConfigError(f"store {url!r}: {error}") from None

@@ -1,6 +1,6 @@
-"""The rarer fields of a job, as a row has them.
+"""`Extra`: the rarer fields of a job, packed into one column of its row.
 
-A module of its own, which is not compiled: msgspec reads the types of the fields, and compiled code has none.
+This is a separate module that is not compiled: msgspec reads the types of the fields, and compiled code has none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["Extra"]
 
 
 class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The rarer fields of a job.  New ones are added at the end, with a default, and older rows stay readable."""
+    """The rarer fields of a job. New fields are added at the end, with a default, so that older rows stay readable."""
 
     origin: str = ""
     attempts_limit: int = -1
@@ -27,9 +27,10 @@ class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
     rank: int = 0
     key: bytes = b""
     losses: int = 0
-    losses_limit: int = -1
+    crash_limit: int = -1
     edges: bytes = b""
     unique_scope: int = 0
     retention_us: int = -1
     schedule: bytes = b""
     message: bytes = b""
+    requires: bytes = b""

@@ -1,42 +1,46 @@
-"""A connection that only reads: what a server needs at its start, payloads, and the history."""
+"""`Reader`: a read-only connection of the SQLite store, for restarts, payloads and the history."""
 
 from __future__ import annotations
 
-import gc
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
 from switchgear.errors import StorageError
-from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, PlainJob, Schedule
+from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, Schedule
 from switchgear.policy import Policy
-from switchgear.storage.base import JobQuery
+from switchgear.storage.base import KEEP_ALL, JobQuery
 from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, is_exhausted, job_from_row
 from switchgear.storage.sqlite_schedules import schedule_from_row
 from switchgear.storage.sqlite_schema import STATEMENTS, advice, connect
 from switchgear.storage.sqlite_writer import FunctionRow
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "UnsuccessfulRow"]
 
-Functions: TypeAlias = Mapping[int, Function]  # by the id that rows have for it
+Row: TypeAlias = tuple[Any, ...]
+UnsuccessfulRow: TypeAlias = tuple[int, int, bytes]  # id, state, name
+Functions: TypeAlias = Mapping[int, Function]  # by the function's id in rows
 
 UNSUCCESSFUL_STATES = FINAL_STATES - {DONE}
 LARGEST_ID = 2**63 - 1
-# So many rows are looked at in one step of a search, in two or three milliseconds.
+# This many rows are examined in one step of a search, in two or three milliseconds.
 WINDOW_ROWS = 2_000
-PLAIN_AT_ONCE = 512
+# So many rows are fetched at a time when a server starts.  Those that are not plain may have long payloads.
+PLAIN_AT_ONCE = 4_096
+UNFINISHED_AT_ONCE = 500
 
 
 class Reader:
-    """Reads rows and makes jobs of them.  Any thread may call it, one at a time; the others wait.
+    """Reads rows and decodes them to jobs. Any thread may call it, one at a time; the others wait.
 
-    `check` is called before it connects, and raises StorageError if the file at `path` is not the store's any more.
+    `check` is called before connecting, and raises StorageError if the file at `path` is no longer the store's.
     """
 
     def __init__(self, path: Path, check: Callable[[], object] = lambda: None) -> None:
@@ -47,13 +51,13 @@ class Reader:
         self._closed = False
 
     def close(self) -> None:
-        """Let go of the connection, for good."""
+        """Close the connection for good."""
         with self._busy:
             self._closed = True
             self._discard()
 
     def disconnect(self) -> None:
-        """Let go of the connection until the next call."""
+        """Close the connection until the next call."""
         with self._busy:
             self._discard()
 
@@ -63,8 +67,8 @@ class Reader:
             return connection.execute(STATEMENTS["functions"]).fetchall()
 
     def policy(self, row: FunctionRow) -> Policy:
-        """The limits of one of them."""
-        with self._reading():  # which knows what to do about a row that means nothing
+        """The limits of a function."""
+        with self._reading():  # it handles invalid rows
             return decode_policy(row[-1]) if row[-1] is not None else Policy()
 
     def schedules(self) -> list[Schedule]:
@@ -77,87 +81,116 @@ class Reader:
         with self._reading() as connection:
             return int(connection.execute(STATEMENTS["next_job_id"]).fetchone()[0])
 
-    def plain(self, functions: Functions) -> Iterator[list[PlainJob]]:
-        """The plain ones of the unfinished jobs by id, some hundred at a time.  Others may read when all are."""
+    def plain_rows(self) -> Generator[list[Row], None, None]:
+        """The rows of the plain ones of the unfinished jobs by id, in portions.  Others may read when all are."""
         statement = STATEMENTS["unfinished_plain"].replace("$is_plain", STATEMENTS["is_plain"])
         with self._reading() as connection:
             cursor = connection.execute(statement)
             while rows := cursor.fetchmany(PLAIN_AT_ONCE):
-                yield [
-                    (job_id, functions[function_id], priority, delivery, created_us, unique)
-                    for job_id, function_id, priority, delivery, created_us, unique in rows
-                ]
+                yield rows
 
-    def unfinished(self, functions: Functions, payload_memory_bytes: int, *, but_plain: bool = False) -> list[Job]:
-        """Every unfinished job by id, the first ones with their payload until those fill the memory given."""
+    def unfinished_rows(self, payload_memory_bytes: int, *, but_plain: bool) -> Generator[list[Row], None, None]:
+        """The rows of every unfinished job by id, in portions, the first ones with their payload until those fill the
+        memory given.  Others may read when all are."""
         which = f"AND NOT ({STATEMENTS['is_plain']})" if but_plain else ""
-        jobs: list[Job] = []
         left_bytes = payload_memory_bytes
-        with self._reading() as connection, _garbage_collector_off():
-            for row in connection.execute(STATEMENTS["unfinished_with_payloads"].replace("$which", which)):
-                left_bytes -= len(row[PAYLOAD])
+        last_id = 0
+        with self._reading() as connection:
+            cursor = connection.execute(STATEMENTS["unfinished_with_payloads"].replace("$which", which))
+            while rows := cursor.fetchmany(UNFINISHED_AT_ONCE):
+                fitting: list[Row] = []
+                for row in rows:
+                    left_bytes -= len(row[PAYLOAD])
+                    if left_bytes < 0:
+                        break
+                    fitting.append(row)
+                    last_id = row[0]
+                if fitting:
+                    yield fitting
                 if left_bytes < 0:
                     break
-                jobs.append(job_from_row(row, functions[row[1]]))
             if left_bytes < 0:
-                last_id = jobs[-1].id if jobs else 0
-                rest = connection.execute(STATEMENTS["unfinished_after"].replace("$which", which), (last_id,))
-                jobs.extend(job_from_row(row, functions[row[1]]) for row in rest)
-        return jobs
+                cursor = connection.execute(STATEMENTS["unfinished_after"].replace("$which", which), (last_id,))
+                while rows := cursor.fetchmany(UNFINISHED_AT_ONCE):
+                    yield rows
 
-    def holding_their_key(self, functions: Functions, now_us: int) -> list[Job]:
-        """Jobs that ended and hold their unique key beyond this moment, without payloads."""
+    def holding_their_key(self, now_us: int) -> list[Row]:
+        """The rows of jobs that ended and hold their unique key beyond this moment, without payloads."""
         with self._reading() as connection:
-            rows = connection.execute(STATEMENTS["holding_their_key"], (now_us,))
-            return [job_from_row(row, functions[row[1]]) for row in rows]
+            return connection.execute(STATEMENTS["holding_their_key"], (now_us,)).fetchall()
 
-    def unsuccessful(self, limit: int) -> dict[int, JobState]:
-        """The newest jobs that finished but are not done, the oldest of them first."""
+    def unsuccessful(self, limit: int) -> list[UnsuccessfulRow]:
+        """Id, state and name of the newest unsuccessful jobs, the oldest of them first."""
         with self._reading() as connection:
             newest_first = connection.execute(STATEMENTS["unsuccessful"], (limit,)).fetchall()
-        return {job_id: JobState(state) for job_id, state in reversed(newest_first)}
+        newest_first.reverse()
+        return newest_first
 
-    def unsuccessful_among(self, job_ids: Iterable[int]) -> dict[int, JobState]:
-        """Those of the jobs that finished but are not done, by id."""
+    def unsuccessful_among(self, job_ids: Iterable[int]) -> list[UnsuccessfulRow]:
+        """The unsuccessful jobs among these, by id."""
         with self._reading() as connection:
-            rows = connection.execute(STATEMENTS["unsuccessful_among"], (json.dumps(list(job_ids)),))
-            return {job_id: JobState(state) for job_id, state in rows}
+            return connection.execute(STATEMENTS["unsuccessful_among"], (json.dumps(list(job_ids)),)).fetchall()
 
     def states(self, job_ids: Sequence[int]) -> dict[int, JobState]:
-        """The states of those of the jobs that are kept."""
+        """The states of these jobs, as far as they are stored."""
         with self._reading() as connection:
             rows = connection.execute(STATEMENTS["states"], (json.dumps(list(job_ids)),))
             return {job_id: JobState(state) for job_id, state in rows}
 
     def payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
-        """The payloads of those of the jobs that are kept."""
-        with self._reading() as connection:
-            return dict(connection.execute(STATEMENTS["payloads"], (json.dumps(list(job_ids)),)))
+        """The payloads of these jobs, as far as they are stored.
 
-    def job(self, job_id: int, functions: Functions) -> Job | None:
-        """One job with its payload."""
+        They are read as one row: at each row this thread releases the interpreter lock, and a busy event loop is slow
+        to return it.
+        """
+        ids = (json.dumps(list(job_ids)),)
         with self._reading() as connection:
-            row = connection.execute(STATEMENTS["job"], (job_id,)).fetchone()
-            return None if row is None else job_from_row(row, functions[row[1]])
+            id_list, sizes, together = connection.execute(STATEMENTS["payloads_together"], ids).fetchone()
+            if id_list is None:
+                return {}
+            ends = list(accumulate(map(int, sizes.split(","))))
+            if ends[-1] != len(together):  # an SQLite whose group_concat stops at a NUL
+                return dict(connection.execute(STATEMENTS["payloads"], ids))
+            found = map(int, id_list.split(","))
+            return {job_id: together[start:end] for job_id, start, end in zip(found, [0, *ends], ends)}
 
-    def find(self, query: JobQuery, function_id: int | None, functions: Functions) -> list[Job]:
-        """The jobs that match, newest first, without payloads."""
+    def jobs(self, job_ids: Sequence[int]) -> list[Row]:
+        """The rows of these jobs, as far as they are stored, with payloads."""
+        with self._reading() as connection:
+            return connection.execute(STATEMENTS["jobs"], (json.dumps(list(job_ids)),)).fetchall()
+
+    def find(self, query: JobQuery, function_id: int | None) -> list[Row]:
+        """The rows of the jobs that match, newest first, without payloads."""
         where, parameters = _conditions(query, function_id)
         statement = STATEMENTS["find"].replace("$where", where)
         with self._reading() as connection:
-            rows = connection.execute(statement, (*parameters, max(0, query.limit)))
+            return connection.execute(statement, (*parameters, max(0, query.limit))).fetchall()
+
+    def find_named(self, names: Sequence[bytes], since_us: int) -> list[Row]:
+        """The rows of the newest job of each of these names, without payloads."""
+        rows: list[Row] = []
+        with self._reading() as connection:
+            for name in names:
+                rows += connection.execute(STATEMENTS["find_named"], (name, since_us)).fetchall()
+        return rows
+
+    def decode(self, rows: Iterable[Row], functions: Functions) -> list[Job]:
+        """The jobs of these rows. Unlike a read this runs in the caller's thread."""
+        try:
             return [job_from_row(row, functions[row[1]]) for row in rows]
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:  # an invalid row
+            raise StorageError(f"{self._path} cannot be read: {error}") from error
 
     def search_bound(self, before_id: int, count: int) -> int:
-        """The id from which on, and below the other, so many jobs ended without success; 0 if they are fewer."""
+        """The id from which on, and below the other, this many jobs ended without success; 0 if there are fewer."""
         values = (before_id or LARGEST_ID, max(0, count - 1))
         with self._reading() as connection:
             row = connection.execute(STATEMENTS["search_bound"], values).fetchone()
             return 0 if row is None else int(row[0])
 
     def window(self, before_id: int, states: frozenset[JobState]) -> int:
-        """The id from which on, and below the other, there are as many jobs as can be looked at in a moment, of those
-        among which these states are; 0 if they are fewer."""
+        """The id from which on, and below the other, there are as many jobs as can be examined in one step, among
+        the jobs that an index for these states has; 0 if there are fewer."""
         name = "window"
         if states and states <= UNSUCCESSFUL_STATES:
             name = "unsuccessful_window"
@@ -168,7 +201,9 @@ class Reader:
             return 0 if row is None else int(row[0])
 
     def drop_bound(self, before_us: int, keep_count: int) -> tuple[int, int]:
-        """The finishing time and id below which a finished job is to be dropped, by its age or for its number."""
+        """The finishing time and id below which a finished job is deleted, because of its age or the number of jobs."""
+        if keep_count >= KEEP_ALL:
+            return (before_us, 0)  # and the finished jobs need not be counted
         with self._reading() as connection:
             newest = connection.execute(STATEMENTS["newest_to_drop"], (keep_count,)).fetchone()
         by_age = (before_us, 0)
@@ -187,7 +222,7 @@ class Reader:
                     self._connection.create_function("is_exhausted", 1, is_exhausted, deterministic=True)
                 yield self._connection
             except (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
-                # The latter four come of a row that means nothing.
+                # An invalid row causes the latter four.
                 self._discard()
                 raise StorageError(f"{self._path} cannot be read: {error}{advice(error)}") from error
 
@@ -199,7 +234,7 @@ class Reader:
 
 
 def _conditions(query: JobQuery, function_id: int | None) -> tuple[str, list[Any]]:
-    """The middle of the search statement: which index to walk, if one helps, and the conditions with their values."""
+    """The middle of the search statement: the index to use, if one helps, and the conditions with their values."""
     index = ""
     terms: list[str] = []
     parameters: list[Any] = []
@@ -211,10 +246,10 @@ def _conditions(query: JobQuery, function_id: int | None) -> tuple[str, list[Any
     if query.name is not None:
         require("name = ?", query.name)
         if query.name:
-            require("name <> x''")  # says that the index of named jobs will do
+            require("name <> x''")  # lets SQLite use the index of named jobs
     states = frozenset({FAILED}) if query.dead and not query.states else query.states
     if states:
-        # The states go into the text: an index of some states is only used where the statement shows it may be.
+        # The states are part of the text: SQLite uses a partial index only if the statement shows that it may.
         require(f"state IN ({', '.join(str(int(state)) for state in sorted(states))})")
         if not query.name and states <= UNSUCCESSFUL_STATES:
             index = "INDEXED BY jobs_unsuccessful"
@@ -234,21 +269,9 @@ def _conditions(query: JobQuery, function_id: int | None) -> tuple[str, list[Any
         require("id < ?", query.before_id)
     if query.from_id:
         require("id >= ?", query.from_id)
-    # What takes a look into the row comes last.
+    # Conditions that need the row itself come last.
     if query.error_contains:
         require("instr(error, ?) > 0", query.error_contains)
     if query.dead:
         require("is_exhausted(moves)")
     return f"{index} WHERE {' AND '.join(terms)}" if terms else "", parameters
-
-
-@contextmanager
-def _garbage_collector_off() -> Iterator[None]:
-    """A million new objects, all of them to stay, would be looked through again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -1,4 +1,4 @@
-"""A job as a row of the `jobs` table, and back.
+"""Converts jobs to rows of the `jobs` table, and back.
 
 Staging runs in the event loop's thread for every change of every job, and so does half of binding, so this file counts
 nanoseconds.  What was measured (Python 3.11, per value):
@@ -7,7 +7,7 @@ nanoseconds.  What was measured (Python 3.11, per value):
   its adaption protocol first: 200 ns and more.  So blobs are bytearrays, and what is often missing is 0 or empty; the
   copy that makes a bytearray costs less than half of what it saves.
 - Encoding nine fields with msgspec takes 80 ns, asking each whether it has its default value 400.  So `extra` is always
-  encoded, and compared with what a job without any gives.  Only a job that is `special` can have any of the later ones.
+  encoded, and compared with the encoding of a job without any. Only a job that `has_details` can have the later fields.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from switchgear.policy import Policy
 from switchgear.storage.sqlite_extra import Extra
 
 __all__ = [
+    "ERROR",
     "ID",
     "INLINE_PAYLOAD_BYTES",
+    "LONG_VALUE_BYTES",
     "PAYLOAD",
+    "RESULT",
     "REVISION",
     "JobRow",
     "clamped",
@@ -40,10 +43,15 @@ JobRow: TypeAlias = tuple[Any, ...]  # in the order of sqlite_schema.COLUMNS, th
 
 ID: Final = 0
 REVISION: Final = 10
+RESULT: Final = 15
+ERROR: Final = 16
 PAYLOAD: Final = 19
 
-# Longer payloads go to a table of their own.  A page (4096 bytes) is the least that SQLite writes, so while a few rows
-# fit in one, writing the payload again with its row costs nothing.
+# From this size on a copy costs more than it saves, and a value is bound as bytes.
+LONG_VALUE_BYTES: Final = 65_536
+
+# Longer payloads go to a separate table. A page (4096 bytes) is the least that SQLite writes, so while a few rows fit
+# into one, writing the payload again with its row costs nothing.
 INLINE_PAYLOAD_BYTES: Final = 1024
 
 EMPTY: Final = bytearray()
@@ -58,25 +66,26 @@ decode_policy = msgspec.msgpack.Decoder(Policy).decode
 decode_extra = lru_cache(maxsize=256)(msgspec.msgpack.Decoder(Extra).decode)  # most jobs of a queue have the same
 decode_moves = msgspec.msgpack.Decoder(list[int]).decode
 
-OF_ANY_JOB: Final = 12  # so many of the fields may be set in any job, the others only in a special one
+OF_ANY_JOB: Final = 12  # the number of fields that any job may set; the others only if it `has_details`
 NOTHING: Final = (encode(msgspec.structs.astuple(Extra())[:OF_ANY_JOB]), encode(Extra()))
 
 
 def is_exhausted(moves: bytes) -> bool:
-    """Whether the last of a row's moves says that no attempt was left."""
+    """Whether the last move of a row is that no attempt was left."""
     return bool(moves) and decode_moves(moves)[-2] == Cause.EXHAUSTED
 
 
 def job_row(job: Job, function_id: int) -> JobRow:
-    """The job as it is now.  A payload too long for the row is None in it.
+    """The row of the job's present state. A payload that is too long for the row is None in it.
 
-    What others can tell is left out: how many predecessors are not done, who watches it and who runs it.
+    Facts that other tables have are left out: the number of predecessors that are not done, the subscribers and the
+    worker.
     """
     state = job.state
     unique = job.unique
     name = job.name
     moves = job.moves
-    result = job.whole_result if state > RUNNING else job.result  # parts of it, so far, die with the attempt
+    result = job.whole_result if state > RUNNING else job.result  # partial results are lost with the attempt
     error = job.error
     payload = job.payload
     fields: tuple[Any, ...] = (
@@ -94,7 +103,7 @@ def job_row(job: Job, function_id: int) -> JobRow:
         job.rank,
     )
     keep_until_us = unique_until_us = 0
-    if job.special:
+    if job.has_details:
         fields += _later_fields(job)
         unique_until_us = job.unique_until_us
         if state > RUNNING and job.retention_us >= 0:
@@ -119,11 +128,13 @@ def job_row(job: Job, function_id: int) -> JobRow:
         bytearray(name) if name else EMPTY,
         EMPTY if extra in NOTHING else bytearray(extra),
         bytearray(encode(moves)) if moves else EMPTY,
-        bytearray(result) if result else EMPTY,
-        0 if error is None else bytearray(error),  # the statement makes NULL of the 0
+        EMPTY if not result else bytearray(result) if len(result) < LONG_VALUE_BYTES else result,
+        # The statement turns 0 into NULL.
+        0 if error is None else bytearray(error) if len(error) < LONG_VALUE_BYTES else error,
         keep_until_us,
         unique_until_us,
-        # Only the store has the payload of a job without one: the row exists, and the update leaves it alone.
+        # Only the store has the payload of a job without one: the row exists, and the update leaves the payload
+        # unchanged.
         EMPTY if not payload else bytearray(payload) if len(payload) <= INLINE_PAYLOAD_BYTES else None,
     )
 
@@ -132,17 +143,18 @@ def _later_fields(job: Job) -> tuple[Any, ...]:
     return (
         job.key,
         job.losses,
-        job.losses_limit,
+        job.crash_limit,
         job.edges,
         job.unique_scope,
         job.retention_us,
         job.schedule,
         job.message,
+        job.requires,
     )
 
 
 def _tamed(value: object) -> object:
-    """A number or a text that can be encoded: progress figures, say, come from strangers."""
+    """A number or a text that can be encoded: progress figures, for example, come from peers."""
     if isinstance(value, int):
         return _clamped(value)
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
@@ -153,12 +165,12 @@ def _clamped(value: int) -> int:
 
 
 def clamped(row: JobRow) -> JobRow:
-    """The row with every number within what SQLite can hold."""
+    """The row with every number within the range of SQLite."""
     return tuple(_clamped(value) if isinstance(value, int) else value for value in row)
 
 
 def job_from_row(row: JobRow, function: Function) -> Job:
-    """The job that `job_row` made this row of.  Fields with their default value are left to the class."""
+    """The job of a row that `job_row` made. Fields with their default value are left to the class."""
     (
         job_id,
         _,
@@ -195,9 +207,9 @@ def job_from_row(row: JobRow, function: Function) -> Job:
         job.moves = decode_moves(moves)
     if unique_until_us:
         job.unique_until_us = unique_until_us
-        job.special = True
+        job.has_details = True
     if extra:
-        job.special = True
+        job.has_details = True
         _set_extra(job, decode_extra(extra))
     if finished_us:
         job.finished_us = finished_us
@@ -239,8 +251,8 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.key = extra.key
     if extra.losses:
         job.losses = extra.losses
-    if extra.losses_limit != -1:
-        job.losses_limit = extra.losses_limit
+    if extra.crash_limit != -1:
+        job.crash_limit = extra.crash_limit
     if extra.edges:
         job.edges = extra.edges
     if extra.unique_scope:
@@ -251,3 +263,5 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.schedule = extra.schedule
     if extra.message:
         job.message = extra.message
+    if extra.requires:
+        job.requires = extra.requires

@@ -1,4 +1,4 @@
-"""A schedule as a row of the `schedules` table, and back."""
+"""Converts schedules to rows of the `schedules` table, and back."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ ScheduleRow: TypeAlias = tuple[Any, ...]  # in the order of the table
 
 
 class Options(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What each job is given.  New fields are added at the end, with a default, and older rows stay readable."""
+    """The options of each job. New fields are added at the end, with a default, so that older rows stay readable."""
 
     priority: int = 1
     expires_after_us: int = 0
     timeout_us: int = 0
     attempts_limit: int = -1
-    losses_limit: int = -1
+    crash_limit: int = -1
     retention_us: int = -1
     key: bytes = b""
+    requires: bytes = b""
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -32,16 +33,8 @@ decode_options = msgspec.msgpack.Decoder(Options).decode
 
 
 def schedule_row(schedule: Schedule) -> ScheduleRow:
-    """The schedule as it is now."""
-    options = Options(
-        schedule.priority,
-        schedule.expires_after_us,
-        schedule.timeout_us,
-        schedule.attempts_limit,
-        schedule.losses_limit,
-        schedule.retention_us,
-        schedule.key,
-    )
+    """The row of the schedule's present state."""
+    options = Options(*(getattr(schedule, field) for field in Options.__struct_fields__))
     return (
         schedule.name,
         schedule.function_name,
@@ -63,7 +56,7 @@ def schedule_row(schedule: Schedule) -> ScheduleRow:
 
 
 def schedule_from_row(row: ScheduleRow) -> Schedule:
-    """The schedule that `schedule_row` made this row of; raises ValueError for one that means nothing."""
+    """The schedule of a row that `schedule_row` made; raises ValueError for an invalid row."""
     name, function, spec, timezone, catch_up, overlap, paused, reached_us, last_us, last_job_id, *counts = row
     fired, skipped, missed, refused, options, payload = counts
     given = decode_options(options)
@@ -78,15 +71,8 @@ def schedule_from_row(row: ScheduleRow) -> Schedule:
         timetable,
         function,
         payload,
-        priority=given.priority,
         catch_up=CatchUp(catch_up),
         overlap=bool(overlap),
-        expires_after_us=given.expires_after_us,
-        timeout_us=given.timeout_us,
-        attempts_limit=given.attempts_limit,
-        losses_limit=given.losses_limit,
-        retention_us=given.retention_us,
-        key=given.key,
         paused=bool(paused),
         reached_us=reached_us,
         last_us=last_us,
@@ -95,4 +81,5 @@ def schedule_from_row(row: ScheduleRow) -> Schedule:
         skipped=skipped,
         missed=missed,
         refused=refused,
+        **msgspec.structs.asdict(given),
     )

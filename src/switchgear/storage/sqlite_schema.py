@@ -1,4 +1,4 @@
-"""The SQLite file itself: connecting to it, its layout, and the statements used on it."""
+"""The SQLite schema: opening the file, tables, migrations, and statements."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Sync = Literal["full", "normal"]
 
 APPLICATION_ID: Final = 0x53574752
 
-# Another program (a backup, a person with the sqlite3 shell) may hold the file for a moment.  Longer than this and a
-# commit fails, which its caller can report and repeat.
+# Another program (a backup, the sqlite3 shell) may lock the file for a moment. If that takes longer than this, a commit
+# fails, which its caller can report and repeat.
 BUSY_TIMEOUT_S: Final = 5.0
 
-# A checkpoint copies pages from the log into the file and syncs both.  At the 1000 pages that are usual it comes after
-# every few commits of a busy server, and copies the same hot pages each time.
+# A checkpoint copies pages from the log into the file and syncs both. With the usual 1000 pages a busy server would
+# have one after every few commits, and copy the same hot pages each time.
 CHECKPOINT_PAGES: Final = 4000
 
-# What the log may keep on disk after a burst, once its contents are in the file.
+# The maximum size of the log file after a burst, once its contents are in the database.
 LOG_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 # In the order of `sqlite_rows.job_row`; the payload follows as the last.
@@ -54,7 +54,7 @@ COLUMNS: Final = (
 
 
 def _read_migrations() -> dict[int, str]:
-    """The script that leads to each version, by version."""
+    """The migration scripts by the version that they lead to."""
     scripts = {}
     for file in resources.files(__package__).joinpath("sql").iterdir():
         numbered = re.fullmatch(r"(\d{3})_\w+\.sql", file.name)
@@ -76,7 +76,7 @@ STATEMENTS: Final = _read_statements()
 
 @cache
 def put_jobs_sql(count: int) -> str:
-    """The statement that puts this many rows at once."""
+    """The statement that inserts or updates this many rows at once."""
     row = f"({', '.join('?' * (len(COLUMNS) + 1))})"
     return STATEMENTS["put_jobs"].replace("$rows", ", ".join([row] * count))
 
@@ -89,7 +89,7 @@ def connect(path: Path, sync: Sync, *, any_thread: bool = False) -> sqlite3.Conn
         if mode != "wal":
             raise StorageError(f"{path}: its file system cannot hold a write-ahead log (journal mode {mode})")
         connection.execute(f"PRAGMA synchronous = {sync}")
-        connection.execute("PRAGMA fullfsync = ON")  # only macOS has a weaker fsync, elsewhere this means nothing
+        connection.execute("PRAGMA fullfsync = ON")  # only macOS has a weaker fsync; no effect elsewhere
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE_LIMIT_BYTES}")
     except BaseException:
@@ -99,7 +99,7 @@ def connect(path: Path, sync: Sync, *, any_thread: bool = False) -> sqlite3.Conn
 
 
 def advice(error: Exception) -> str:
-    """What to do about a file that SQLite cannot make sense of, to be added to what is wrong with it."""
+    """Advice for a file that SQLite cannot read, to be added to the error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return "; restore a backup, or move the file away with its -wal and -shm to begin with an empty one"
@@ -107,7 +107,7 @@ def advice(error: Exception) -> str:
 
 
 def migrate(connection: sqlite3.Connection, path: Path, migrations: Mapping[int, str] = MIGRATIONS) -> None:
-    """Bring the layout to the newest version, each step whole or not at all."""
+    """Migrate the schema to the newest version; each step is one transaction."""
     version = _version(connection, path)
     newest = max(migrations)
     if version > newest:
@@ -127,7 +127,7 @@ def migrate(connection: sqlite3.Connection, path: Path, migrations: Mapping[int,
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """The layout's version, 0 for an empty file; refuses a database that is not ours."""
+    """The schema's version, 0 for an empty file; refuses a database of another program."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])

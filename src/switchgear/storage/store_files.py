@@ -1,17 +1,17 @@
-"""Whether the files that SQLite has open are those that a restart would find.
+"""Checks that the files that SQLite has open are those that a restart would find.
 
-A file that is deleted, moved or replaced stays open.  SQLite goes on writing to it, every commit works, and all of it
-is gone with the process.  So a store looks at its files before and after every commit: nothing is acknowledged that a
-restart would not have.
+A file that is deleted, moved or replaced stays open. SQLite continues to write to it, every commit succeeds, and
+everything is lost with the process. So a store checks its files before and after every commit: nothing is acknowledged
+that a restart would not find.
 
-What is looked at.  The database by both its names (the one that the user gave, and where that leads), its log (`-wal`)
-and the log's index (`-shm`) must be the files that were opened.  The log must be as long as its index says, and begin
-with the header that the index knows: otherwise it was cut off.  The database is written by nothing but checkpoints,
-which leave a trace in the index; if it was written and there is no trace, something else than SQLite has written it,
-such as `cp backup.db jobs.db`.  The index is laid out as https://www.sqlite.org/walformat.html says.
+Checks. The database by both its names (the one that the user gave, and the one that it resolves to), its log (`-wal`)
+and the log's index (`-shm`) must be the files that were opened. The log must be as long as its index says, and begin
+with the header that the index knows: otherwise it was cut off. Only checkpoints write to the database, and they leave a
+trace in the index; if it was written and there is no trace, another program has written it, such as `cp backup.db
+jobs.db`. The index is laid out as https://www.sqlite.org/walformat.html says.
 
-What cannot be seen: bytes that are changed within the log; a copy that is put over the database, is as long as it, and
-equal in all the pages that are compared.
+Not detected: changed bytes within the log; a copy over the database with the same length, and equal in all compared
+pages.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ INDEX_HEADER_BYTES: Final = 48
 PAGE_SIZE: Final = struct.Struct("=14xH")  # 1: 65536
 FRAME_COUNT: Final = struct.Struct("=16xI")
 PAGE_COUNT: Final = struct.Struct("=20xI")
-MERGED_COUNTS: Final = struct.Struct("=96xI28xI")  # frames that a checkpoint has merged, and is about to
-SALTS: Final = slice(32, 40)  # changed whenever the log begins anew
+MERGED_COUNTS: Final = struct.Struct("=96xI28xI")  # frames that a checkpoint has merged, and is about to merge
+SALTS: Final = slice(32, 40)  # changed whenever the log starts anew
 LOG_HEADER_BYTES: Final = 32
 LOG_SALTS: Final = slice(16, 24)
 LOG_MAGIC: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 FRAME_HEADER_BYTES: Final = 24
 
-# Of a database that was written without a checkpoint so many pages are compared with what they were, to tell a copy
-# from a mere `touch`.
+# If the database was written without a checkpoint, this many pages are compared with their earlier contents, to
+# distinguish a copy from a mere `touch`.
 SAMPLED_PAGES: Final = 32
 SAMPLE_BYTES: Final = 4096
 
 
 class LogFileLost(StorageError):
-    """The log, or its index, is not where it was.  SQLite still has it open, and can merge it into the database."""
+    """The log, or its index, was moved or deleted. SQLite still has it open, and can merge it into the database."""
 
 
 class _Seen(NamedTuple):
-    """The database as it was after the last checkpoint."""
+    """The state of the database after the last checkpoint."""
 
     size_bytes: int
     mtime_ns: int
@@ -59,20 +59,20 @@ class _Seen(NamedTuple):
 
 
 class StoreFiles:
-    """The files of one open store, looked at in the event loop's thread.
+    """The files of one open store, checked in the event loop's thread.
 
-    In the writer's thread each of these calls would let go of the interpreter lock, and each time wait until the event
-    loop gives it back.
+    In the writer's thread each of these calls would release the interpreter lock, and wait for the event loop to return
+    it.
     """
 
     def __init__(self, given: Path, path: Path, lock: DatabaseLock) -> None:
-        """`given` leads to `path`, the database, perhaps by way of links."""
+        """`given` resolves to `path`, the database, perhaps through links."""
         self._path = path
         self._given = given if given != path else None
         self._log_path = path.with_name(path.name + "-wal")
         self._index_path = path.with_name(path.name + "-shm")
         self._lock = lock
-        self._database = self._log_file = self._index_file = (0, 0)  # device and number
+        self._database = self._log_file = self._index_file = (0, 0)  # device and inode
         self._log = self._index = -1
         self._seen: _Seen | None = None
         self._damage = ""
@@ -88,7 +88,7 @@ class StoreFiles:
         self.check()
 
     def end(self) -> None:
-        """Forget them.  SQLite must have closed them all: closing one here lets go of its locks."""
+        """Forget the files. SQLite must have closed them all: closing one here releases its locks."""
         for descriptor in (self._log, self._index):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -96,7 +96,7 @@ class StoreFiles:
         self._log_file = self._index_file = (0, 0)
 
     def check(self) -> None:
-        """Raise StorageError if a restart would not find what is committed now; LogFileLost if that can be mended."""
+        """Raise StorageError if a restart would not find the present commit; LogFileLost if that can be repaired."""
         if self._damage:
             raise StorageError(self._damage)
         database, log = self.check_names()
@@ -109,7 +109,8 @@ class StoreFiles:
             raise StorageError(f"the files of {self._path} cannot be read: {error.strerror}") from error
 
     def check_names(self) -> tuple[os.stat_result, os.stat_result]:
-        """The database and its log, if they are still where they were; otherwise the same errors.  In any thread."""
+        """The states of the database and its log, if they are still in place; otherwise raises the same errors. For
+        any thread."""
         database = self._check_database()
         log = self._stat(self._log_path)
         if log is None or _identity(log) != self._log_file:
@@ -121,7 +122,7 @@ class StoreFiles:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the log and the database do not belong together any more, so that they must not be merged."""
+        """Whether the log and the database no longer belong together, so that they must not be merged."""
         return bool(self._damage)
 
     def _check_database(self) -> os.stat_result:
@@ -136,7 +137,7 @@ class StoreFiles:
             if led_to is None or _identity(led_to) != self._database:
                 raise StorageError(
                     f"{self._given} does not lead to the store's file {self._path} any more: a restart would not find"
-                    " its jobs; let it lead there again, and work goes on by itself"
+                    " its jobs; let it lead there again, and the server continues by itself"
                 )
         return found
 
@@ -160,7 +161,7 @@ class StoreFiles:
     def _check_log(self, index: bytes, log_bytes: int) -> None:
         if self._is_log_whole(index, log_bytes):
             return
-        # It may have grown between the looks at the one and the other.  So once more, in the order that it grows in.
+        # The log may have grown between the two checks. So check once more, in the order in which it grows.
         index = os.pread(self._index, INDEX_BYTES, 0)
         is_whole = self._is_log_whole(index, os.fstat(self._log).st_size)
         if not is_whole and os.pread(self._index, INDEX_BYTES, 0) == index:
@@ -172,17 +173,18 @@ class StoreFiles:
             raise StorageError(self._damage)
 
     def _is_log_whole(self, index: bytes, log_bytes: int) -> bool:
-        """Whether the log is as long as its index says, and begins as it should."""
+        """Whether the log is as long as its index says, and has the right header."""
         (frames,) = FRAME_COUNT.unpack_from(index)
         if not frames or index[:INDEX_HEADER_BYTES] != index[INDEX_HEADER_BYTES : 2 * INDEX_HEADER_BYTES]:
-            return True  # it is empty, or is being written at this moment
+            return True  # it is empty, or being written
         if log_bytes < LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + _page_bytes(index)):
             return False
         header = os.pread(self._log, LOG_HEADER_BYTES, 0)
         return header[:4] in LOG_MAGIC and header[LOG_SALTS] == index[SALTS]
 
     def _check_written(self, database: os.stat_result, index: bytes) -> None:
-        """`database` is how it was before `index` was read: a checkpoint leaves its trace before it writes."""
+        """Raise StorageError if another program wrote to the database. `database` was read before `index`: a
+        checkpoint leaves its trace before it writes."""
         checkpoints = _checkpoints(index)
         _, merged, to_merge = checkpoints
         is_merging = merged != to_merge
@@ -195,7 +197,7 @@ class StoreFiles:
         now = os.fstat(self._lock.descriptor)
         self._seen = _Seen(now.st_size, now.st_mtime_ns, checkpoints, self._sample(now))
         if is_merging or os.pread(self._index, INDEX_BYTES, 0) != index:
-            self._seen = None  # not at rest: the next look will tell
+            self._seen = None  # not at rest: the next check decides
         elif merged == FRAME_COUNT.unpack_from(index)[0] > 0 and now.st_size < _database_bytes(index):
             raise self._overwritten()  # after the checkpoint
 
@@ -227,7 +229,7 @@ def _page_bytes(index: bytes) -> int:
 
 
 def _database_bytes(index: bytes) -> int:
-    """How long the database is when all of the log is merged into it."""
+    """The length of the database after the whole log is merged into it."""
     return int(PAGE_COUNT.unpack_from(index)[0]) * _page_bytes(index)
 
 

@@ -1,8 +1,9 @@
-"""What helps to test this package, and programs built on it, without sleeping and without a network.
+"""Helpers for tests of this package and of programs that use it, without sleeping and without a network.
 
-    FakeClock        time that stands still until a test moves it
-    RecordingPeer    somebody the engine has news for, who writes them down
+    FakeClock        a clock that stands still until a test advances it
+    RecordingPeer    a peer that records the engine's events
     check_engine     raises BrokenInvariant if an engine's tables contradict each other
+    SlowStore        a store whose reads take as long as a test wants, fail, or never end
     in_memory        an app with a server in memory, an InMemoryServer, that runs its jobs in the same thread; waiting
                      for what cannot come raises WouldWaitForever
 
@@ -21,18 +22,20 @@ if TYPE_CHECKING:
     from switchgear.testing.in_memory_server import InMemoryServer, WouldWaitForever, in_memory
     from switchgear.testing.invariants import BrokenInvariant, check_engine
     from switchgear.testing.recording_peer import RecordingPeer
+    from switchgear.testing.slow_store import SlowStore
 
 __all__ = [
     "BrokenInvariant",
     "FakeClock",
     "InMemoryServer",
     "RecordingPeer",
+    "SlowStore",
     "WouldWaitForever",
     "check_engine",
     "in_memory",
 ]
 
-# When first used, because pytest loads the plugin in this package in every project that has it installed.
+# Imported when first used, because pytest loads the plugin of this package in every project that has it installed.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
@@ -40,5 +43,6 @@ __getattr__, __dir__ = lazy_names(
         "switchgear.testing.in_memory_server": ("InMemoryServer", "WouldWaitForever", "in_memory"),
         "switchgear.testing.invariants": ("BrokenInvariant", "check_engine"),
         "switchgear.testing.recording_peer": ("RecordingPeer",),
+        "switchgear.testing.slow_store": ("SlowStore",),
     },
 )

@@ -1,4 +1,4 @@
-"""Time that stands still until a test moves it."""
+"""`FakeClock`: a clock that stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START_US: Final = 1_700_000_000 * SECOND_US  # some moment in November 2023
 
 
 class FakeClock(SystemClock):
-    """Stands in for the machine's clock wherever one is asked for."""
+    """Replaces `SystemClock` in tests."""
 
     def __init__(self, start_us: int = START_US) -> None:
         self._now_us = start_us
@@ -23,14 +23,14 @@ class FakeClock(SystemClock):
         return self._now_us
 
     def advance(self, seconds: float) -> int:
-        """Let so much time pass; returns the time it is then."""
+        """Advance by this many seconds; returns the new time."""
         if seconds < 0:
             raise ValueError(f"time does not run backwards: {seconds} s; `set_wall_clock` sets it back")
         self._now_us += round(seconds * SECOND_US)
         return self._now_us
 
     def set_wall_clock(self, seconds: float) -> None:
-        """Somebody sets the clock forward, or back, by so much; seen at the next `follow_wall_clock`."""
+        """Set the system clock forward, or back, by this much; `follow_wall_clock` reports it."""
         self._set_by_us += round(seconds * SECOND_US)
 
     def follow_wall_clock(self) -> int:

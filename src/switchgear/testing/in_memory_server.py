@@ -1,11 +1,11 @@
-"""Testing an app without a server, a worker, a socket or a sleep.
+"""`in_memory`: tests of an app without a server process, a worker process, sockets or sleeping.
 
-    with in_memory(app) as server:
+with in_memory(app) as server:
         assert add.submit(1, 2).result() == 3
 
-The app works with the real engine, the real protocol and real serialisation; only wires, threads and the clock are
-missing.  In the mode "at_once", whatever is ready has been run when a call of the app returns.  In the mode "step",
-jobs are run by `run_one`, `run_all` and `run_until_idle`.  Time stands still until `advance` lets it pass.
+The app uses the real engine, the real protocol and real serialisation; only sockets, threads and the clock are missing.
+In the mode "at_once", all ready jobs have run when a call of the app returns. In the mode "step", jobs are run by
+`run_one`, `run_all` and `run_until_idle`. Time stands still until `advance` is called.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
-from switchgear.engine.deadlines import Deadline, Kind
-from switchgear.model import SCHEDULED, SECOND_US, Gate, Job, Lane
+from switchgear.engine.deadlines import Deadline, DeadlineKind
+from switchgear.model import SCHEDULED, SECOND_US, Job, KeyQueue, Limiter
 from switchgear.testing.clock import FakeClock
 from switchgear.testing.in_memory_hub import InMemoryHub
 from switchgear.testing.in_memory_transport import InMemoryTransport, WouldWaitForever
@@ -35,9 +35,9 @@ __all__ = ["InMemoryServer", "Mode", "Submitted", "WouldWaitForever", "in_memory
 
 Mode: TypeAlias = Literal["at_once", "step"]
 
-# Tasks that submit tasks that are run before the submission returns: so deep, and no deeper.
+# The maximum depth of tasks that submit tasks, which run before the submission returns.
 _DEEPEST: Final = 30
-_MOST_RUNS: Final = 100_000  # at a stretch
+_MOST_RUNS: Final = 100_000  # in one call
 _DAY_SECONDS: Final = 86_400.0
 
 _ours: ContextVar[frozenset[str]] = ContextVar("switchgear_in_memory_ours", default=frozenset())
@@ -48,7 +48,7 @@ class Submitted:
     """A job as it was submitted."""
 
     task: str
-    arguments: Mapping[str, Any]  # by name, as they came out of the payload; empty for tasks that this app lacks
+    arguments: Mapping[str, Any]  # by name, decoded from the payload; empty for tasks that this app does not have
     handle: str
     priority: str
     run_at: float  # seconds since the epoch, 0: at once
@@ -59,8 +59,8 @@ def in_memory(
 ) -> InMemoryServer:
     """A server in memory that the app uses for the length of a block, `with` or `async with`.
 
-    With `raise_errors`, what `result` raises for a failed job has the exception of the task as its `__cause__`, with
-    its real traceback.  `start` is the time it is at the beginning, in seconds since the epoch; by default now.
+    With `raise_errors`, the exception that `result` raises for a failed job has the exception of the task as its
+    `__cause__`, with its real traceback. `start` is the initial time in seconds since the epoch; by default now.
     """
     return InMemoryServer(app, mode, raise_errors=raise_errors, start=start)
 
@@ -77,21 +77,21 @@ class InMemoryServer:
         self.mode: Mode = mode
         self.clock = FakeClock(round((time.time() if start is None else start) * SECOND_US))
         self._raise_errors = raise_errors
-        self._house = InMemoryHub(self.clock)
+        self._hub = InMemoryHub(self.clock)
         self._transport: InMemoryTransport
         self._worker: InMemoryWorker
         self._running: set[str] = set()  # handles
         self._too_deep: RecursionError | None = None
-        self._progress: asyncio.Event | None = None  # something has happened, for coroutines that wait
+        self._progress: asyncio.Event | None = None  # set when something has happened, for waiting coroutines
         self._restore: tuple[Any, ...] | None = None
 
-    # --- the block ---
+    # --- context manager ---
 
     def __enter__(self) -> Self:
         if self._restore is not None:
             raise RuntimeError("this server is in use already")
-        self._worker = InMemoryWorker(self.app, self._house)
-        self._transport = InMemoryTransport(self._house, self._work, self._work_async, self._wait_for_others)
+        self._worker = InMemoryWorker(self.app, self._hub)
+        self._transport = InMemoryTransport(self._hub, self._work, self._work_async, self._wait_for_others)
         self._transport.before_submit = self._check_depth
         if self._raise_errors:
             self._transport.original_error = self._worker.errors.get
@@ -115,10 +115,10 @@ class InMemoryServer:
     ) -> None:
         self.__exit__(kind, error, trace)
 
-    # --- running ---
+    # --- running jobs ---
 
     def run_one(self) -> bool:
-        """Run the next job that is ready, to its end or its next retry; False if none is."""
+        """Run the next ready job, to its end or its next retry; False if there is none."""
         assignment = self._take()
         if assignment is None:
             return False
@@ -132,7 +132,7 @@ class InMemoryServer:
         return True
 
     async def run_one_async(self) -> bool:
-        """The same in the running event loop, where coroutine functions are run too."""
+        """Like `run_one`, in the running event loop, where coroutine functions run too."""
         assignment = self._take()
         if assignment is None:
             return False
@@ -149,9 +149,9 @@ class InMemoryServer:
         return True
 
     def run_all(self) -> int:
-        """Run everything that is ready, and what becomes ready by that; returns how many runs there were.
+        """Run all ready jobs, and those that become ready by that; returns the number of runs.
 
-        No time passes: what is to be tried again later, or waits for a moment, waits.
+        No time passes: retries and scheduled jobs wait.
         """
         count = 0
         while self.run_one():
@@ -159,17 +159,17 @@ class InMemoryServer:
         return count
 
     async def run_all_async(self) -> int:
-        """The same in the running event loop."""
+        """Like `run_all`, in the running event loop."""
         count = 0
         while await self.run_one_async():
             count = self._one_more(count)
         return count
 
     def run_until_idle(self, within_seconds: float = _DAY_SECONDS) -> int:
-        """Run everything, and let time pass to whatever is due next, until no job is left that could ever be run.
+        """Run all jobs, and advance the time to whatever is due next, until no job is left that could ever run.
 
-        What is due are delays, retries, and starts that a rate lets happen later.
-        Ticks of schedules are not waited for, since they never end; nor is what is due later than `within_seconds`.
+        Due are delays, retries, and starts held back by a rate. Ticks of schedules are not waited for, since they never
+        end; nor is anything that is due later than `within_seconds`.
         """
         count = self.run_all()
         end_us = self.clock.now_us() + round(within_seconds * SECOND_US)
@@ -181,40 +181,40 @@ class InMemoryServer:
     # --- time ---
 
     def now(self) -> float:
-        """The time it is here, in seconds since the epoch."""
+        """The server's time, in seconds since the epoch."""
         return self.clock.now_us() / SECOND_US
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: what is due meanwhile happens, each at its time.
+        """Advance the time: everything that is due meanwhile happens, each at its time.
 
-        In the mode "at_once" jobs that become ready are run; a run itself takes no time.
+        In the mode "at_once" jobs that become ready are run; a run takes no time.
         """
         if seconds < 0:
             raise ValueError(f"time does not run backwards: {seconds} s")
         end_us = self.clock.now_us() + round(seconds * SECOND_US)
-        while (due_us := self._house.next_deadline_us) is not None and due_us <= end_us:
+        while (due_us := self._hub.next_deadline_us) is not None and due_us <= end_us:
             self._pass_time_to(due_us)
             self._work()
         self._pass_time_to(end_us)
         self._work()
 
     async def advance_async(self, seconds: float) -> None:
-        """The same in the running event loop."""
+        """Like `advance`, in the running event loop."""
         end_us = self.clock.now_us() + round(seconds * SECOND_US)
-        while (due_us := self._house.next_deadline_us) is not None and due_us <= end_us:
+        while (due_us := self._hub.next_deadline_us) is not None and due_us <= end_us:
             self._pass_time_to(due_us)
             await self._work_async()
         self._pass_time_to(end_us)
         await self._work_async()
 
-    # --- looking ---
+    # --- inspection ---
 
     def jobs(self, task: Task[Any, Any] | str | None = None, *states: str) -> list[JobInfo]:
-        """All jobs of a task, or of all, in these states, or in any; the oldest first."""
+        """The jobs of a task, or of all tasks, in these states, or in any state; the oldest first."""
         return list(self.app.jobs(task=task, states=states, limit=None))[::-1]
 
     def submitted(self, task: Task[Any, Any] | str | None = None) -> list[Submitted]:
-        """What the app has submitted to a task, or to all, in order; also what was joined with an earlier job."""
+        """The submissions of the app to a task, or to all, in order; including those that joined an earlier job."""
         wanted = getattr(task, "name", task)
         return [
             self._as_submitted(request.function.decode(), request, handle)
@@ -223,10 +223,10 @@ class InMemoryServer:
         ]
 
     def explain(self, job: Any) -> str:
-        """Why a job is where it is."""
+        """Why a job is in its state."""
         return self._transport.explain(getattr(job, "handle", job))
 
-    # --- inside ---
+    # --- internals ---
 
     def _as_submitted(self, name: str, request: Any, handle: str) -> Submitted:
         arguments: dict[str, Any] = {}
@@ -238,16 +238,18 @@ class InMemoryServer:
         return Submitted(name, arguments, handle, request.priority, request.run_at)
 
     def _check_depth(self) -> None:
-        """In the mode "at_once" tasks that submit each other without end would be run inside each other without end."""
+        """Raise if tasks submit each other without end: in the mode "at_once" they would run inside each other
+        without end."""
         if self.mode == "at_once" and len(_ours.get()) >= _DEEPEST:
             self._too_deep = RecursionError(
-                f"{_DEEPEST} tasks are running inside each other, each submitted by the one before; if that is meant,"
-                ' in_memory(app, "step") runs them one after the other'
+                f"{_DEEPEST} tasks are running inside each other, each submitted by the one before; if that is intended"
+                ', in_memory(app, "step") runs them one after the other'
             )
             raise self._too_deep
 
     def _complain_of_depth(self) -> None:
-        """To the test itself, for the tasks in between may not have asked what became of what they submitted."""
+        """Raise the error of `_check_depth` in the test itself, because the tasks in between may not have looked at
+        the result of their submissions."""
         if self._too_deep is not None and not _ours.get():
             too_deep, self._too_deep = self._too_deep, None
             raise too_deep
@@ -272,7 +274,7 @@ class InMemoryServer:
             self._progress.set()
 
     def _work(self) -> None:
-        """What happens by itself while somebody waits."""
+        """Run what can run while a caller waits."""
         if self.mode == "at_once":
             self.run_all()
             self._complain_of_depth()
@@ -294,29 +296,29 @@ class InMemoryServer:
 
     def _pass_time_to(self, moment_us: int) -> None:
         self.clock.advance(max(0, moment_us - self.clock.now_us()) / SECOND_US)
-        self._house.turn()
+        self._hub.turn()
         self._transport.pump()
 
     def _next_due_us(self) -> int | None:
-        """When something may next let a job be run."""
+        """When a job may next become ready."""
         now_us = self.clock.now_us()
-        due = [deadline[0] for deadline in self._house.engine.deadlines if self._lets_run(deadline)]
+        due = [deadline[0] for deadline in self._hub.engine.deadlines if self._lets_run(deadline)]
         return min((at_us for at_us in due if at_us > now_us), default=None)
 
     def _lets_run(self, deadline: Deadline) -> bool:
         at_us, _, kind, subject, _ = deadline
         if isinstance(subject, Job):
-            if kind is Kind.DUE:
+            if kind is DeadlineKind.DUE:
                 return subject.state is SCHEDULED and subject.run_at_us == at_us
-            # Others may be told to run when it ends, however that is.
+            # Its end, whatever it is, may let other jobs run.
             return (
-                kind is Kind.EXPIRY
+                kind is DeadlineKind.EXPIRY
                 and subject.expires_us == at_us
-                and subject.id in self._house.engine.graph.successors
+                and subject.id in self._hub.engine.dependencies.successors
             )
-        if isinstance(subject, Gate):
+        if isinstance(subject, Limiter):
             is_needed = subject.check_us == at_us and subject.function.ready > 0
-        elif isinstance(subject, Lane):
+        elif isinstance(subject, KeyQueue):
             is_needed = subject.check_us == at_us and subject.ready > 0
         else:
             return False

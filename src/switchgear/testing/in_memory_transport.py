@@ -1,4 +1,4 @@
-"""The way from an app to the server in the same thread."""
+"""`InMemoryTransport`: connects an app with an in-memory server in the same thread."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ T = TypeVar("T")
 
 
 class WouldWaitForever(ClientError):
-    """What is waited for cannot come: nothing is left that could be run now.  The text says what holds the job up."""
+    """The awaited event cannot happen: there is nothing left to run. The text says why the job does not run."""
 
 
 class WouldWaitTooLong(WouldWaitForever, TimeoutError):
-    """The same where a time limit was given: code that is prepared for that sees what it sees with a real server."""
+    """The same if a time limit was given: code that handles time limits sees the error of a real server."""
 
 
 @dataclass(frozen=True, slots=True)
 class CausedEnd(JobEnd):
-    """How a job ended in this very process."""
+    """The end of a job that ran in this process, with its exception."""
 
     original: BaseException | None = None
 
@@ -47,26 +47,27 @@ class CausedEnd(JobEnd):
 
 
 class InMemoryTransport(AppTransport):
-    """Puts questions and hears the answers at once.  Whoever waits does the work meanwhile."""
+    """Sends requests to the in-memory server and gets the answers at once.  A caller that waits runs jobs meanwhile."""
 
     def __init__(
         self,
-        house: InMemoryHub,
+        hub: InMemoryHub,
         work: Callable[[], object],
         work_async: Callable[[], Coroutine[Any, Any, object]],
         wait_for_others: Callable[[], Coroutine[Any, Any, bool]],
     ) -> None:
-        """`work` runs what may be run while somebody waits; `wait_for_others` waits until something has happened in
-        another coroutine, and says whether there is one that could make it happen."""
-        self._house = house
-        self._door = house.connect()
+        """`work` runs jobs while a caller waits; `wait_for_others` waits until something has happened in another
+        coroutine, and returns whether there is one that could make it happen."""
+        self._hub = hub
+        self._connection = hub.connect()
         self._work = work
         self._work_async = work_async
         self._wait_for_others = wait_for_others
-        self._handles: WeakKeyDictionary[Future[Any], str] = WeakKeyDictionary()  # whose end a future will tell
+        # The handles of the jobs whose ends the futures await.
+        self._handles: WeakKeyDictionary[Future[Any], str] = WeakKeyDictionary()
         self._is_closed = False
-        self.submitted: list[tuple[SubmitRequest, str]] = []  # with its handle
-        self.before_submit: Callable[[], None] = lambda: None  # may refuse it by raising
+        self.submitted: list[tuple[SubmitRequest, str]] = []  # with their handles
+        self.before_submit: Callable[[], None] = lambda: None  # may refuse a submission by raising
         self.original_error: Callable[[str], BaseException | None] = lambda handle: None
         self._protocol = ClientProtocol("the in-memory server")
         self._protocol.greet()
@@ -99,7 +100,7 @@ class InMemoryTransport(AppTransport):
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._door.leave()
+            self._connection.leave()
             self._protocol.connection_lost(ServerUnreachable("the in-memory server is gone"))
 
     # --- waiting ---
@@ -136,17 +137,17 @@ class InMemoryTransport(AppTransport):
         return kind(f"the end of a job cannot come: {self.explain(handle)}")
 
     def explain(self, handle: str) -> str:
-        """Why a job is where it is, in the words of the server."""
+        """Why a job is in its state, in the server's words."""
         return str(Explanation.read(handle, self.control("explain", {"handle": handle}).result()))
 
-    # --- inside ---
+    # --- internals ---
 
     def pump(self) -> None:
-        """Say what is to be said, and hear what was said."""
+        """Exchange pending bytes with the server."""
         while True:
             if self._protocol.outgoing:
-                self._door.send(self._protocol.take_outgoing())
-            data = self._door.read()
+                self._connection.send(self._protocol.take_outgoing())
+            data = self._connection.read()
             if not data:
                 return
             self._protocol.receive(data)

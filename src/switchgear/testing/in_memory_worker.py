@@ -1,4 +1,4 @@
-"""A worker that runs one job when it is told so, in the thread that tells it."""
+"""`InMemoryWorker`: runs one job at a time, in the thread of the test that calls it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ T = TypeVar("T")
 
 
 class InMemoryWorker:
-    """Speaks to the server like any worker, but asks for each job."""
+    """A worker like any other for the server, except that it pulls each job."""
 
-    def __init__(self, app: App, house: InMemoryHub) -> None:
+    def __init__(self, app: App, hub: InMemoryHub) -> None:
         self._app = app
-        self._house = house
-        self._door = house.connect()
+        self._hub = hub
+        self._connection = hub.connect()
         self._running: dict[str, CurrentJob] = {}  # by handle, the innermost last
         self._arrived: list[AssignedJob] = []
-        self._unrunnable = 0  # jobs that came and were refused
-        self.errors: dict[str, BaseException] = {}  # by handle, what the last attempt of a job has raised
+        self._unrunnable = 0  # assigned jobs that were refused
+        self.errors: dict[str, BaseException] = {}  # by handle, the exception of the last attempt
         self._talk = self._introduce()
 
     def _introduce(self) -> WorkerProtocol:
@@ -45,7 +45,7 @@ class InMemoryWorker:
             "in-memory",
             {name: task.options.timeout or 0.0 for name, task in tasks.items()},
             self._app.declarations(),
-            0.0,  # the lease: whoever stands still is not dead
+            0.0,  # no lease: a worker that does nothing is not dead
             lambda function, payload: references_of(tasks[function], payload),
         )
         self._known = list(tasks)
@@ -55,14 +55,14 @@ class InMemoryWorker:
         return self._talk
 
     def meet_new_tasks(self) -> None:
-        """Tasks may be declared while the server is there already."""
+        """Register for tasks that were declared after the start."""
         if not self._running and (list(self._app.tasks) != self._known or self._app.declarations() != self._declared):
-            self._door.leave()
-            self._door = self._house.connect()
+            self._connection.leave()
+            self._connection = self._hub.connect()
             self._introduce()
 
     def take(self) -> AssignedJob | None:
-        """The next job that is ready for us; it is ours from now on."""
+        """Take the next ready job."""
         self.meet_new_tasks()
         while True:
             before = self._unrunnable
@@ -76,7 +76,7 @@ class InMemoryWorker:
                 return None
 
     def work(self, assignment: AssignedJob) -> None:
-        """Run it, and report."""
+        """Run a job, and report its result to the server."""
         task = self._app.tasks[assignment.function]
         job = current_job_of(assignment, lambda *figures: self._progress(assignment.handle, *figures))
         self._running[assignment.handle] = job
@@ -87,7 +87,7 @@ class InMemoryWorker:
         self._report(assignment, outcome)
 
     async def work_async(self, assignment: AssignedJob) -> None:
-        """The same in the running event loop, for a task that is a coroutine function."""
+        """Like `work`, in the running event loop, for a task that is a coroutine function."""
         task = self._app.tasks[assignment.function]
         job = current_job_of(assignment, lambda *figures: self._progress(assignment.handle, *figures))
         self._running[assignment.handle] = job
@@ -98,10 +98,10 @@ class InMemoryWorker:
         self._report(assignment, outcome)
 
     def leave(self) -> None:
-        """Hang up."""
-        self._door.leave()
+        """Close the connection."""
+        self._connection.leave()
 
-    # --- inside ---
+    # --- internals ---
 
     def _run(self, task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
         if task.is_async:
@@ -109,7 +109,7 @@ class InMemoryWorker:
         return run(task, assignment, job)
 
     def _noting(self, task: Task[Any, Any], handle: str) -> Task[Any, Any]:
-        """The task, except that what its function raises is noted."""
+        """The task, with exceptions of its function recorded."""
         noting = copy.copy(task)
         function: Callable[..., Any] = task.function
 
@@ -139,10 +139,10 @@ class InMemoryWorker:
         self._pump()
 
     def _pump(self) -> None:
-        """Say what is to be said and hear what is to be heard, until both are silent."""
+        """Exchange bytes with the server until both sides have nothing to send."""
         while True:
-            self._door.send(self._talk.take_output())
-            data = self._door.read()
+            self._connection.send(self._talk.take_output())
+            data = self._connection.read()
             if not data:
                 return
             for event in self._talk.receive(data):
@@ -162,7 +162,7 @@ class InMemoryWorker:
 
 
 def run_in_a_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end: here, or in a thread of its own if an event loop runs here already."""
+    """Run a coroutine to its end: in this thread, or in its own thread if an event loop runs here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

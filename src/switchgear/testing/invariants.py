@@ -1,8 +1,8 @@
-"""What must be true of an engine between any two commands.
+"""`check_engine`: checks the invariants of an engine, which hold between any two calls.
 
-The engine keeps the same facts in several tables, because each question has to be answered at once.  Here every fact is
-counted again the slow way and compared.  `check_engine` looks at one moment; what spans moments (logs that only grow,
-promises that are kept) is the simulation's to watch.
+The engine keeps the same facts in several tables, so that each lookup is fast. Here every fact is computed again the
+slow way and compared. `check_engine` checks one moment; the simulation checks what spans several (logs that only grow,
+promises).
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NoReturn
 
-from switchgear.engine.core import FUNCTION_BYTES
-from switchgear.engine.deadlines import LEAST_STALE_FOR_REBUILD, Kind
-from switchgear.engine.dispatch import ABILITY_BYTES, WORKER_BYTES
+from switchgear.engine.deadlines import LEAST_STALE_FOR_SWEEP, DeadlineKind
+from switchgear.engine.dependencies import policy_of
 from switchgear.engine.engine import Engine
-from switchgear.engine.gates import tokens
-from switchgear.engine.graph import policy_of
-from switchgear.engine.queues import place_of
+from switchgear.engine.functions import FUNCTION_BYTES
+from switchgear.engine.limiters import KEY_QUEUE_BYTES
+from switchgear.engine.packed_queues import PACKED_JOB_BYTES
+from switchgear.engine.requirements import GROUP_BYTES
 from switchgear.engine.schedules import held_bytes
-from switchgear.engine.shelves import SHELVED_BYTES, entries_on
+from switchgear.engine.token_bucket import tokens
+from switchgear.engine.workers import ABILITY_BYTES, WORKER_BYTES
 from switchgear.model import (
+    BEST_FIRST,
     FINAL_STATES,
     READY,
     RUNNING,
@@ -28,21 +30,26 @@ from switchgear.model import (
     WAITING,
     EdgePolicy,
     Function,
-    Gate,
     Job,
-    Lane,
-    Line,
-    Rack,
+    KeyQueue,
+    Limiter,
+    Offer,
+    PackedSegment,
+    QueueGroup,
+    ReadyQueue,
     Schedule,
+    SegmentedQueue,
     UniqueScope,
     Worker,
 )
+from switchgear.model.job import place_of
+from switchgear.resources import split_requirements
 
 __all__ = ["BrokenInvariant", "check_engine"]
 
 
 class BrokenInvariant(AssertionError):
-    """Something is true of an engine that never should be."""
+    """An invariant of the engine does not hold."""
 
 
 def broken(text: str) -> NoReturn:
@@ -52,17 +59,17 @@ def broken(text: str) -> NoReturn:
 def check_engine(engine: Engine, unstored: Iterable[Job] | None = None) -> None:
     """Raise BrokenInvariant if two tables of the engine contradict each other.
 
-    `unstored` has all jobs that ended and whose contents were perhaps not dropped yet; without it, what is held for
-    them is not known, and memory is not counted as exactly.
+    `unstored` has all finished jobs whose contents may not be dropped yet; without it, their memory is not known, and
+    the memory account is not compared exactly.
     """
     for function in engine.functions.values():
         check_queues(function, engine)
     check_tables(engine)
-    check_storeroom(engine)
+    check_packed_queues(engine)
     check_workers(engine)
-    check_graph(engine)
+    check_dependencies(engine)
     check_deadlines(engine)
-    check_watchers(engine)
+    check_subscribers(engine)
     check_memory(engine, unstored)
 
 
@@ -70,14 +77,14 @@ def check_engine(engine: Engine, unstored: Iterable[Job] | None = None) -> None:
 
 
 def check_memory(engine: Engine, unstored: Iterable[Job] | None) -> None:
-    """What is counted for jobs is what they hold, and the same for schedules, functions and workers."""
+    """The bytes counted for jobs, schedules, limiters, functions and workers are what they hold."""
     check_registrations(engine)
     held = 0
     for job in engine.jobs.values():
         if not job.entry_bytes:
             broken(f"the contents of {job} are not counted")
         held += job.entry_bytes + job.content_bytes
-    held += shelved_bytes(engine)
+    held += packed_bytes(engine)
     counted = engine.memory.job_bytes
     if unstored is None:
         if counted < held:
@@ -90,7 +97,7 @@ def check_memory(engine: Engine, unstored: Iterable[Job] | None) -> None:
 
 
 def check_registrations(engine: Engine) -> None:
-    """What is counted for functions and workers; protocols may have added what they know of their peers."""
+    """The bytes counted for functions and workers; protocols may have added data of their peers."""
     memory = engine.memory
     held = sum(FUNCTION_BYTES + len(name) for name in engine.functions)
     held += sum(WORKER_BYTES + ABILITY_BYTES * len(worker.timeouts_us) for worker in engine.workers.values())
@@ -99,15 +106,24 @@ def check_registrations(engine: Engine) -> None:
     held = sum(map(held_bytes, engine.schedules.values()))
     if memory.schedule_bytes != held:
         broken(f"{memory.schedule_bytes} bytes are counted for schedules, which take {held}")
+    held = 0
+    for function in engine.functions.values():
+        if function.limiter is not None:
+            for group in function.limiter.groups:
+                held += sum(KEY_QUEUE_BYTES + len(key) for key in group.key_queues or ())
+            held += sum(GROUP_BYTES + len(requires) for requires in function.limiter.requiring)
+    if memory.limiter_bytes != held:
+        broken(f"{memory.limiter_bytes} bytes are counted for the queues of keys, which take {held}")
 
 
-def shelved_bytes(engine: Engine) -> int:
-    """What is counted for jobs that are no objects."""
-    size = SHELVED_BYTES * engine.storeroom.jobs
-    for function in engine.storeroom.functions:
-        for rack in function.racks:
-            if rack is not None:
-                size += sum(shelf.plain_key_bytes() for shelf in rack.shelves)
+def packed_bytes(engine: Engine) -> int:
+    """The bytes counted for packed jobs."""
+    size = PACKED_JOB_BYTES * engine.packed_queues.job_count
+    for function in engine.packed_queues.functions:
+        for rest in function.segmented:
+            if rest is not None:
+                packed = [segment for segment in rest.segments if isinstance(segment, PackedSegment)]
+                size += sum(segment.packed_key_bytes() for segment in packed)
     return size
 
 
@@ -158,14 +174,14 @@ def check_attempts(engine: Engine, job: Job) -> None:
     limit = job.attempts_limit if job.attempts_limit >= 0 else engine.settings.attempts
     if limit and job.attempts - job.losses > limit:
         broken(f"{job} was started {job.attempts} times and lost {job.losses} times, {limit} attempts are allowed")
-    if job.losses and not (job.losses_limit == 0 or job.losses < job.losses_limit):
-        broken(f"{job} was lost {job.losses} times, the limit is {job.losses_limit}")
+    if job.losses and not (job.crash_limit == 0 or job.losses < job.crash_limit):
+        broken(f"{job} was lost {job.losses} times, the limit is {job.crash_limit}")
     if job.attempts < (1 if job.state is RUNNING else 0):
         broken(f"{job} counts {job.attempts} attempts")
 
 
 def check_key(job: Job) -> None:
-    """An unfinished job has its key, unless it was started and its key's scope ends there."""
+    """An unfinished job has its key, unless it was started and the scope of its key ends at the start."""
     gave_it_up = job.state is RUNNING and job.unique_scope == UniqueScope.QUEUED and not job.unique_until_us
     has_it = bool(job.unique) and job.function.uniques.get(job.unique) is job
     if has_it != (bool(job.unique) and not gave_it_up):
@@ -175,158 +191,205 @@ def check_key(job: Job) -> None:
 
 
 def check_queues(function: Function, engine: Engine) -> None:
-    """Each ready job has exactly one live entry, before or behind all its ghosts, and they stand in order."""
-    live: set[int] = set()
-    for line in function.lines():
-        live |= check_line(line, function, engine)
-    ready = {job.id for job in engine.unfinished_jobs() if job.state is READY and job.function is function}
-    if live != ready or function.ready != len(ready):
-        broken(f"{function} counts {function.ready} ready, has {sorted(live)} queued; ready are {sorted(ready)}")
-    if function.gate is not None:
-        check_gate(function.gate, engine)
+    """Each ready job is in its queue once, and queues are in the order of places."""
+    queued: list[int] = []
+    for ready_queue in function.ready_queues():
+        queued += check_ready_queue(ready_queue, function, engine)
+    ready = sorted(job.id for job in engine.unfinished_jobs() if job.state is READY and job.function is function)
+    if sorted(queued) != ready or function.ready != len(ready):
+        broken(f"{function} counts {function.ready} ready, has {sorted(queued)} queued; ready are {ready}")
+    if function.limiter is not None:
+        check_limiter(function.limiter, engine)
 
 
-def check_line(line: Line, function: Function, engine: Engine) -> set[int]:
-    """The ids of the jobs in line."""
-    live: set[int] = set()
-    for priority, head in enumerate(line.queues):
-        rack = line.racks[priority] if isinstance(line, Function) else None
-        queue = [*head, *entries_on(rack)]
-        if rack is not None:
-            check_rack(rack, priority, function, engine)
-        if not queue and not line.ghosts[priority]:
-            continue
-        entries = Counter(queue)
-        ghosts = 0
-        for job, count in entries.items():
-            is_ready = job.state is READY and is_listed(engine, job)
-            ghosts += job.ghosts
-            if count != job.ghosts + is_ready or job.priority != priority or job.function is not function:
-                broken(f"{job} is {count} times in queue {priority} of {line}, with {job.ghosts} ghosts")
-            if isinstance(line, Lane) and job.key != line.key:
-                broken(f"{job} of {job.key!r} is in {line}")
-            if is_ready:
-                live.add(job.id)
-        check_places([job for job in queue if is_listed(engine, job) and job.state is READY])
-        if line.ghosts[priority] != ghosts:
-            broken(f"queue {priority} of {line} counts {line.ghosts[priority]} ghosts; there are {ghosts}")
-    return live
+def check_ready_queue(ready_queue: ReadyQueue, function: Function, engine: Engine) -> list[int]:
+    """Check one queue; returns the ids of its jobs."""
+    if ready_queue.is_segmented != any(rest is not None for rest in ready_queue.segmented):
+        broken(f"{ready_queue} is segmented, and has no segments, or the other way round")
+    ids: list[int] = []
+    for priority, head in enumerate(ready_queue.queues):
+        rest = ready_queue.segmented[priority]
+        queue = [*head, *(rest.jobs_in_order() if rest is not None else ())]
+        if rest is not None:
+            check_segments(rest, priority, ready_queue, function, engine)
+        for job in queue:
+            if job.state is not READY or not is_listed(engine, job):
+                broken(f"{job} is in queue {priority} of {ready_queue}")
+            if job.priority != priority or job.function is not function:
+                broken(f"{job} is in queue {priority} of {ready_queue}")
+            if isinstance(ready_queue, KeyQueue) and job.key != ready_queue.key:
+                broken(f"{job} of {job.key!r} is in {ready_queue}")
+        places = [place_of(job) for job in queue]
+        if places != sorted(set(places)):  # a restart must restore this order
+            broken(f"{queue} stand in this order, and their places are {places}")
+        if not isinstance(ready_queue, Function) and ready_queue.ready_of(priority) != len(queue):
+            broken(f"{ready_queue} counts {ready_queue.ready_of(priority)} jobs of priority {priority}; it has {queue}")
+        ids += [job.id for job in queue]
+    return ids
 
 
-def check_places(entries: list[Job]) -> None:
-    """These are the entries of ready jobs, and ghosts of theirs.  Who is where is what a restart has to find again."""
-    last = {job: place for place, job in enumerate(entries)}
-    first = {job: place for place, job in reversed(list(enumerate(entries)))}
-    standing = sorted(last, key=lambda job: first[job] if job.rank < 0 else last[job])
-    if standing != sorted(standing, key=place_of):
-        broken(f"{standing} stand in this order, and their places are {[place_of(job) for job in standing]}")
-
-
-# --- what is put away ---
+# --- segments and packed jobs ---
 
 
 def is_listed(engine: Engine, job: Job) -> bool:
-    """Whether this is an unfinished job, or the copy of one that is put away."""
+    """Whether this is an unfinished job, or the copy of a packed one."""
     return engine.jobs.get(job.id) is job or (job.id not in engine.jobs and engine.has_job(job.id))
 
 
-def check_rack(rack: Rack, priority: int, function: Function, engine: Engine) -> None:
-    """Shelves are in order, every plain job can be found by its id and its key, and the head is not empty."""
-    if not function.queues[priority] or not function.has_racks or function not in engine.storeroom.functions:
-        broken(f"queue {priority} of {function} has shelves and no head, or nobody knows of them")
+def check_segments(
+    rest: SegmentedQueue, priority: int, ready_queue: ReadyQueue, function: Function, engine: Engine
+) -> None:
+    """Segments are in order, every packed job can be found by its id and its key, and the head is not empty."""
+    if not ready_queue.queues[priority]:
+        broken(f"queue {priority} of {ready_queue} has segments and no head")
     ids: list[int] = []
-    entries = 0
-    for shelf in rack.shelves:
-        if shelf.function is not function or shelf.priority != priority:
-            broken(f"a shelf of {shelf.function} is among those of {function}")
-        entries += sum(shelf.objects.get(place, shelf) is not None for place in range(len(shelf.ids)))
-        for place, job_id in enumerate(shelf.ids):
-            if place in shelf.objects:
-                continue
-            ids.append(job_id)
-            unique = shelf.unique_at(place)
-            if job_id < shelf.first_id or job_id in engine.jobs or engine.look_at(job_id) is None:
-                broken(f"job {job_id} is on a shelf that begins with {shelf.first_id}")
-            if unique and (unique in function.uniques or not engine.has_holder(function, unique)):
-                broken(f"the unique key of job {job_id} cannot be found, or is another's")
-    firsts = [shelf.first_id for shelf in rack.shelves]
-    if ids != sorted(set(ids)) or firsts != sorted(firsts) or (ids and ids[-1] > rack.last_id):
-        broken(f"the shelves of {function} have jobs {ids} up to {rack.last_id}, and begin with {firsts}")
-    if rack.entries != entries:
-        broken(f"the shelves of {function} count {rack.entries} entries; there are {entries}")
+    for segment in rest.segments:
+        jobs = list(segment.jobs_in_order())
+        if not jobs or segment.entries != len(jobs) or segment.first_place > place_of(jobs[0]):
+            broken(f"a segment of {function} counts {segment.entries} jobs from {segment.first_place}; it has {jobs}")
+        if isinstance(segment, PackedSegment):
+            if segment.function is not function or segment.priority != priority:
+                broken(f"a segment of {segment.function} is among those of {function}")
+            ids += check_packed(segment, function, engine)
+    firsts = [segment.first_id for segment in rest.segments]
+    first_places = [segment.first_place for segment in rest.segments]
+    if ids != sorted(set(ids)) or firsts != sorted(firsts) or (ids and ids[-1] > rest.last_id):
+        broken(f"the segments of {function} have jobs {ids} up to {rest.last_id}, and begin with {firsts}")
+    if first_places != sorted(first_places):
+        broken(f"the segments of {function} begin at {first_places}")
+    if list(rest.to_pack) != list(rest.segments)[len(rest.segments) - len(rest.to_pack) :]:
+        broken(f"the segments of {function} that may be packed are not its last")
+    if rest.entries != sum(segment.entries for segment in rest.segments):
+        broken(f"the segments of {function} count {rest.entries} jobs")
 
 
-def check_storeroom(engine: Engine) -> None:
-    """The engine knows how many jobs are put away, of which functions, and their keys."""
-    shelved = 0
-    racked: set[Function] = set()
+def check_packed(segment: PackedSegment, function: Function, engine: Engine) -> list[int]:
+    """Check a packed segment; returns the ids of its packed jobs."""
+    ids = []
+    for index, job_id in enumerate(segment.ids):
+        if index in segment.objects:
+            continue
+        ids.append(job_id)
+        unique = segment.unique_at(index)
+        if job_id < segment.first_id or job_id in engine.jobs or engine.look_at(job_id) is None:
+            broken(f"job {job_id} is packed in a segment that begins with {segment.first_id}")
+        if unique and (unique in function.uniques or not engine.has_holder(function, unique)):
+            broken(f"the unique key of job {job_id} cannot be found, or is another's")
+    return ids
+
+
+def check_packed_queues(engine: Engine) -> None:
+    """The number of packed jobs, their functions and their keys are right."""
+    packed = 0
+    functions: set[Function] = set()
     for function in engine.functions.values():
         keys = 0
-        for rack in function.racks:
-            if rack is None:
-                continue
-            racked.add(function)
-            for shelf in rack.shelves:
-                places = [place for place in range(len(shelf.ids)) if place not in shelf.objects]
-                shelved += len(places)
-                keys += sum(bool(shelf.unique_at(place)) for place in places)
-        if function.has_racks != (function in racked) or keys != sum(map(len, function.shelved_keys)):
-            broken(f"{function} has {keys} keys on shelves, and lists others")
-        if bool(function.shelved_keys) != function.has_racks:
+        for rest in function.segmented:
+            for segment in rest.segments if rest is not None else ():
+                if isinstance(segment, PackedSegment):
+                    functions.add(function)
+                    indexes = [index for index in range(len(segment.ids)) if index not in segment.objects]
+                    packed += len(indexes)
+                    keys += sum(bool(segment.unique_at(index)) for index in indexes)
+        if keys != sum(map(len, function.packed_keys)):
+            broken(f"{function} has {keys} packed keys, and lists others")
+        if bool(function.packed_keys) != (function in engine.packed_queues.functions):
             broken(f"{function} has tables of keys for nothing, or none")
-    if engine.storeroom.jobs != shelved or set(engine.storeroom.functions) != racked:
-        broken(f"{shelved} jobs of {racked} are put away, not {engine.storeroom.jobs}")
+    if engine.packed_queues.job_count != packed or not functions <= engine.packed_queues.functions.keys():
+        broken(f"{packed} jobs of {functions} are packed, not {engine.packed_queues.job_count}")
+    if any(not function.is_segmented for function in engine.packed_queues.functions):
+        broken(f"of {list(engine.packed_queues.functions)} one has no segments")
     if engine.job_count() != sum(function.total for function in engine.functions.values()):
         broken(f"{engine.job_count()} jobs are counted")
 
 
-# --- limits, and keys in turn ---
+# --- limits and key queues ---
 
 
-def check_gate(gate: Gate, engine: Engine) -> None:
-    """Whoever may run has his turn, nobody else has, and nothing is remembered for nothing."""
-    function, policy, lanes = gate.function, gate.policy, gate.lanes
-    if function.gate is not gate or not policy or (lanes is not None) != policy.tells_keys_apart:
-        broken(f"{function} has a gate for {policy}")
-    if gate.has_room:
+def check_limiter(limiter: Limiter, engine: Engine) -> None:
+    """Key queues from which a job may be assigned are listed, no others are, and none is kept without a reason."""
+    function, policy, key_queues = limiter.function, limiter.policy, limiter.key_queues
+    check_groups(limiter, engine)
+    is_needed = bool(policy or limiter.requiring)
+    if function.limiter is not limiter or not is_needed or (key_queues is not None) != policy.tells_keys_apart:
+        broken(f"{function} has a limiter for {policy}")
+    if limiter.has_room:
         broken(f"a job of {function} has left, and its room was not offered")
-    if policy.rate is not None and not tokens(gate.full_at, policy.rate, engine.now_us) and not gate.check_us:
+    if policy.rate is not None and not tokens(limiter.full_at, policy.rate, engine.now_us) and not limiter.check_us:
         broken(f"the bucket of {function} is empty, and nobody will look again")
-    if lanes is None:
+    if key_queues is None:
         return
-    if any(any(queue) for queue in function.queues) or function.has_racks:
-        broken(f"{function} has lanes, and jobs beside them")
+    is_distributed = not len(engine.sliced_work)
+    if is_distributed and (any(any(group.queue.queues) for group in limiter.groups) or function.is_segmented):
+        broken(f"{function} has key queues, and jobs beside them")
     running = Counter(job.key for job in engine.jobs.values() if job.state is RUNNING and job.function is function)
-    if {key: lane.running for key, lane in lanes.items() if lane.running} != running:
-        broken(f"the lanes of {function} count others than {running} running")
-    for key, lane in lanes.items():
-        if lane.key != key or lane.function is not function:
-            broken(f"{lane} is listed under {key!r}")
-        check_lane(gate, lane, engine)
-    by_priority = [sum(lane.ready_of(priority) for lane in lanes.values()) for priority in range(4)]
-    waiting = sum(bool(key and lane.ready) for key, lane in lanes.items())
-    if by_priority != gate.ready or waiting != gate.keys_waiting:
-        broken(f"{function} counts {gate.ready} in lanes, of {gate.keys_waiting} keys; there are {by_priority}")
-    for priority, turns in enumerate(gate.turns):
-        seated = {lane for lane in lanes.values() if lane.is_open and lane.ready_of(priority)}
-        if set(turns) != seated:
-            broken(f"of {function} {set(turns)} have turns with priority {priority}; {seated} should")
+    if {key: key_queue.running for key, key_queue in key_queues.items() if key_queue.running} != running:
+        broken(f"the key queues of {function} count others than {running} running")
+    for key, key_queue in key_queues.items():
+        if key_queue.key != key or key_queue.function is not function:
+            broken(f"{key_queue} is listed under {key!r}")
+        check_key_queue(limiter, key_queue, engine)
+    waiting = sum(bool(key and key_queue.ready) for key, key_queue in key_queues.items())
+    if waiting != limiter.keys_waiting:
+        broken(f"{function} counts ready jobs of {limiter.keys_waiting} keys; there are {waiting}")
+    for group in limiter.groups:
+        check_key_queues(group)
 
 
-def check_lane(gate: Gate, lane: Lane, engine: Engine) -> None:
-    rate = gate.policy.key_rate if lane.key else None
-    available = tokens(lane.full_at, rate, engine.now_us) if rate is not None else 1
+def check_groups(limiter: Limiter, engine: Engine) -> None:
+    """There is a group for each set of requirements of unfinished jobs, and each job is in its own."""
+    function = limiter.function
+    unfinished = [job for job in engine.jobs.values() if job.function is function]
+    required = Counter(job.requires for job in unfinished if job.requires)
+    if {requires: group.unfinished for requires, group in limiter.requiring.items()} != required:
+        broken(f"{function} has groups {limiter.requiring}; its jobs require {required}")
+    if limiter.groups != [limiter, *limiter.requiring.values()]:
+        broken(f"{function} lists groups {limiter.groups}; it has {limiter.requiring}")
+    for offer, groups in limiter.fitting.items():
+        if groups != [group for group in limiter.groups if offer.fits(group)]:
+            broken(f"{function} gives workers with {offer.tags} and {offer.free} jobs of {groups}")
+    if limiter.freed:
+        broken(f"{limiter.freed} have resources that were not offered")
+    for group in limiter.groups:
+        for ready_queue in group.ready_queues():
+            for queue in ready_queue.queues:
+                if any(job.requires != group.requires for job in queue):
+                    broken(f"{queue} are in {group}")
+
+
+def check_key_queues(group: QueueGroup) -> None:
+    """Exactly the open key queues of a group that have jobs are listed."""
+    key_queues = list((group.key_queues or {}).values())
+    by_priority = [sum(key_queue.ready_of(priority) for key_queue in key_queues) for priority in range(4)]
+    if by_priority != group.ready:
+        broken(f"{group} counts {group.ready} in key queues; there are {by_priority}")
+    for key_queue in key_queues:
+        if key_queue.owner is not key_queue and (
+            not key_queue.ready or key_queue not in (key_queue.owner.requiring or ())
+        ):
+            broken(f"{key_queue} of {group} is remembered for nothing, or its owner does not know it")
+    for priority, served in enumerate(group.round_robin):
+        seated = {key_queue for key_queue in key_queues if key_queue.owner.is_open and key_queue.ready_of(priority)}
+        if set(served) != seated:
+            broken(f"of {group} {set(served)} are served with priority {priority}; {seated} should")
+
+
+def check_key_queue(limiter: Limiter, key_queue: KeyQueue, engine: Engine) -> None:
+    rate = limiter.policy.key_rate if key_queue.key else None
+    available = tokens(key_queue.full_at, rate, engine.now_us) if rate is not None else 1
     is_full = rate is None or available == rate[0]
-    is_busy = bool(lane.key) and 0 < gate.policy.key_concurrency <= lane.running
-    if lane.ready != sum(lane.ready_of(priority) for priority in range(4)):
-        broken(f"{lane} counts {lane.ready} ready")
-    if lane.is_open != (available > 0 and not is_busy):
-        broken(f"{lane} is {'open' if lane.is_open else 'closed'}, with {available} tokens and {lane.running} running")
-    is_idle = not (lane.ready or lane.running)
+    is_busy = bool(key_queue.key) and 0 < limiter.policy.key_concurrency <= key_queue.running
+    all_of_key = (key_queue, *(key_queue.requiring or ()))
+    if key_queue.ready != sum(each.ready_of(priority) for each in all_of_key for priority in range(4)):
+        broken(f"{key_queue} counts {key_queue.ready} ready")
+    if key_queue.is_open != (available > 0 and not is_busy):
+        state = "open" if key_queue.is_open else "closed"
+        broken(f"{key_queue} is {state}, with {available} tokens and {key_queue.running} running")
+    is_idle = not (key_queue.ready or key_queue.running)
     if is_idle and is_full:
-        broken(f"{lane} is remembered for nothing")
-    if (not available or is_idle) and not lane.check_us:
-        broken(f"{lane} has {available} tokens, and nobody will look again")
+        broken(f"{key_queue} is remembered for nothing")
+    if (not available or is_idle) and not key_queue.check_us:
+        broken(f"{key_queue} has {available} tokens, and nobody will look again")
 
 
 # --- workers ---
@@ -351,45 +414,137 @@ def check_workers(engine: Engine) -> None:
     for job in engine.jobs.values():
         if (job.state is RUNNING) != (job.worker is not None) or held[job.id] != (job.state is RUNNING):
             broken(f"{job} is held {held[job.id]} times, last by {job.worker}")
+    check_offers(engine)
     for function in engine.functions.values():
         check_workers_of(function, engine)
+
+
+def check_offers(engine: Engine) -> None:
+    """Each worker offers its tags and what its jobs leave free, shares that with its equals, and has enough for all."""
+    offers: Counter[Offer] = Counter()
+    for worker in engine.workers.values():
+        free = dict(worker.resources)
+        uses = {}
+        for job in worker.running.values():
+            amounts = split_requirements(job.requires)[1]
+            if worker.resources and amounts:
+                uses[job.id] = amounts
+                for name, amount in amounts:
+                    if name in free:
+                        free[name] -= amount
+        if (worker.uses or {}) != uses:
+            broken(f"{worker} counts {worker.uses} in use; its jobs use {uses}")
+        if worker.offer is None:
+            if worker.tags or worker.resources:
+                broken(f"{worker} offers nothing, and has {worker.tags} and {worker.resources}")
+            continue
+        offers[worker.offer] += 1
+        if (worker.offer.tags, worker.offer.free) != (worker.tags, free):
+            broken(f"{worker} offers {worker.offer.tags} and {worker.offer.free}; it has {worker.tags} and {free}")
+    if {offer: offer.workers for offer in engine.requirements.offers()} != offers:
+        broken(f"other offers are remembered than {offers}")
+
+
+def could_be_given(engine: Engine, function: Function, worker: Worker) -> bool:
+    """Whether there is a job for this worker, and its payload is not being read."""
+    job = engine.ready_queues.first(function, worker)
+    return job is not None and not (job.payload is None and function.unloaded is not None)
+
+
+def is_being_read(function: Function) -> bool:
+    """Whether the payload of a job is being read that is next for some worker."""
+    if function.limiter is not None and function.limiter.requiring:
+        return True  # of some group
+    heads = (next(function.next_entries(priority), None) for priority in BEST_FIRST)
+    return any(job is not None and job.payload is None for job in heads)
 
 
 def check_workers_of(function: Function, engine: Engine) -> None:
     able = {worker for worker in engine.workers.values() if function in worker.timeouts_us}
     if set(function.workers) != able:
         broken(f"{function} lists {set(function.workers)}; able are {able}")
-    if set(function.sleepers) != {worker for worker in able if worker.asleep}:
-        broken(f"{function} lists sleepers {set(function.sleepers)}")
-    if set(function.pushers) != {worker for worker in able if worker.credits}:
-        broken(f"{function} lists pushers {set(function.pushers)}")
-    if function.ready and not function.paused and engine.handing_out and engine._is_open(function):
-        if function.pushers:
+    check_waiting_workers(function, able)
+    for workers, offering in (
+        (function.sleepers, function.offering_sleepers),
+        (function.pushers, function.offering_pushers),
+    ):
+        by_offer: defaultdict[Offer, set[Worker]] = defaultdict(set)
+        for worker in workers:
+            if worker.offer is not None:
+                by_offer[worker.offer].add(worker)
+        if {offer: set(listed) for offer, listed in offering.items()} != by_offer:
+            broken(f"{function} has {by_offer} by what they offer, and lists {offering}")
+    if function.ready and not function.paused and engine.handing_out and engine.limiters.is_open(function):
+        is_left_by_policy = engine.wake_policy is not None and function.wakeup_check_pending
+        could_be_pushed = any(could_be_given(engine, function, worker) for worker in function.pushers)
+        if could_be_pushed and not is_left_by_policy:
             broken(f"{function} has {function.ready} ready jobs and a worker with credit")
-        if function.sleepers and not function.watched:
+        could_work = any(could_be_given(engine, function, worker) for worker in function.sleepers)
+        if could_work and not function.wakeup_check_pending:
             broken(f"{function} has {function.ready} ready jobs and sleepers, and nobody will look again")
+        for priority in BEST_FIRST if function.by_priority is not None else ():
+            assert function.by_priority is not None
+            head = next(function.next_entries(priority), None)
+            if not engine.limiters.offers(function, priority) or head is None or head.payload is None:
+                continue
+            if function.unloaded is not None and is_being_read(function):
+                continue  # then it is offered, with all jobs behind it
+            offers = engine.limiters.offers
+            pushers = function.by_priority.pushers[priority]
+            if any(offers(function, priority, worker) for worker in pushers) and not is_left_by_policy:
+                broken(f"{function} has jobs of priority {priority} and a worker with credit for these")
+            could_work = any(offers(function, priority, worker) for worker in function.by_priority.sleepers[priority])
+            if could_work and not function.wakeup_check_pending:
+                broken(f"{function} has jobs of priority {priority} and sleepers, and nobody will look again")
 
 
-# --- who waits for whom ---
+def check_waiting_workers(function: Function, able: set[Worker]) -> None:
+    """Each waiting worker is in the lists of the priorities that it takes, and in no others."""
+    unlimited = {worker for worker in able if worker.priorities is None or function not in worker.priorities}
+    if set(function.sleepers) != {worker for worker in unlimited if worker.asleep}:
+        broken(f"{function} lists sleepers {set(function.sleepers)}")
+    if set(function.pushers) != {worker for worker in unlimited if worker.credits}:
+        broken(f"{function} lists pushers {set(function.pushers)}")
+    limited = able - unlimited
+    waiters = function.by_priority
+    if (waiters.workers if waiters is not None else 0) != len(limited):
+        broken(f"{function} counts {waiters and waiters.workers} workers with priorities; there are {len(limited)}")
+    for priority in BEST_FIRST if waiters is not None else ():
+        assert waiters is not None
+        takers = {worker for worker in limited if priority in (worker.priorities or {}).get(function, ())}
+        if set(waiters.sleepers[priority]) != {worker for worker in takers if worker.asleep}:
+            broken(f"{function} lists sleepers {set(waiters.sleepers[priority])} for priority {priority}")
+        if set(waiters.pushers[priority]) != {worker for worker in takers if worker.credits}:
+            broken(f"{function} lists pushers {set(waiters.pushers[priority])} for priority {priority}")
 
 
-def check_graph(engine: Engine) -> None:
-    graph = engine.graph
+# --- dependencies ---
+
+
+def check_dependencies(engine: Engine) -> None:
+    dependencies = engine.dependencies
     edges: defaultdict[int, set[int]] = defaultdict(set)
-    for job_id in graph.successors:
-        waiting = graph.waiting_for(job_id)
-        if not engine.has_job(job_id) and job_id not in graph.unsuccessful:
+    for job_id in dependencies.successors:
+        waiting = dependencies.waiting_for(job_id)
+        if not engine.has_job(job_id) and job_id not in dependencies.unsuccessful:
             broken(f"{waiting} wait for {job_id}, which nobody knows")
         if not waiting or len({job.id for job in waiting}) != len(waiting):
             broken(f"for {job_id} wait {waiting}")
         for job in waiting:
+            if job.id in dependencies.linking or dependencies.is_unlinking(job):
+                continue
             edges[job.id].add(job_id)
-            if engine.has_job(job_id) and policy_of(job, job_id) != EdgePolicy.WAIT and job_id not in graph.minded:
+            if (
+                engine.has_job(job_id)
+                and policy_of(job, job_id) != EdgePolicy.WAIT
+                and job_id not in dependencies.has_failure_policy
+            ):
                 broken(f"{job} minds how {job_id} ends, and nobody knows")
             if job.state is not WAITING or engine.jobs.get(job.id) is not job or job_id not in job.predecessors:
                 broken(f"{job} waits for {job_id}")
-    if not graph.minded <= graph.successors.keys():
-        broken(f"nobody waits for {graph.minded - graph.successors.keys()}, and somebody minds how they end")
+    if not dependencies.has_failure_policy <= dependencies.successors.keys():
+        forgotten = dependencies.has_failure_policy - dependencies.successors.keys()
+        broken(f"{forgotten} are said to have edges with a policy, and no job waits for them")
     for job in engine.jobs.values():
         actual = edges[job.id]
         required, possible = waited_for(job, engine)
@@ -405,111 +560,123 @@ def check_graph(engine: Engine) -> None:
 
 
 def waited_for(job: Job, engine: Engine) -> tuple[set[int], set[int]]:
-    """What a job must wait for, and what it may wait for.
+    """The predecessors that a job must wait for, and those that it may wait for.
 
-    They differ by jobs that it would rather run without, that ended without success, and that were retried since.
+    They differ by predecessors with the policy "run" that ended without success and were retried since.
     """
     if len(job.edges) not in (0, len(job.predecessors)):
         broken(f"{job} has {len(job.edges)} edges to {job.predecessors}")
     required, possible = set(), set()
     for job_id in job.predecessors:
         runs_anyway = policy_of(job, job_id) == EdgePolicy.RUN
-        if job_id in let_down_by(engine):
+        if job_id in failures_to_tell(engine):
             possible.add(job_id)
-        if engine.has_job(job_id) or (job_id in engine.graph.unsuccessful and not runs_anyway):
+        if engine.has_job(job_id) or (job_id in engine.dependencies.unsuccessful and not runs_anyway):
             possible.add(job_id)
             if not runs_anyway:
                 required.add(job_id)
     return required, possible
 
 
-def let_down_by(engine: Engine) -> set[int]:
-    """The jobs that have ended, and of whom those that wait for them will hear in the next turn."""
-    return {job.id for job in engine.backlog.failed if job.state in FINAL_STATES}
+def failures_to_tell(engine: Engine) -> set[int]:
+    """The failed jobs whose successors are processed in the next turn."""
+    return {job.id for job in engine.pending_failures if job.state in FINAL_STATES}
 
 
 # --- time ---
 
 
 def check_deadlines(engine: Engine) -> None:
-    entries: Counter[tuple[Kind, int, int]] = Counter()
+    entries: Counter[tuple[DeadlineKind, int, int]] = Counter()
     stale = 0
     for deadline in engine.deadlines:
         at_us, _, kind, subject, _ = deadline
         entries[kind, id(subject), at_us] += 1
-        stale += not engine._is_live(deadline)
+        stale += not engine.clock.is_live(deadline)
     if stale > engine.deadlines.stale:
         broken(f"{stale} deadlines are stale, {engine.deadlines.stale} are counted")
-    if len(engine.deadlines) > 2 * (len(engine.deadlines) - stale + LEAST_STALE_FOR_REBUILD):
+    if len(engine.deadlines) > 2 * (len(engine.deadlines) - stale + LEAST_STALE_FOR_SWEEP):
         broken(f"of {len(engine.deadlines)} deadlines {stale} are stale")
 
-    def expect(kind: Kind, subject: Job | Worker | Schedule | Gate | Lane, at_us: int) -> None:
+    def expect(kind: DeadlineKind, subject: Job | Worker | Schedule | Limiter | KeyQueue, at_us: int) -> None:
         if not entries[kind, id(subject), at_us]:
             broken(f"nothing will happen to {subject} for {kind.name} at {at_us}")
 
-    if engine.backlog.failed:
-        expect(Kind.DOOM, engine.backlog.failed[0], engine.now_us)
+    if engine.pending_failures:
+        expect(DeadlineKind.FAILED_DEPENDENCY, engine.pending_failures[0], engine.now_us)
     limited = 0
     for job in engine.jobs.values():
         if job.state is SCHEDULED:
-            expect(Kind.DUE, job, job.run_at_us)
+            expect(DeadlineKind.DUE, job, job.run_at_us)
         if job.expires_us and (job.state is not RUNNING or job.expires_us > engine.now_us):
-            expect(Kind.EXPIRY, job, job.expires_us)
-        will_be_told = job in engine.backlog.failed or not let_down_by(engine).isdisjoint(job.predecessors)
-        if engine.graph.doom_of(job) and not will_be_told and not entries_for(engine, Kind.DOOM, job):
+            expect(DeadlineKind.EXPIRY, job, job.expires_us)
+        will_be_told = job in engine.pending_failures or not failures_to_tell(engine).isdisjoint(job.predecessors)
+        if (
+            engine.dependencies.failed_dependency(job)
+            and not will_be_told
+            and not entries_for(engine, DeadlineKind.FAILED_DEPENDENCY, job)
+        ):
             broken(f"{job} must not go on, and nobody will tell it")
         if job.run_limit:
             limited += 1
             if job.state is not RUNNING:
                 broken(f"{job} has a time limit")
-    if limited != sum(kind is Kind.RUN_LIMIT and engine._is_live(d) for d in engine.deadlines for kind in [d[2]]):
+    if limited != sum(
+        kind is DeadlineKind.RUN_LIMIT and engine.clock.is_live(d) for d in engine.deadlines for kind in [d[2]]
+    ):
         broken(f"{limited} jobs have a time limit that nobody watches")
     for function in engine.functions.values():
         for job in function.uniques.values():
             if job.unique_until_us:
-                expect(Kind.KEY_HELD, job, job.unique_until_us)
+                expect(DeadlineKind.KEY_HELD, job, job.unique_until_us)
     for worker in engine.workers.values():
         if worker.lease_until_us:
-            expect(Kind.LEASE, worker, worker.lease_check_us)
+            expect(DeadlineKind.LEASE, worker, worker.lease_check_us)
             if worker.lease_check_us > worker.lease_until_us:
                 broken(f"the lease of {worker} is looked at too late")
-        for until_us in (*(worker.tickets or {}).values(), *(worker.alarms or {}).values()):
-            expect(Kind.PATIENCE, worker, until_us)
+        for until_us in (worker.tickets or {}).values():
+            expect(DeadlineKind.WAIT_TIMEOUT, worker, until_us)
     for schedule in engine.schedules.values():
         if schedule.next_us != (schedule.timetable.next_after_us(schedule.reached_us) or 0):
             broken(f"{schedule} has met its ticks until {schedule.reached_us}, and its next is at {schedule.next_us}")
         if schedule.wake_us:
-            expect(Kind.TICK, schedule, schedule.wake_us)
+            expect(DeadlineKind.TICK, schedule, schedule.wake_us)
         elif schedule.next_us and not schedule.paused:
             broken(f"nobody will look at {schedule}")
     for function in engine.functions.values():
-        if function.gate is not None:
-            looked_at: list[Gate | Lane] = [function.gate, *(function.gate.lanes or {}).values()]
-            for gate in looked_at:
-                if gate.check_us:
-                    expect(Kind.GATE, gate, gate.check_us)
-    watched = sum(function.watched for function in engine.functions.values())
-    if watched != sum(kind is Kind.NEGLECT and engine._is_live(d) for d in engine.deadlines for kind in [d[2]]):
-        broken(f"{watched} functions are watched for neglect, by another number of deadlines")
+        if function.limiter is not None:
+            looked_at: list[Limiter | KeyQueue] = [function.limiter, *(function.limiter.key_queues or {}).values()]
+            for limiter in looked_at:
+                if limiter.check_us:
+                    expect(DeadlineKind.LIMITER, limiter, limiter.check_us)
+    pending = sum(function.wakeup_check_pending for function in engine.functions.values())
+    if pending != sum(
+        kind is DeadlineKind.UNANSWERED_WAKEUP and engine.clock.is_live(d) for d in engine.deadlines for kind in [d[2]]
+    ):
+        broken(f"{pending} functions have a wakeup check pending, and another number of deadlines")
 
 
-def entries_for(engine: Engine, kind: Kind, job: Job) -> int:
+def entries_for(engine: Engine, kind: DeadlineKind, job: Job) -> int:
     return sum(each is kind and subject is job for _, _, each, subject, _ in engine.deadlines)
 
 
-# --- news ---
+# --- subscribers ---
 
 
-def check_watchers(engine: Engine) -> None:
-    """Whoever watches a job knows it, and whoever believes to watch one does."""
+def check_subscribers(engine: Engine) -> None:
+    """The jobs and the peers agree about subscriptions."""
     for job in engine.jobs.values():
-        if job.watchers is None:
+        if job.subscribers is None:
             continue
-        if not job.watchers:
-            broken(f"{job} has an empty list of watchers")
-        for watcher in job.watchers:
-            if watcher.watching.get(job.id) is not job:
-                broken(f"{job} is watched by somebody who does not know")
-            for other_id, other in watcher.watching.items():
-                if engine.jobs.get(other_id) is not other or not other.watchers or watcher not in other.watchers:
-                    broken(f"somebody believes to watch {other}")
+        if not job.subscribers:
+            broken(f"{job} has an empty list of subscribers")
+        for subscriber in job.subscribers:
+            if subscriber.subscriptions.get(job.id) is not job:
+                broken(f"{job} has a subscriber that does not know")
+            for other_id, other in subscriber.subscriptions.items():
+                if (
+                    engine.jobs.get(other_id) is not other
+                    or not other.subscribers
+                    or subscriber not in other.subscribers
+                ):
+                    broken(f"a peer believes to be subscribed to {other}")

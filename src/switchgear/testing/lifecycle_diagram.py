@@ -1,4 +1,5 @@
-"""Draws the diagram of a job's life into the documentation: `python -m switchgear.testing.lifecycle_diagram [FILE]`."""
+"""Writes the lifecycle diagram of a job into the documentation: `python -m switchgear.testing.lifecycle_diagram
+[FILE]`."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ END: Final = "<!-- end of diagram -->"
 
 
 def drawn() -> str:
-    """The diagram as it stands in the page, markers included."""
+    """The diagram as it is in the page, markers included."""
     return f"{BEGIN}\n```mermaid\n{mermaid()}\n```\n{END}"
 
 
 def redraw(page: str) -> str:
-    """The page with its diagram drawn anew; raises ValueError if it has no place for one."""
+    """The page with a new diagram; raises ValueError if the page has no place for it."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,4 +1,4 @@
-"""For pytest: the fixture `switchgear_in_memory`.
+"""The pytest plugin of this package: the fixture `switchgear_in_memory`.
 
 def test_a_thumbnail(switchgear_in_memory):
     server = switchgear_in_memory(app)

@@ -1,17 +1,17 @@
-"""A peer that writes down what it hears."""
+"""`RecordingPeer`: a peer that records the events of the engine."""
 
 from __future__ import annotations
 
-from switchgear.model import Cause, Job, JobState, Peer, Worker
+from switchgear.model import Cause, Job, JobState, Peer, Timer, Worker
 
 __all__ = ["RecordingPeer"]
 
 
 class RecordingPeer(Peer):
-    """Stands in for a protocol session: everything the engine tells it becomes a tuple in `heard`.
+    """Replaces a protocol session: every event of the engine becomes a tuple in `heard`.
 
     wake(worker id) · assign(worker id, job id) · revoke(worker id, job id) · expired(worker id) ·
-    waited in vain(worker id, ticket) · started(job id) · finished(job id, state) ·
+    waited in vain(worker id, ticket) · timer(timer) · started(job id) · finished(job id, state) ·
     progress(job id, numerator, denominator, time left) · data(job id, bytes) · warning(job id, bytes)
     """
 
@@ -21,12 +21,12 @@ class RecordingPeer(Peer):
         self.heard: list[tuple[object, ...]] = []
 
     def take_heard(self) -> list[tuple[object, ...]]:
-        """What was heard since the last call."""
+        """The events since the last call."""
         heard, self.heard = self.heard, []
         return heard
 
     def words(self) -> list[object]:
-        """Only the first word of each piece of news."""
+        """Only the first word of each event."""
         return [news[0] for news in self.heard]
 
     def wake(self, worker: Worker) -> None:
@@ -41,8 +41,11 @@ class RecordingPeer(Peer):
     def expired(self, worker: Worker) -> None:
         self.heard.append(("expired", worker.id))
 
-    def waited_in_vain(self, worker: Worker, ticket: int) -> None:
+    def wait_timed_out(self, worker: Worker, ticket: int) -> None:
         self.heard.append(("waited in vain", worker.id, ticket))
+
+    def timer_fired(self, timer: Timer) -> None:
+        self.heard.append(("timer", timer))
 
     def job_started(self, job: Job) -> None:
         self.heard.append(("started", job.id))

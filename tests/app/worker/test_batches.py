@@ -18,7 +18,7 @@ from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.slot_pool import SlotPool
 from switchgear.client.gearman.assigned_job import Complete
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction
-from switchgear.protocols.gearman.codec import REQUEST, Decoder, response
+from switchgear.protocols.gearman.codec import REQUEST, GearmanDecoder, response
 from switchgear.protocols.gearman.messages import Packet
 
 URL = "gearman://127.0.0.1:4730"
@@ -118,21 +118,20 @@ class Wire:
         self._socket = sock
 
     def write(self, data: bytes) -> None:
-        packets = Decoder(REQUEST, 10**6).feed(data)
+        packets = GearmanDecoder(REQUEST, 10**6).feed(data)
         self.writes.append([f"{Packet(kind).name} {body.decode()}".replace("\0", " ") for kind, body in packets])
 
     def get_extra_info(self, name: str) -> socket.socket:
         return self._socket
 
 
-@in_a_loop
-async def test_jobs_that_end_together_are_reported_in_one_write_with_one_credit() -> None:
+async def connected_pool(executor: Held) -> tuple[SlotPool, Wire]:
+    """A pool with a connection to a server that speaks the extensions."""
     app = App(URL)
 
     @app.task(name="f")
     def f() -> None: ...
 
-    executor = Held(3)
     introduction = WorkerIntroduction("me", {"f": 0.0})
     pool = SlotPool(
         "x", executor, app.tasks, [location_of(URL)], introduction, AppWorkerObserver(), lambda finished: None
@@ -144,13 +143,39 @@ async def test_jobs_that_end_together_are_reported_in_one_write_with_one_credit(
         connection.connection_made(cast(asyncio.Transport, wire))
     connection.data_received(response(Packet.OPTION_RES, b"switchgear"))
     await asyncio.sleep(0)
-    assert wire.writes.pop()[-1] == "CREDIT 3 15000"
+    return pool, wire
 
-    pushes = [response(Packet.JOB_PUSH, f"H:{n}\0f\0\x001\x000\x000\x000\0{{}}".encode()) for n in range(3)]
-    connection.data_received(b"".join(pushes))
+
+def push(number: int, attempt: int = 1) -> bytes:
+    return response(Packet.JOB_PUSH, f"H:{number}\0f\0\0{attempt}\x000\x000\x000\0{{}}".encode())
+
+
+@in_a_loop
+async def test_jobs_that_end_together_are_reported_in_one_write_with_one_credit() -> None:
+    executor = Held(3)
+    pool, wire = await connected_pool(executor)
+    assert wire.writes.pop()[-1] == "CREDIT 3 15000"
+    (connection,) = pool.connections
+    connection.data_received(b"".join(map(push, range(3))))
     wire.writes.clear()
     for attempt in executor.attempts[:2]:
         executor._end_from_thread(attempt, Complete(b"null"))
     for _ in range(3):
         await asyncio.sleep(0)
     assert wire.writes == [["WORK_COMPLETE H:0 null", "WORK_COMPLETE H:1 null", "CREDIT 2 15000"]]
+
+
+@in_a_loop
+async def test_progress_of_a_revoked_attempt_is_not_told_as_that_of_the_next() -> None:
+    executor = Held(3)
+    pool, wire = await connected_pool(executor)
+    (connection,) = pool.connections
+    connection.data_received(push(0))
+    connection.data_received(response(Packet.REVOKE, b"H:0", b"timed_out"))
+    connection.data_received(push(0, attempt=2))
+    (old, *_) = executor.attempts
+    wire.writes.clear()
+    old.job.progress(1, 2)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not [packet for write in wire.writes for packet in write if packet.startswith("WORK_PROGRESS")]

@@ -17,7 +17,7 @@ from tests.app.worker.tasks import make_app
 from tests.cli.commands import call, call_json, running
 from tests.client.background import url_of
 from tests.support.servers import Server
-from tests.support.waiting import DEADLINE_SECONDS
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 pytestmark = pytest.mark.system
 
@@ -114,6 +114,7 @@ def test_what_it_says_to_programs(server: Server) -> None:
         assert serving["threads"] == {"slots": 8, "tasks": ["add"]}
         connected = json.loads(worker.until("connected"))
         assert (connected["server"], connected["again"], connected["plain"]) == (url_of(server), False, False)
+        eventually(lambda: call_json(server, "workers"), "the worker has registered")
         assert [found["name"] for found in call_json(server, "workers")] == ["tester/threads"]
         job = app.tasks["add"].submit(1)
         done = json.loads(worker.until("done"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
+from redis.crc import key_slot
 
 from switchgear.client.gearmonkey import (
     OPT_BLOCKING,
@@ -17,7 +18,7 @@ from switchgear.client.gearmonkey import (
     GearMonkeyClient,
     GearMonkeyWorker,
 )
-from switchgear.errors import ServerRefused
+from switchgear.errors import ServerRefused, ServerUnreachable
 from tests.client.gearmonkey.house import QUICK
 from tests.support.redis_server import RedisServer, running_redis_cluster
 from tests.support.threads import working_beside
@@ -113,3 +114,35 @@ def test_a_worker_that_takes_a_node_for_a_redis_is_told_what_to_do(nodes: list[R
     worker.accept("x7")
     with pytest.raises(ServerRefused, match=r"^(CROSSSLOT: .* need one hash tag|MOVED: this Redis is part of)"):
         worker.run()
+
+
+def test_client_and_worker_go_on_when_a_replica_takes_over() -> None:
+    name = "{b}upper"
+    with running_redis_cluster(with_replica=True) as nodes:
+        assert key_slot(name.encode()) < 16384 // 3, "the first node has it"
+        clusters = [RedisCluster.from_url(node.url) for node in (nodes[1], nodes[0])]
+        client = GearMonkeyClient(clusters[0])
+        worker = GearMonkeyWorker(clusters[1], bytes.upper, timing=QUICK)
+        worker.accept(name)
+        try:
+            with working_beside(worker):
+                client.run(name, b"before", options=OPT_BLOCKING, timeout=DEADLINE_SECONDS)
+                with nodes[0].client() as first:
+                    assert first.wait(1, 10_000) == 1, "the replica has everything"
+                nodes[0].kill()
+                job_id = eventually(lambda: run_or_none(client, name), "a job can be created", within_seconds=40)
+                assert job_id is not None
+                client.wait(name, job_id, timeout=DEADLINE_SECONDS)
+                assert client.get(name, job_id).output == b"AFTER"
+                assert client.get(name, 1).output == b"BEFORE"
+        finally:
+            for cluster in clusters:
+                cluster.close()
+
+
+def run_or_none(client: GearMonkeyClient, name: str) -> int | None:
+    """The id of a new job; None while the cluster cannot take one."""
+    try:
+        return client.run(name, b"after")
+    except (ServerUnreachable, ServerRefused):
+        return None

@@ -20,7 +20,7 @@ from switchgear.config import ListenUrl
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
 from switchgear.model import NORMAL, Delivery, Job, Worker
 from switchgear.net.bridge.bridge import Bridge
-from switchgear.net.bridge.setup import BridgeSetup
+from switchgear.net.bridge.settings import BridgeSettings
 from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
 from switchgear.storage.base import Store
@@ -75,7 +75,7 @@ class BridgeHouse:
         self.add_bridge(self.url)
 
     def add_bridge(self, url: ListenUrl) -> None:
-        bridge = Bridge(url, self.hub, BridgeSetup.read(url), PREFIX, INPUT_BYTES, self.bridge_workers)
+        bridge = Bridge(url, self.hub, BridgeSettings.read(url), PREFIX, INPUT_BYTES, self.bridge_workers)
         bridge.open()
         self.bridges.append(bridge)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from redis.cluster import RedisCluster
+from redis.crc import key_slot
+from redis.exceptions import RedisClusterException, RedisError
 
 from switchgear.model import DONE, Job
 from tests.net.bridge.house import bridged, in_loop, queue, soon
@@ -69,3 +71,47 @@ def test_a_function_without_a_hash_tag_is_left_out_and_complained_of_once(cluste
         check()
     finally:
         store.close()
+
+
+def test_the_bridge_goes_on_when_the_node_that_it_was_given_fails_and_a_replica_takes_over() -> None:
+    """Its URL names the very node that is lost, with the slots of the function."""
+    function = "{b}shout"
+    with running_redis_cluster(with_replica=True) as nodes:
+        assert key_slot(function.encode()) < 16384 // 3, "the first node has it"
+        store: Any = RedisCluster(host=HOST, port=nodes[1].port, decode_responses=True)
+
+        @in_loop
+        async def check() -> None:
+            async with bridged(nodes[0], outbound="{b}sing") as house:
+                worker = house.worker(function)
+                queue(store, function, b"before")
+                assert await house.run(worker, 1) == [b"before"]
+                await soon(partial(has, store, function, "status", "success"), "it is told")
+                queue(store, function, b"held")
+                held = await house.taken(worker)
+                await soon(lambda: store.hget(f"job:{function}:2", "status") == "busy", "its start is told")
+                with nodes[0].client() as first:
+                    assert first.wait(1, 10_000) == 1, "the replica has everything"
+                nodes[0].kill()
+                house.complete(worker, held, b"HELD")
+                await soon(partial(takes_writes, store, function), "the replica has taken over")
+                await soon(lambda: store.hget(f"job:{function}:2", "output") == "HELD", "the result is told")
+                queue(store, function, b"after")
+                assert await house.run(worker, 1) == [b"after"]
+                await soon(lambda: store.hget(f"job:{function}:3", "status") == "success", "that is told, too")
+                job = house.submit("{b}sing", b"out")
+                await soon(partial(has, store, "{b}sing", "input", "out"), "it is pushed")
+                store.hset("job:{b}sing:1", mapping={"status": "success", "output": "OUT"})
+                await soon(partial(is_done, job), "it is done")
+
+        try:
+            check()
+        finally:
+            store.close()
+
+
+def takes_writes(store: Any, function: str) -> bool:
+    try:
+        return bool(store.set(f"probe:{function}", "x"))
+    except (RedisError, RedisClusterException):
+        return False

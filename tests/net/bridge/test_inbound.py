@@ -445,7 +445,7 @@ async def test_a_result_that_waits_is_not_written_to_another_redis() -> None:
             server.kill()
             await soon(lambda: house.telemetry.counts["bridge_lost"] == 1, "the bridge notices")
             house.complete(worker, lost, b"too late")
-            await soon(lambda: len(house.bridge.office.deeds), "it waits for Redis")
+            await soon(lambda: len(house.bridge.shared.commands), "it waits for Redis")
             server.start()
             queue(store, "shout", b"new")
             assert await house.run(worker, 1) == [b"new"]

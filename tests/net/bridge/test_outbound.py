@@ -132,7 +132,7 @@ def test_who_is_eligible(
         async with bridged(server, **(options | always)) as house:
             job = house.submit("shout")
             if options.get("outbound") == "never":
-                await soon(lambda: house.bridge.office.is_connected, "the bridge works")
+                await soon(lambda: house.bridge.shared.is_connected, "the bridge works")
             else:
                 house.submit("always")
                 await soon(lambda: store.llen("queue:always:normal") == 1, "all functions were looked at")
@@ -221,7 +221,7 @@ async def test_a_cancelled_job_is_withdrawn(server: RedisServer, store: Any) -> 
         house.hub.begin_turn()
         house.engine.cancel(first)
         assert first.state is CANCELLED
-        await soon(lambda: store.lrange(QUEUE, 0, -1) == ["2"], "the other one has its place")
+        await soon(lambda: store.lrange(QUEUE, 0, -1) == ["2"], "the other one has its location")
         assert store.exists("job:shout:1") == 0
         assert second.state is RUNNING
 
@@ -387,7 +387,7 @@ async def test_a_count_that_is_no_number_counts_as_none(
         store.set("count:other", 1)
         await pushed(house, store)
         assert job.state is READY
-    assert "defect" not in caplog.text
+    assert "internal error" not in caplog.text
 
 
 @in_loop
@@ -406,4 +406,4 @@ async def test_progress_and_origins_that_are_no_numbers_are_ignored(
             origin = PREFIX + number.encode() + b"@1"
             keys = next(iter(house.bridge.outbound.jobs.values())).keys
             assert not house.bridge.outbound.is_own(keys, b"7", origin)
-    assert "defect" not in caplog.text
+    assert "internal error" not in caplog.text

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from switchgear.model import DONE, NORMAL, Delivery
-from switchgear.net.bridge.line import Command, LineLost
+from switchgear.net.bridge.redis_connection import Command, RedisConnectionLost
 from switchgear.net.bridge.scripts import SCRIPTS
 from switchgear.storage.base import Store
 from switchgear.storage.open import open_store
 from tests.net.bridge.house import bridged, in_loop, queue, soon
+from tests.support.reads import awaited
 from tests.support.redis_server import RedisServer, running_redis
 
 CLAIMED = "switchgear:claimed:shout"
@@ -21,8 +22,8 @@ HOLDERS = "switchgear:holders:shout"
 DURABLE_REDIS = ("--appendonly", "yes", "--appendfsync", "always")
 
 
-def opened(place: Path) -> Store:
-    return open_store(f"sqlite:{place / 'jobs.db'}", sync="normal")
+def opened(location: Path) -> Store:
+    return open_store(f"sqlite:{location / 'jobs.db'}", sync="normal")
 
 
 @in_loop
@@ -83,8 +84,8 @@ async def test_a_job_that_ends_while_the_bridge_looks_for_it_is_not_forgotten(
     kept = opened(tmp_path)
     async with bridged(server, kept=kept) as house:
         worker = house.worker("shout")
-        line = house.bridge._line
-        call_all = line.call_all
+        connection = house.bridge._connection
+        call_all = connection.call_all
 
         async def overtaken(commands: Sequence[Command]) -> list[Any]:
             answers = await call_all(commands)
@@ -94,7 +95,7 @@ async def test_a_job_that_ends_while_the_bridge_looks_for_it_is_not_forgotten(
                 house.complete(worker, job, b"quick")
             return answers
 
-        monkeypatch.setattr(line, "call_all", overtaken)
+        monkeypatch.setattr(connection, "call_all", overtaken)
         await soon(lambda: store.hget("job:shout:1", "output") == "quick", "the result is written")
         await soon(lambda: store.zcard(CLAIMED) == 0, "it is let go of")
     await kept.close()
@@ -105,18 +106,18 @@ async def test_a_claim_whose_answer_is_lost_is_found_when_the_line_is_there_agai
     server: RedisServer, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with bridged(server) as house:
-        line = house.bridge._line
-        call_all = line.call_all
+        connection = house.bridge._connection
+        call_all = connection.call_all
 
         async def cut_off(commands: Sequence[Command]) -> list[Any]:
             answers = await call_all(commands)
             for command, answer in zip(commands, answers, strict=True):
                 if command[1] is SCRIPTS.claim and answer:
-                    monkeypatch.setattr(line, "call_all", call_all)
-                    raise LineLost("cut off")
+                    monkeypatch.setattr(connection, "call_all", call_all)
+                    raise RedisConnectionLost("cut off")
             return answers
 
-        monkeypatch.setattr(line, "call_all", cut_off)
+        monkeypatch.setattr(connection, "call_all", cut_off)
         worker = house.worker("shout")
         queue(store, "shout", b"x")
         assert (await house.taken(worker)).payload == b"x"
@@ -130,17 +131,17 @@ def test_what_is_said_twice_because_an_answer_was_lost_does_no_harm(
     @in_loop
     async def check() -> None:
         async with bridged(server, outbound="sing") as house:
-            line = house.bridge._line
-            call_all = line.call_all
+            connection = house.bridge._connection
+            call_all = connection.call_all
 
             async def cut_off(commands: Sequence[Command]) -> list[Any]:
                 answers = await call_all(commands)
                 if any(command[1] is getattr(SCRIPTS, script) for command in commands):
-                    monkeypatch.setattr(line, "call_all", call_all)
-                    raise LineLost("cut off")
+                    monkeypatch.setattr(connection, "call_all", call_all)
+                    raise RedisConnectionLost("cut off")
                 return answers
 
-            monkeypatch.setattr(line, "call_all", cut_off)
+            monkeypatch.setattr(connection, "call_all", cut_off)
             worker = house.worker("shout")
             queue(store, "shout", b"x")
             assert await house.run(worker, 1) == [b"x"]
@@ -158,7 +159,7 @@ def test_what_is_said_twice_because_an_answer_was_lost_does_no_harm(
             assert store.get("count:shout") == "1"
             await soon(lambda: not store.keys("switchgear:pushed:*"), "nothing is left")
             assert store.exists(f"job:sing:{first}") == store.zcard(CLAIMED) == 0
-            await soon(lambda: house.telemetry.counts["bridge_recovered"] == 1, "the line was lost, and is back")
+            await soon(lambda: house.telemetry.counts["bridge_recovered"] == 1, "the connection was lost, and is back")
 
     check()
 
@@ -183,7 +184,8 @@ async def test_a_job_that_somebody_else_has_by_now_is_not_run_again(
     async with bridged(server, kept=kept) as house:
         assert len(house.engine.jobs) == 3
         await soon(lambda: not house.engine.jobs, "none is ours")
-        done = next(iter(house.hub.find_named(frozenset([unique(store, 1)])).values()))
+        found = await awaited(house.hub.find_named(frozenset([unique(store, 1)])))
+        done = next(iter(found.values()))
         assert done.result == b"theirs"
         assert store.hgetall(HOLDERS) == {"2": "other normal"}
     await kept.close()
@@ -224,10 +226,10 @@ async def test_what_others_took_over_while_the_line_was_lost_is_not_begun(
 
         async def lost(commands: Sequence[Command]) -> list[Any]:
             monkeypatch.undo()
-            raise LineLost("cut off")
+            raise RedisConnectionLost("cut off")
 
-        monkeypatch.setattr(house.bridge._line, "call_all", lost)
-        await soon(lambda: house.telemetry.counts["bridge_recovered"] == 1, "the line is there again")
+        monkeypatch.setattr(house.bridge._connection, "call_all", lost)
+        await soon(lambda: house.telemetry.counts["bridge_recovered"] == 1, "the connection is there again")
         assert list(house.engine.jobs) == [begun.id]
         house.complete(worker, begun, b"first")
         await soon(lambda: store.hget("job:shout:1", "output") == "first", "the first result counts")

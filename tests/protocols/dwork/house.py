@@ -37,7 +37,7 @@ class DworkHouse:
         self.door = self.open_door()
 
     def open_door(self) -> Door:
-        return self.house.door(lambda context, wire: DworkSession(context, wire, self.setup))
+        return self.house.door(lambda context, transport: DworkSession(context, transport, self.setup))
 
     @property
     def session(self) -> DworkSession:
@@ -82,7 +82,7 @@ class DworkHouse:
     def ask(self, query: Query, peer: bytes = b"peer") -> Query:
         """Ask, and get the answer as soon as it may be given."""
         self.send(query, peer)
-        if self.house.keeps:
+        if self.house.is_durable:
             self.keep()
         [answer] = self.heard(peer)
         return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from switchgear.engine.engine import Engine
 from switchgear.model import DONE, FINAL_STATES, Function, Job, Schedule
@@ -43,11 +43,18 @@ class ImageStore(MemoryStore):
     def crash(self) -> None:
         self._staged = {}
 
-    def get(self, job_id: int) -> Job | None:
-        row = self.image.get(job_id)
-        return None if row is None else self._job(row)
+    async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
+        return {job_id: self._job(self.image[job_id]) for job_id in job_ids if job_id in self.image}
 
-    def find(self, query: JobQuery) -> list[Job]:
+    async def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
+        jobs = await self.read_jobs(job_ids)
+        return {job_id: job.payload or b"" for job_id, job in jobs.items()}
+
+    async def find_named(self, names: Collection[bytes], since_us: int = 0) -> dict[bytes, Job]:
+        jobs = [self._job(self.image[job_id]) for job_id in sorted(self.image)]
+        return {job.name: job for job in jobs if job.name in names and job.created_us >= since_us}
+
+    async def find(self, query: JobQuery) -> list[Job]:
         jobs = [self._job(self.image[job_id]) for job_id in sorted(self.image, reverse=True)]
         found = [
             job
@@ -62,14 +69,15 @@ class ImageStore(MemoryStore):
 
     def restore(self, engine: Engine) -> None:
         """Let a new engine go on."""
-        jobs = [self.get(job_id) for job_id in sorted(self.image)]
-        unfinished = [job for job in jobs if job is not None and job.state not in FINAL_STATES]
+        jobs = [self._job(self.image[job_id]) for job_id in sorted(self.image)]
+        unfinished = [job for job in jobs if job.state not in FINAL_STATES]
         for job in unfinished:
             job.function = engine.function_named(job.function.name)
-        ended = [job for job in jobs if job is not None and job.state in FINAL_STATES and job.state is not DONE]
+        ended = [job for job in jobs if job.state in FINAL_STATES and job.state is not DONE]
         ended.sort(key=lambda job: job.finished_us)
         next_job_id = max(self.image, default=0) + 1
-        engine.restore(unfinished, {job.id: job.state for job in ended}, next_job_id)
+        names = {job.id: job.name for job in ended if job.name}
+        engine.restore(unfinished, {job.id: job.state for job in ended}, next_job_id, unsuccessful_names=names)
 
     def _job(self, row: JobRow) -> Job:
         plain = [bytes(value) if isinstance(value, bytearray) else value for value in row]

@@ -12,6 +12,8 @@ FIELD = descriptor_pb2.FieldDescriptorProto
 ONE, MANY = FIELD.LABEL_OPTIONAL, FIELD.LABEL_REPEATED
 BYTES, INT32, INT64, MESSAGE = FIELD.TYPE_BYTES, FIELD.TYPE_INT32, FIELD.TYPE_INT64, FIELD.TYPE_MESSAGE
 
+FIELDS = ("name", "n", "location", "reason", "wait_ms", "lease_ms", "retry_us", "cursor", "tags", "resources")
+
 # Names may be any bytes, so they are not declared as text; and what is required is our own business.
 MESSAGES: dict[str, list[tuple[str, int, Any, Any]]] = {
     "Dep": [("name", 1, BYTES, ONE), ("location", 2, BYTES, ONE)],
@@ -38,6 +40,8 @@ MESSAGES: dict[str, list[tuple[str, int, Any, Any]]] = {
         ("lease_ms", 102, INT32, ONE),
         ("retry_us", 103, INT64, ONE),
         ("cursor", 104, INT64, ONE),
+        ("tags", 105, BYTES, ONE),
+        ("resources", 106, BYTES, ONE),
     ],
 }
 
@@ -74,7 +78,7 @@ def written(query: Query) -> bytes:
         for state, time_us in task.log:
             part.log.add(state=state, time=time_us)
         copy_present(task, part, "error", "id", "state")
-    copy_present(query, message, "name", "n", "location", "reason", "wait_ms", "lease_ms", "retry_us", "cursor")
+    copy_present(query, message, *FIELDS)
     data: bytes = message.SerializeToString()
     return data
 
@@ -97,7 +101,7 @@ def understood(data: bytes) -> Query | None:
         return None
     query = Query(message.type)
     query.tasks = [task_of(task) for task in message.task] or ()
-    read_present(message, query, "name", "n", "location", "reason", "wait_ms", "lease_ms", "retry_us", "cursor")
+    read_present(message, query, *FIELDS)
     return query
 
 

@@ -78,7 +78,7 @@ def perform(world: DworkHouse, said: str, answer: str) -> None:
     verb, _, rest = said.partition(" ")
     if verb == "seconds":
         world.house.pass_time(float(rest))
-        if world.house.keeps:
+        if world.house.is_durable:
             world.keep()
     elif verb == "restart":
         world.restart()
@@ -88,7 +88,7 @@ def perform(world: DworkHouse, said: str, answer: str) -> None:
         query = query_of(verb, rest)
         peer = rest.split()[0].encode() if verb == "steal" else b"somebody"
         world.send(query, peer)
-        if world.house.keeps:
+        if world.house.is_durable:
             world.keep()
         check(verb, world.heard(peer), answer or "OK")
 

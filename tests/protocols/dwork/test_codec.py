@@ -46,6 +46,8 @@ def queries(draw: st.DrawFn, own_fields: bool = True) -> Query:
         lease_ms=draw(st.none() | INT32),
         retry_us=draw(st.none() | INT64),
         cursor=draw(st.none() | INT64),
+        tags=draw(st.none() | NAMES),
+        resources=draw(st.none() | NAMES),
     )
 
 

@@ -11,6 +11,7 @@ from switchgear.model import NORMAL, Delivery
 from switchgear.protocols.dwork import codec, long_requests, session
 from switchgear.protocols.dwork.codec import RequestReader, decode_with_fields, encode
 from switchgear.protocols.dwork.messages import Query, QueryType
+from switchgear.protocols.pending_read import Step
 from tests.protocols.dwork.house import EXIT, OK, DworkHouse, complete, create, fail, names, steal, task, transfer
 
 
@@ -26,10 +27,10 @@ class Stepped(DworkHouse):
 
     def __init__(self, *, keeps: bool = False, settings: EngineSettings | None = None) -> None:
         super().__init__(keeps=keeps, settings=settings)
-        self.operations: list[Iterator[bool]] = []
+        self.operations: list[Iterator[Step]] = []
         self.house.work_off = self.start  # type: ignore[method-assign]
 
-    def start(self, operation: Iterator[bool]) -> None:
+    def start(self, operation: Iterator[Step]) -> None:
         if next(operation, None) is not None:
             self.operations.append(operation)
 
@@ -82,7 +83,7 @@ def test_what_the_same_peer_asks_next_is_answered_next() -> None:
 
 
 def test_only_so_many_requests_wait_behind_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "MOST_BEHIND", 2)
+    monkeypatch.setattr(session, "MOST_PIPELINED", 2)
     house = Stepped()
     house.send(chain(20))
     for _ in range(3):
@@ -96,8 +97,7 @@ def test_only_so_many_requests_wait_behind_one(monkeypatch: pytest.MonkeyPatch) 
 
 def left_nothing(house: Stepped, before: tuple[int, int]) -> bool:
     [answer] = house.heard()
-    reserved = house.engine.backlog.reserved_names
-    return answer.type == QueryType.ERROR and house.status() == before and not (reserved or house.session.is_changing)
+    return answer.type == QueryType.ERROR and house.status() == before and not house.engine.is_graph_under_way
 
 
 def test_a_circle_leaves_nothing() -> None:
@@ -132,7 +132,7 @@ def test_one_that_is_malformed_at_its_end_leaves_nothing() -> None:
 def test_names_of_tasks_that_are_about_to_be_made_are_not_given_away() -> None:
     house = Stepped()
     house.send(chain(20), b"one")
-    while not house.engine.backlog.is_reserved(b"t19"):
+    while not house.engine.must_wait_for_graph(b"t19", []):
         house.step()
     house.send(create("t19"), b"two")  # waits for the other, and finds the task
     house.send(create("after after t19"), b"three")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
-from switchgear.protocols.dwork.requests import FIELDS, REQUESTS
+from switchgear.protocols.dwork.request_rules import FIELDS, REQUESTS
 from tests.protocols.dwork.house import DworkHouse, create, steal
 from tests.protocols.dwork.test_codec import damaged, queries
 
@@ -19,7 +19,7 @@ from tests.protocols.dwork.test_codec import damaged, queries
 #                       needs                  may have
 ALLOWED = {
     QueryType.CREATE: ({"tasks"}, {"retry_us"}),
-    QueryType.STEAL: ({"location"}, {"n", "wait_ms", "lease_ms"}),
+    QueryType.STEAL: ({"location"}, {"n", "wait_ms", "lease_ms", "tags", "resources"}),
     QueryType.COMPLETE: ({"tasks", "location"}, set()),
     QueryType.TRANSFER: ({"tasks", "location"}, set()),
     QueryType.LOOKUP: ({"name"}, set()),
@@ -37,6 +37,8 @@ VALUES: dict[str, Any] = {
     "lease_ms": 1,
     "retry_us": 0,
     "cursor": 0,
+    "tags": b"gpu",
+    "resources": b"memory=64G",
 }
 WHOLE = {kind: Query(kind, **{field: VALUES[field] for field in needs}) for kind, (needs, _) in ALLOWED.items()}
 

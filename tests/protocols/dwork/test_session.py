@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from switchgear.engine.core import REFUSED_STORAGE
 from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import NORMAL, Delivery, EdgePolicy, Job, JobState
-from switchgear.protocols.dwork import desk as desk_module
-from switchgear.protocols.dwork import locations as locations_module
+from switchgear.protocols.dwork import known_workers, session_base
 from switchgear.protocols.dwork import session as session_module
 from switchgear.protocols.dwork.codec import decode_reply, encode
-from switchgear.protocols.dwork.locations import Location, Locations
-from switchgear.protocols.dwork.messages import Query, QueryType, Task
-from switchgear.protocols.dwork.requests import REQUESTS
-from switchgear.protocols.dwork.session import ON_REQUEST
+from switchgear.protocols.dwork.known_workers import KnownWorker, KnownWorkers
+from switchgear.protocols.dwork.messages import LogEntry, LogState, Query, QueryType, Task
+from switchgear.protocols.dwork.request_rules import REQUESTS
+from switchgear.protocols.dwork.session import IN_STEPS, ON_REQUEST
+from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing import RecordingPeer
 from tests.protocols.dwork.house import (
     EXIT,
@@ -58,7 +57,7 @@ def submit(
 
 
 def test_every_kind_of_request_has_a_rule_and_a_handler() -> None:
-    assert set(ON_REQUEST) == set(REQUESTS)
+    assert {*ON_REQUEST, *IN_STEPS} == set(REQUESTS)
     assert set(QueryType) - set(REQUESTS) == {QueryType.NOT_FOUND, QueryType.ERROR}
 
 
@@ -96,7 +95,7 @@ def test_an_envelope_that_is_too_large_to_be_kept_is_an_error(world: DworkHouse,
     reason = b"more than 16 frames and 4096 bytes before the request"
     assert decode_reply(answer[-1]) == Query(QueryType.ERROR, reason=reason)
     assert world.house.bad_input == [("MALFORMED", reason.decode())]
-    assert not world.session.locations._by_name
+    assert not world.session.known_workers._by_name
 
 
 @pytest.mark.parametrize("envelope", [[b"x"] * 16, [b"x" * 4092]], ids=["many frames", "a long frame"])
@@ -286,15 +285,31 @@ def test_a_failure_that_is_not_kept_yet_is_known_all_the_same(durable: DworkHous
     finish(durable, "b")
 
 
-def test_a_task_that_is_lost_for_good_cannot_be_tried_again_before_that_is_kept() -> None:
+def test_failures_beyond_those_in_memory_are_looked_up_in_the_store(durable: DworkHouse) -> None:
+    durable.engine.unsuccessful_jobs.most_jobs = 5
+    tasks = [f"t{number}" for number in range(20)]
+    durable.ask(create(*tasks))
+    durable.ask(steal("w", 20))
+    for name in tasks:
+        assert durable.ask(fail("w", name, "so it is")) == OK
+    assert durable.ask(create("a after t0", "b after t19", "c after nobody")) == OK
+    assert durable.status() == (3, 1)
+    assert durable.ask(create("t0")) == OK
+    assert durable.status() == (4, 2)
+    finish(durable, "c")
+    finish(durable, "t0")
+    finish(durable, "a")
+
+
+def test_a_task_that_is_lost_for_good_can_be_tried_again_before_that_is_kept() -> None:
     world = DworkHouse(keeps=True, lease_seconds=10, settings=EngineSettings(attempts=1))
     world.ask(create("a", "b after a"))
     world.ask(steal("w"))
     world.house.pass_time(11)
     world.send(create("a"))
-    assert world.heard()[0].reason == b"that task a failed is being written down; try again"
+    assert world.heard() == []
     world.keep()
-    assert world.ask(create("a")) == OK
+    assert world.heard() == [OK]
     finish(world, "a")
     finish(world, "b")
 
@@ -337,11 +352,11 @@ def test_only_the_tasks_of_that_very_answer_go_back(world: DworkHouse) -> None:
 def test_other_workers_are_not_asked_for_tasks_that_could_not_be_delivered(world: DworkHouse) -> None:
     jobs = [submit(world, b"x") for _ in range(20)]
 
-    class Unlisted(Locations):
-        def __iter__(self) -> Iterator[Location]:
+    class Unlisted(KnownWorkers):
+        def __iter__(self) -> Iterator[KnownWorker]:
             raise AssertionError("this takes the longer the more workers there are")
 
-    world.session.locations = Unlisted()
+    world.session.known_workers = Unlisted()
     world.door.socket.gone.add(b"gone")
     world.send(steal("w", 20), b"gone")
     assert {job.state for job in jobs} == {JobState.READY}
@@ -364,6 +379,58 @@ def test_other_answers_that_could_not_be_delivered_change_nothing(world: DworkHo
     world.send(create("a"), b"gone")
     world.send(Query(QueryType.LOOKUP, name=b"a"), b"gone")
     assert world.status() == (1, 1)
+
+
+# --- what a worker returns with a task ---
+
+
+def test_the_log_times_of_a_completed_task_are_kept_with_the_job(world: DworkHouse) -> None:
+    world.ask(create("a", "b"))
+    jobs = [world.engine.names[name] for name in (b"a", b"b")]
+    world.ask(steal("w", 2))
+    at_us = 1_700_000_000_123_456
+    log = [LogEntry(LogState.STOLEN, at_us), LogEntry(LogState.DONE, at_us + 2_000_000), LogEntry(77, -5)]
+    returned = Task(b"a", b"node17", log=log)
+    assert world.ask(Query(QueryType.COMPLETE, [returned], location=b"w")) == OK
+    assert jobs[0].message.decode() == (
+        "origin node17, Stolen 2023-11-14T22:13:20.123456Z, Done 2023-11-14T22:13:22.123456Z, 77 -5 µs"
+    )
+    failed = Task(b"b", HOST, log=log[:1], error=b"no room")
+    assert world.ask(Query(QueryType.COMPLETE, [failed], location=b"w")) == OK
+    assert (jobs[1].message, jobs[1].error) == (b"Stolen 2023-11-14T22:13:20.123456Z", b"no room")
+
+
+@pytest.mark.parametrize("is_stolen", [True, False])
+def test_so_are_those_of_a_task_that_another_completes(world: DworkHouse, is_stolen: bool) -> None:
+    world.ask(create("a"))
+    job = world.engine.names[b"a"]
+    if is_stolen:
+        world.ask(steal("v"))
+    returned = Task(b"a", b"here", log=[LogEntry(LogState.DONE, 1_000_000)])
+    assert world.ask(Query(QueryType.COMPLETE, [returned], location=b"w")) == OK
+    assert job.message == b"Done 1970-01-01T00:00:01.000000Z"
+
+
+def test_what_the_server_knows_already_is_not_kept(world: DworkHouse) -> None:
+    for origin in (b"here", HOST):  # that of the creator, and that of the answer to Steal
+        world.ask(create("a"))
+        job = world.engine.names[b"a"]
+        world.ask(steal("w"))
+        assert world.ask(Query(QueryType.COMPLETE, [Task(b"a", origin)], location=b"w")) == OK
+        assert job.message == b""
+
+
+def test_a_log_without_end_is_cut(world: DworkHouse) -> None:
+    world.ask(create("a"))
+    job = world.engine.names[b"a"]
+    world.ask(steal("w"))
+    returned = Task(b"a", b"x\n" * 1000, log=[LogEntry(6, 2**63 - 1)] * 20_000)
+    world.send(Query(QueryType.COMPLETE, [returned], location=b"w"))
+    world.house.pass_time(1)
+    assert job.state is JobState.DONE
+    assert job.message.endswith(b", and 19984 more")
+    assert b"\n" not in job.message
+    assert len(job.message) < 2000
 
 
 # --- jobs of other protocols ---
@@ -396,7 +463,7 @@ def test_jobs_that_a_worker_has_no_more_are_forgotten(world: DworkHouse) -> None
         else:
             world.engine.cancel(next(iter(world.engine.jobs.values())))
             world.house.turn()
-    [location] = world.session.locations
+    [location] = world.session.known_workers
     assert sum(len(ids) for ids in location.unnamed.values()) <= 64
 
 
@@ -428,7 +495,7 @@ def test_a_task_may_wait_for_another_function_s_job(world: DworkHouse) -> None:
     job = submit(world, b"data", name=b"before", function=b"mail")
     world.ask(create("a after before"))
     assert world.ask(steal("w")) == NOT_FOUND
-    world.engine.settle(job)
+    world.engine.complete_unowned(job)
     assert names(world.ask(steal("w"))) == ["a"]
 
 
@@ -469,7 +536,6 @@ def test_workers_wait_on_while_another_function_s_job_may_let_a_task_go(world: D
 def test_a_payload_that_the_store_has_lost_fails_its_job_and_no_other(world: DworkHouse) -> None:
     lost, job = submit(world, b"x"), submit(world, b"y")
     lost.payload = None
-    world.house.lost_payloads.add(lost.id)
     assert world.ask(steal("w", 2)) == NOT_FOUND
     assert lost.state is JobState.FAILED
     assert names(world.ask(steal("w", 2))) == ["y"]
@@ -525,7 +591,7 @@ def test_nor_may_it_wait_for_more() -> None:
 
 
 def test_only_so_many_steals_wait(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_module, "MOST_BLOCKED", 2)
+    monkeypatch.setattr(session_base, "MOST_BLOCKED", 2)
     for worker in ("u", "v"):
         world.send(steal(worker, wait_ms=1000), worker.encode())
     assert world.ask(steal("w", wait_ms=1000)) == EXIT
@@ -536,14 +602,14 @@ def test_only_so_many_steals_wait(world: DworkHouse, monkeypatch: pytest.MonkeyP
 
 
 def test_a_long_answer_is_cut(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchgear.protocols.dwork.workers.ENOUGH_BYTES", 100)
+    monkeypatch.setattr("switchgear.protocols.dwork.worker_requests.ENOUGH_BYTES", 100)
     world.ask(create(*(f"{letter * 60}" for letter in "abc")))
     assert len(world.ask(steal("w", 3)).tasks) == 2
     assert len(world.ask(steal("w", 3)).tasks) == 1
 
 
 def test_workers_that_hold_nothing_make_room_for_others(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locations_module, "MOST_LOCATIONS", 3)
+    monkeypatch.setattr(known_workers, "MOST_LOCATIONS", 3)
     world.ask(create("a", "b", "c"))
     for worker in ("busy", "idle", "also idle"):
         world.ask(steal(worker))
@@ -567,14 +633,113 @@ def test_remembered_requests_are_few(world: DworkHouse, monkeypatch: pytest.Monk
     assert not any(query.tasks for query in world.session._requests.values())
 
 
-def test_a_worker_that_was_sent_home_leaves_nothing_behind() -> None:
+def registered(world: DworkHouse) -> list[bytes]:
+    """The workers that the engine knows, which others count and send jobs for."""
+    return [worker.name for worker in world.session.function.workers]
+
+
+def nothing_is_left(world: DworkHouse) -> bool:
+    session = world.session
+    is_empty = not (session.known_workers._by_name or session._speakers or session._leaving or session.timers)
+    new = DworkHouse()
+    memory, memory_of_new = world.engine.memory, new.engine.memory
+    return is_empty and not world.engine.workers and memory.registration_bytes == memory_of_new.registration_bytes
+
+
+def test_a_worker_that_was_sent_home_counts_for_its_lease_and_leaves_nothing_behind() -> None:
     world = DworkHouse(lease_seconds=10)
     for number in range(5):
         assert world.ask(steal(f"w{number}")) == EXIT
-    assert not world.engine.workers
-    assert not world.session.locations._by_name
-    world.house.pass_time(20)
+    world.house.pass_time(6)
+    assert world.ask(steal("w3")) == EXIT
+    assert len(registered(world)) == 5
+    world.house.pass_time(6)
+    assert registered(world) == [b"w3"]
+    world.house.pass_time(6)
+    assert nothing_is_left(world)
     assert not world.house.telemetry.counts["worker_expired"]
+
+
+def test_a_worker_that_polls_gets_what_others_submit() -> None:
+    world = DworkHouse(lease_seconds=10)
+    assert world.ask(steal("w")) == EXIT
+    assert registered(world) == [b"w"]
+    submit(world, b"x")
+    assert names(world.ask(steal("w"))) == ["x"]
+
+
+@pytest.mark.parametrize("lease_seconds", [0, 3600])
+@pytest.mark.parametrize("answer", [EXIT, NOT_FOUND])
+def test_a_worker_that_has_gone_counts_for_some_seconds_only(lease_seconds: float, answer: Query) -> None:
+    world = DworkHouse(lease_seconds=lease_seconds)
+    if answer == NOT_FOUND:
+        world.ask(create("a", "b after a"))
+        world.ask(steal("busy"), b"busy")
+    assert world.ask(steal("w"), b"first") == answer
+    world.session.peer_gone(b"first")
+    world.house.pass_time(9)
+    assert b"w" in registered(world)
+    assert world.ask(steal("w"), b"second") == answer  # such as a loop in a shell script, with a program for each Steal
+    world.house.pass_time(60)
+    assert b"w" in registered(world)
+    world.session.peer_gone(b"second")
+    world.house.pass_time(11)
+    assert b"w" not in registered(world)
+    if answer == EXIT:
+        assert nothing_is_left(world)
+    assert not world.house.telemetry.counts["worker_expired"]
+
+
+def test_one_that_has_gone_with_a_task_keeps_it_for_its_lease() -> None:
+    world = DworkHouse(lease_seconds=100)
+    world.ask(create("a"))
+    world.ask(steal("w"), b"first")
+    world.session.peer_gone(b"first")
+    world.house.pass_time(60)
+    assert world.ask(complete("w", "a"), b"second") == OK
+    world.session.peer_gone(b"second")
+    world.house.pass_time(11)
+    assert registered(world) == []
+    assert world.ask(leave("w")) == OK
+
+
+def test_one_whose_blocked_steal_is_lost_has_gone() -> None:
+    world = DworkHouse(lease_seconds=100)
+    world.send(steal("w", wait_ms=50_000), b"first")
+    world.session.peer_gone(b"first")
+    world.house.pass_time(11)
+    assert nothing_is_left(world)
+
+
+def test_a_location_that_two_connections_use_has_not_gone_with_one() -> None:
+    world = DworkHouse(lease_seconds=100)
+    for identity in (b"one", b"other"):
+        world.ask(steal("w"), identity)
+    world.session.peer_gone(b"one")
+    world.house.pass_time(50)
+    assert registered(world) == [b"w"]
+    assert world.ask(steal("w"), b"other") == EXIT
+    world.session.peer_gone(b"other")
+    world.house.pass_time(11)
+    assert nothing_is_left(world)
+
+
+def test_a_connection_that_spoke_for_very_many_workers_is_lost_in_steps() -> None:
+    world = DworkHouse(lease_seconds=3600)
+    for number in range(1000):
+        world.ask(steal(f"w{number}"), b"proxy")
+    world.session.peer_gone(b"proxy")
+    world.house.turn()
+    world.house.pass_time(11)
+    assert nothing_is_left(world)
+
+
+def test_a_long_request_of_one_that_has_gone_leaves_nothing_behind() -> None:
+    world = DworkHouse()
+    world.send(steal("w", 1000), b"first")
+    world.session.peer_gone(b"first")
+    world.house.pass_time(11)
+    assert not world.session._speakers
 
 
 def test_a_silent_worker_is_forgotten() -> None:
@@ -582,7 +747,7 @@ def test_a_silent_worker_is_forgotten() -> None:
     world.ask(create("a"))
     world.ask(steal("w"))
     world.house.pass_time(11)
-    assert not world.session.locations._by_name
+    assert not world.session.known_workers._by_name
     assert world.ask(leave("w")) == NOT_FOUND
     assert world.status() == (1, 1)
 
@@ -599,3 +764,41 @@ def test_a_location_may_be_empty(world: DworkHouse) -> None:
     assert world.ask(steal("")).tasks[0].origin == HOST
     assert world.ask(complete("", "a")) == OK
     assert world.ask(leave("")) == OK
+
+
+# --- tags and resources of workers ---
+
+
+def submit_requiring(world: DworkHouse, requires: bytes) -> Job:
+    job = world.engine.submit(b"dwork", b"", requires, NORMAL, Delivery.HANDLE, None, SubmitOptions(requires=requires))
+    world.house.turn()
+    return job
+
+
+def test_a_steal_may_say_what_the_worker_has(world: DworkHouse) -> None:
+    submit_requiring(world, b"gpu,memory=48G")
+    assert world.ask(steal("plain")) == NOT_FOUND
+    assert names(world.ask(steal("able", tags=b"gpu", resources=b"memory=64G"))) == ["gpu,memory=48G"]
+
+
+def test_what_a_worker_has_said_counts_for_its_next_steals_and_its_tasks_use_it(world: DworkHouse) -> None:
+    for requires in (b"memory=48G", b"memory=40G"):
+        submit_requiring(world, requires)
+    assert names(world.ask(steal("w", 5, resources=b"memory=64G"))) == ["memory=48G"]
+    assert world.ask(steal("w")) == NOT_FOUND
+    assert world.ask(complete("w", "memory=48G")) == OK
+    assert names(world.ask(steal("w"))) == ["memory=40G"]
+
+
+def test_a_waiting_steal_gets_a_task_when_another_leaves_room_for_it(world: DworkHouse) -> None:
+    for requires in (b"memory=48G", b"memory=40G"):
+        submit_requiring(world, requires)
+    assert names(world.ask(steal("w", resources=b"memory=64G"))) == ["memory=48G"]
+    world.send(steal("w", wait_ms=1000), b"waiting")
+    assert world.ask(complete("w", "memory=48G")) == OK
+    assert [names(answer) for answer in world.heard(b"waiting")] == [["memory=40G"]]
+
+
+@pytest.mark.parametrize("fields", [{"tags": b"a b"}, {"resources": b"gpu"}, {"tags": b"\xff"}, {"resources": b"m=-1"}])
+def test_what_is_no_tag_or_resource_is_ill_formed(world: DworkHouse, fields: dict[str, bytes]) -> None:
+    assert world.ask(steal("w", None, **fields)).type == QueryType.ERROR

@@ -8,6 +8,7 @@ import pytest
 
 from switchgear.model import HIGH, NORMAL, URGENT, Delivery
 from switchgear.protocols.gearman.admin import ON_COMMAND
+from switchgear.verbs.access import AccessRules
 from tests.protocols.gearman.house import House
 from tests.protocols.gearman.transcript import FOLDER, MANNERS, Transcript, load, play
 from tests.support.wire import Kind, Line, request
@@ -71,7 +72,7 @@ def test_shutdown_with_other_words_does_not_stop() -> None:
 )
 def test_who_may_shut_down(allowed: str, who: set[str]) -> None:
     for peer in ("own user", "other user", "other machine"):
-        house = House(shutdown=allowed)
+        house = House(access=AccessRules(shutdown=allowed))
         admin = house.talker("admin")
         admin.wire.is_loopback = peer != "other machine"
         admin.wire.is_of_servers_user = peer == "own user"
@@ -131,22 +132,22 @@ def test_a_command_that_does_not_exist_is_repeated_without_what_a_terminal_obeys
 
 
 @pytest.mark.parametrize(
-    ("command", "pledges"),
+    ("command", "waits"),
     [
-        (b"cancel job H:t:1\n", 1),
-        (b"cancel job H:t:2\n", 0),
-        (b"maxqueue f 5\n", 1),
-        (b"maxqueue\n", 0),
-        (b"status\n", 0),
+        (b"cancel job H:t:1\n", True),
+        (b"cancel job H:t:2\n", False),
+        (b"maxqueue f 5\n", True),
+        (b"maxqueue\n", False),
+        (b"status\n", False),
     ],
 )
-def test_what_changed_is_kept_before_it_is_answered(command: bytes, pledges: int) -> None:
+def test_what_changed_is_kept_before_it_is_answered(command: bytes, waits: bool) -> None:
     house = House(keeps=True)
     house.talker("client").send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"))
     session = house.talker("admin").session
     session.receive(command)
     assert session.out
-    assert session.pledges == pledges
+    assert session.awaits_commit == waits
 
 
 def test_a_limit_never_exceeds_what_a_store_can_keep() -> None:
@@ -167,6 +168,6 @@ def test_a_function_is_dropped_for_good_before_that_is_answered() -> None:
     admin = house.talker("admin")
     admin.send(b"maxqueue f 5\n")
     admin.session.receive(b"drop function f\n")
-    assert admin.session.pledges == 1
+    assert admin.session.awaits_commit
     admin.session.receive(b"drop function f\n")
-    assert admin.session.pledges == 1
+    assert admin.session.awaits_commit

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.base import MOST_FUNCTIONS
-from switchgear.protocols.gearman import control, extensions
+from switchgear.protocols.gearman import submit_and_control, watch_and_credit
 from switchgear.protocols.gearman.codec import request, response
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.packet_dispatch import COMMANDS_PER_TURN
+from switchgear.protocols.handles import MOST_FUNCTIONS
 from tests.protocols.gearman.house import House
 
 
@@ -29,7 +30,7 @@ def test_the_functions_of_a_worker_are_bounded() -> None:
 
 @pytest.mark.parametrize("verb", [b"server", b"jobs"])
 def test_json_is_not_read_if_it_is_very_long(verb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "MOST_JSON_BYTES", 1000)
+    monkeypatch.setattr(submit_and_control, "MOST_JSON_BYTES", 1000)
     house = House()
     peer = house.talker("peer")
     text = b'{"nonsense": [%b1]}' % (b"[]," * 400)
@@ -39,8 +40,28 @@ def test_json_is_not_read_if_it_is_very_long(verb: bytes, monkeypatch: pytest.Mo
     assert peer.take_bytes() == response(Packet.ERROR, b"ARGUMENT_TOO_LARGE", b"options of more than 1000 bytes")
 
 
+def test_json_is_not_read_if_it_has_very_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submit_and_control, "MOST_JSON_VALUES", 100)
+    house = House()
+    peer = house.talker("peer")
+    refused = response(Packet.ERROR, b"ARGUMENT_TOO_LARGE", b"arguments of more than 100 values")
+    for text in (b'{"nonsense": [%b1]}' % (b"1," * 101), b'{"nonsense": %b' % (b"[" * 101), b'{"a":' * 101):
+        peer.send(request(Packet.CONTROL, b"jobs", text))
+        assert peer.take_bytes() == refused
+    peer.send(request(Packet.CONTROL, b"jobs", b'{"name": "%b"}' % (b"x" * 200)))
+    assert peer.take_bytes() != refused
+
+
+def test_of_many_requests_that_take_long_some_wait_for_the_next_turn() -> None:
+    house = House()
+    peer = house.talker("peer")
+    peer.session.receive(request(Packet.GET_STATUS_UNIQUE, b"nobody") * (COMMANDS_PER_TURN + 3))
+    assert len(peer.session.out) == COMMANDS_PER_TURN
+    assert len(peer.session.deferred) == 3
+
+
 def test_the_jobs_that_a_connection_watches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extensions, "MOST_WATCHED", 2)
+    monkeypatch.setattr(watch_and_credit, "MOST_WATCHED", 2)
     house = House()
     peer = house.talker("peer")
     peer.send(request(Packet.OPTION_REQ, b"switchgear"))
@@ -107,7 +128,7 @@ def test_answers_that_are_long_wait_when_much_was_answered_in_one_turn() -> None
     house.engine.memory.answer_bytes = 10_001
     assert house.engine.memory.answers_must_wait
     peer.session.receive(request(Packet.ECHO_REQ, b"x"))
-    assert peer.session.put_off
+    assert peer.session.deferred
 
 
 def test_a_watch_that_finds_no_memory_is_refused() -> None:
@@ -118,4 +139,4 @@ def test_a_watch_that_finds_no_memory_is_refused() -> None:
     house.engine.memory.history_bytes = 100
     peer.send(request(Packet.WATCH, b"H:t:1"))
     assert peer.take_bytes().startswith(response(Packet.ERROR, b"QUEUE_ERROR", b"")[:8])
-    assert not house.engine.jobs[1].watchers
+    assert not house.engine.jobs[1].subscribers

@@ -42,8 +42,8 @@ def test_the_answer_to_a_background_submission_promises_the_job(packet: bytes) -
     session.receive(request(Kind.ECHO_REQ, b"before") + packet)
     (job,) = house.engine.jobs.values()
     assert job.delivery == Delivery.HANDLE
-    assert session.pledges == 1
-    assert session.pledged_jobs == [(1, job)]  # its place among the answers
+    assert session.awaits_commit
+    assert session.promised_jobs == [(1, job)]  # its place among the answers
     assert house.marked == [session]
 
 
@@ -54,8 +54,8 @@ def test_the_answer_to_a_foreground_submission_promises_nothing(packet: bytes) -
     session.receive(packet)
     (job,) = house.engine.jobs.values()
     assert job.delivery == Delivery.WAIT
-    assert session.watching == {job.id: job}
-    assert session.pledges == 0
+    assert session.subscriptions == {job.id: job}
+    assert not session.awaits_commit
 
 
 @pytest.mark.parametrize("packet", [*BACKGROUND, *FOREGROUND])
@@ -63,18 +63,18 @@ def test_without_a_durable_store_nothing_is_promised(packet: bytes) -> None:
     house = House()
     session = house.talker("client").session
     session.receive(packet)
-    assert session.pledges == 0
-    assert session.pledged_jobs == []
+    assert not session.awaits_commit
+    assert session.promised_jobs == []
 
 
 def test_who_joins_a_job_that_is_being_kept_is_promised_it_too() -> None:
     house = House(keeps=True)
     first, second = house.talker("first").session, house.talker("second").session
     first.receive(request(Kind.SUBMIT_JOB, b"f", b"key", b"x"))
-    assert first.pledges == 0
+    assert not first.awaits_commit
     second.receive(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"))
     (job,) = house.engine.jobs.values()
-    assert second.pledged_jobs == [(0, job)]
+    assert second.promised_jobs == [(0, job)]
     assert job.delivery == Delivery.HANDLE
 
 
@@ -83,10 +83,10 @@ def test_the_result_of_a_kept_job_is_told_after_it_is_kept() -> None:
     client, worker = house.talker("client"), house.talker("worker")
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"), request(Kind.SUBMIT_JOB, b"f", b"key", b"x"))
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
-    assert client.session.pledges == 0
+    assert not client.session.awaits_commit
     worker.session.receive(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
     assert client.session.out
-    assert client.session.pledges == 1
+    assert client.session.awaits_commit
 
 
 def test_the_result_of_a_foreground_job_waits_for_nobody() -> None:
@@ -96,8 +96,8 @@ def test_the_result_of_a_foreground_job_waits_for_nobody() -> None:
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
     worker.session.receive(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
     assert client.session.out
-    assert client.session.pledges == 0
-    assert worker.session.pledges == 0
+    assert not client.session.awaits_commit
+    assert not worker.session.awaits_commit
 
 
 def test_a_refused_submission_changes_nothing() -> None:
@@ -106,7 +106,7 @@ def test_a_refused_submission_changes_nothing() -> None:
     house.engine.drain()
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"), request(Kind.SUBMIT_JOB, b"f", b"", b"x"))
     assert client.heard() == [Heard(Kind.ERROR, b"QUEUE_ERROR\0server is shutting down")] * 2
-    assert client.session.pledged_jobs == []
+    assert client.session.promised_jobs == []
     assert not house.engine.jobs
     assert house.bad_input == []
 

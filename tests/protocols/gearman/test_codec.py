@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, REQUEST, RESPONSE, TEXT, Decoder, request, response
-from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.codec import (
+    FOREIGN_MAGIC,
+    LONG,
+    LONG_START,
+    REQUEST,
+    RESPONSE,
+    TEXT,
+    GearmanDecoder,
+    JobPackets,
+    request,
+    response,
+)
+from switchgear.protocols.gearman.messages import BEFORE_PAYLOAD, Packet
 from tests.support import wire
 
 PACKET_BYTES = 100
@@ -28,7 +39,7 @@ class Decoded:
 
 
 def decode(*pieces: bytes, magic: int = REQUEST) -> Decoded:
-    decoder = Decoder(magic, PACKET_BYTES, LINE_BYTES)
+    decoder = GearmanDecoder(magic, PACKET_BYTES, LINE_BYTES)
     messages = []
     for piece in pieces:
         messages += decoder.feed(piece)
@@ -56,6 +67,24 @@ def test_packets_are_written_as_others_write_them(arguments: tuple[bytes, ...]) 
 def test_the_header_to_the_byte() -> None:
     assert request(Packet.ECHO_REQ, b"a", b"b") == b"\0REQ\0\0\0\x10\0\0\0\x03a\0b"
     assert response(Packet.NOOP) == b"\0RES\0\0\0\x06\0\0\0\0"
+
+
+# Around powers of ten, where ids become longer, up to the largest that a store can hold.
+JOB_IDS = st.one_of(
+    st.integers(1, 2**63 - 1),
+    st.tuples(st.integers(0, 18), st.integers(-1, 1)).map(lambda pair: max(1, 10 ** pair[0] + pair[1])),
+    st.just(2**63 - 1),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"H:a:", b"H:another:"]), JOB_IDS, st.binary(max_size=20)), max_size=10))
+@settings(deadline=None)  # how long it takes says more about the machine
+def test_packets_about_jobs_begin_with_their_size_and_handle(packets: list[tuple[bytes, int, bytes]]) -> None:
+    maker = JobPackets(Packet.WORK_COMPLETE)
+    for prefix, job_id, result in packets:
+        start = maker.start(prefix, job_id, len(result) + 1)
+        handle = b"%b%d" % (prefix, job_id)
+        assert b"%b%d\0%b" % (start, job_id, result) == wire.request(13, handle, result, magic=wire.RES)
 
 
 # --- packets ---
@@ -137,21 +166,83 @@ def test_the_beginning_of_a_message_is_held(before: bytes, stream: bytes) -> Non
 
 
 def test_nothing_is_reserved_for_what_is_only_announced() -> None:
-    decoder = Decoder(REQUEST, 2**32, 100)
+    decoder = GearmanDecoder(REQUEST, 2**32, 100)
     assert decoder.feed(header(wire.REQ, 16, 2**32 - 1) + b"begin") == []
     assert decoder.failure is None
-    assert decoder.buffered_bytes == 12 + 5
+    assert decoder.buffered_bytes == 5  # of the body of a long packet; the header is understood
 
 
 def test_a_large_packet_in_many_pieces() -> None:
     body = bytes(range(256)) * 4000
-    decoder = Decoder(REQUEST, len(body))
+    decoder = GearmanDecoder(REQUEST, len(body))
     stream = wire.request(16, body)
     messages = []
     for start in range(0, len(stream), 1000):
         messages += decoder.feed(stream[start : start + 1000])
     assert messages == [(16, body)]
     assert decoder.buffered_bytes == 0
+
+
+# --- long packets, of which the payload is not copied again ---
+
+
+def long_decoder(packet_bytes: int = 10_000) -> GearmanDecoder:
+    """As the server has it, but for which everything from 20 bytes on is long."""
+    decoder = GearmanDecoder(REQUEST, packet_bytes, LINE_BYTES, BEFORE_PAYLOAD)
+    decoder.long_bytes = 20
+    return decoder
+
+
+@pytest.mark.parametrize("cut", range(1, 12 + 40))
+def test_a_long_packet_is_its_arguments_and_its_payload(cut: int) -> None:
+    stream = wire.request(18, b"name", b"key", b"pay\0load" * 4)
+    decoder = long_decoder()
+    messages = decoder.feed(stream[:cut]) + decoder.feed(stream[cut:] + wire.request(16, b"z"))
+    if cut < 12 + len(b"name\0key\0"):  # the rest of it is there before it is known to be long
+        assert messages == [(18, b"name\0key\0" + b"pay\0load" * 4), (16, b"z")]
+    else:
+        assert messages == [(LONG_START, b"name\0key\0"), (LONG - 18, b"pay\0load" * 4), (16, b"z")]
+    assert decoder.buffered_bytes == 0
+
+
+def test_what_a_long_packet_misses_is_known() -> None:
+    stream = wire.request(18, b"name", b"key", bytes(1000))
+    decoder = long_decoder()
+    assert decoder.feed(stream[:500]) == []
+    assert decoder.awaited_bytes == len(stream) - 500
+    assert decoder.buffered_bytes == 500 - 12
+    assert len(decoder.feed(stream[500:])) == 2
+    assert decoder.awaited_bytes == 0
+
+
+def test_a_long_packet_without_a_payload_is_one_message() -> None:
+    stream = wire.request(1, b"name" * 10)
+    decoder = long_decoder()
+    assert [*decoder.feed(stream[:30]), *decoder.feed(stream[30:])] == [(1, b"name" * 10)]
+
+
+def test_a_long_packet_that_goes_the_other_way_is_skipped() -> None:
+    stream = wire.request(18, b"name" * 10, magic=wire.RES)
+    decoder = long_decoder()
+    assert [*decoder.feed(stream[:30]), *decoder.feed(stream[30:])] == [(FOREIGN_MAGIC, b"")]
+
+
+def test_what_is_no_payload_may_not_be_very_long() -> None:
+    for kind in (1, 1001):
+        decoder = long_decoder(2**30)
+        assert decoder.feed(header(wire.REQ, kind, 6 * 2**20) + b"begin") == []
+        assert decoder.failure is not None
+        assert decoder.failure.code == "ARGUMENT_TOO_LARGE"
+        assert decoder.buffered_bytes == 0
+
+
+def test_arguments_before_a_payload_may_not_be_very_long() -> None:
+    decoder = long_decoder(2**30)
+    assert decoder.feed(header(wire.REQ, 18, 2**29)) == []
+    for _ in range(11):
+        assert decoder.feed(b"x" * 2**20) == []
+    assert decoder.failure is not None
+    assert decoder.failure.code == "ARGUMENT_TOO_LARGE"
 
 
 # --- what is no message ---
@@ -187,7 +278,7 @@ def test_where_framing_is_lost(before: bytes, stream: bytes, code: str) -> None:
 
 
 def test_after_a_failure_nothing_is_understood() -> None:
-    decoder = Decoder(REQUEST, PACKET_BYTES, LINE_BYTES)
+    decoder = GearmanDecoder(REQUEST, PACKET_BYTES, LINE_BYTES)
     decoder.feed(b"\0XXX")
     failure = decoder.failure
     assert failure is not None

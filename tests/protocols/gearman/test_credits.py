@@ -37,7 +37,7 @@ def replace(house: House, job: Job) -> None:
     [
         (b"cancelled", lambda house, job: house.engine.cancel(job), True),
         (b"cancelled", replace, True),
-        (b"done", lambda house, job: house.engine.settle(job, b"by another"), True),
+        (b"done", lambda house, job: house.engine.complete_unowned(job, b"by another"), True),
         (b"held_back", lambda house, job: house.engine.add_predecessors(job, (2,)), False),
         (b"timed_out", lambda house, job: house.pass_time(60), False),
     ],
@@ -185,7 +185,7 @@ def act(house: House, accounts: list[Account], deed: tuple[str, int, int]) -> No
     elif word == "read":
         house.peers_read = not house.peers_read
         for account in accounts:
-            if house.peers_read and account.talker.session.choked:
+            if house.peers_read and account.talker.session.write_paused:
                 account.talker.session.go_on()
         house.end_turn()
     else:

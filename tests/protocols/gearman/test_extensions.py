@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from switchgear.errors import StorageError
 from switchgear.model import CANCELLED, EXPIRED, HIGH, LOW, NORMAL, READY, SECOND_US, Delivery, Job
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.testing.clock import START_US
 from tests.protocols.gearman.house import House, Talker
+from tests.support.reads import kept_job
+from tests.support.unreadable_store import UnreadableStore
 from tests.support.wire import Kind, request
 from tests.support.wire import Packet as Heard
 
@@ -207,12 +208,55 @@ def test_a_job_may_wait_for_many_but_not_for_any_number() -> None:
     client = house.talker("client")
     submit(client, {})
     client.take_bytes()
-    submit(client, {"after": ["H:t:1"] * 10_000})
+    submit(client, {"after": ["H:t:1"] * 100_000, "on_failure": ["fail"] * 100_000, "priority": "high"})
     assert client.heard() == [Heard(Kind.JOB_CREATED, b"H:t:2")]
-    submit(client, {"after": ["H:t:1"] * 10_001})
+    submit(client, {"after": ["H:t:1"] * 100_001})
     (error,) = client.heard()
     assert isinstance(error, Heard)
     assert error.body.startswith(b"ARGUMENT_TOO_LARGE\0")
+    assert house.engine.memory.input_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"after": ["H:t:1"] * 5_000 + ["H:t:99"]},
+        {"after": ["H:t:1"] * 5_000 + ["nonsense"]},
+        {"after": ["H:t:1"] * 5_000, "on_failure": ["fail"] * 4_999 + ["cry"]},
+        {"after": ["H:t:1"] * 5_000, "on_failure": ["fail"] * 4_999 + ["run"]},
+    ],
+)
+def test_a_mistake_late_in_a_long_list_is_an_answer_and_changes_nothing(options: object) -> None:
+    house = House(packet_bytes=10_000_000)
+    client = house.talker("client")
+    submit(client, {})
+    client.take_bytes()
+    text = json.dumps(options).encode()
+    echo = request(Kind.ECHO_REQ, b"?")
+    client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", text, b"x"), echo)
+    error, echoed = client.heard()
+    assert isinstance(error, Heard)
+    assert error.body.startswith(b"INVALID_ARGUMENT\0options: ")
+    assert echoed == Heard(Kind.ECHO_RES, b"?")
+    assert (house.engine.job_count(), house.engine.memory.input_bytes) == (1, 0)
+
+
+def test_a_job_that_waits_for_very_many_is_watched_and_joined_like_any_other() -> None:
+    house = House(packet_bytes=10_000_000)
+    client, other, worker = (house.talker(name) for name in ("client", "other", "worker"))
+    for _ in range(2_000):
+        submit(client, {})
+    client.take_bytes()
+    client.send(request(Kind.OPTION_REQ, b"switchgear"))
+    client.take_bytes()
+    after = [f"H:t:{number}" for number in range(1, 2_001)]
+    submit(client, {"after": after, "watch": True}, unique=b"sum", function=b"sum")
+    submit(other, {"after": after}, unique=b"sum", function=b"sum")
+    assert client.heard() == other.heard() == [Heard(Kind.JOB_CREATED, b"H:t:2001")]
+    worker.send(request(Kind.CAN_DO, b"f"), request(Kind.CAN_DO, b"sum"))
+    for number in range(1, 2_002):
+        worker.send(request(Kind.GRAB_JOB), request(Kind.WORK_COMPLETE, b"H:t:%d" % number, b"done"))
+    assert [heard.type for heard in client.heard() if isinstance(heard, Heard)] == [Kind.WORK_COMPLETE]
 
 
 # --- CONTROL ---
@@ -290,7 +334,7 @@ def test_cancel_alone_and_with_all_that_wait() -> None:
     assert control(admin, "cancel", handle="H:t:4", cascade=True) == {"cancelled": ["H:t:4", "H:t:5"]}
     assert control(admin, "cancel", handle="H:t:4") == "JOB_NOT_FOUND"
     assert control(admin, "cancel", handle="H:t:2") == {"cancelled": ["H:t:2"]}
-    found = house.store.get(2)
+    found = kept_job(house.store, 2)
     assert found is not None
     assert found.state is CANCELLED
 
@@ -331,23 +375,23 @@ def test_pause_and_resume() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "arguments", "pledges"),
+    ("verb", "arguments", "waits"),
     [
-        ("cancel", {"handle": "H:t:4"}, 1),
-        ("retry", {"handle": "H:t:3"}, 1),
-        ("pause", {"function": "f"}, 1),
-        ("resume", {"function": "f"}, 1),
-        ("jobs", {}, 0),
-        ("cancel", {"handle": "H:t:99"}, 0),
+        ("cancel", {"handle": "H:t:4"}, True),
+        ("retry", {"handle": "H:t:3"}, True),
+        ("pause", {"function": "f"}, True),
+        ("resume", {"function": "f"}, True),
+        ("jobs", {}, False),
+        ("cancel", {"handle": "H:t:99"}, False),
     ],
 )
-def test_what_changed_is_kept_before_it_is_answered(verb: str, arguments: dict[str, str], pledges: int) -> None:
+def test_what_changed_is_kept_before_it_is_answered(verb: str, arguments: dict[str, str], waits: bool) -> None:
     house = story()
-    house.keeps = house.engine.keeps = True
+    house.is_durable = house.engine.reports_changes = house.engine.is_durable = True
     session = house.talker("operator").session
     session.receive(request(Packet.CONTROL, verb.encode(), json.dumps(arguments).encode()))
     assert session.out
-    assert session.pledges == pledges
+    assert session.awaits_commit == waits
 
 
 @pytest.mark.parametrize(
@@ -421,9 +465,5 @@ def test_a_refusal_names_jobs_by_their_handles() -> None:
 
 def test_a_store_that_cannot_be_read_is_told_of() -> None:
     house = story()
-
-    def broken(job_id: int) -> Job | None:
-        raise StorageError("disk broken")
-
-    house.store.get = broken  # type: ignore[method-assign]
+    house.store = UnreadableStore()
     assert control(house.talker("admin"), "job", handle="H:t:1") == "QUEUE_ERROR"

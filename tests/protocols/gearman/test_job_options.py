@@ -7,7 +7,7 @@ import json
 import pytest
 
 from switchgear.model import EdgePolicy, Job, UniqueScope
-from switchgear.protocols.gearman import control
+from switchgear.protocols.gearman import submit_and_control
 from switchgear.protocols.gearman.messages import Packet
 from tests.protocols.gearman.house import NAME_BYTES, House, Talker
 from tests.support.wire import Kind, request
@@ -55,7 +55,7 @@ def test_jobs_with_the_same_options_share_what_was_read_of_them() -> None:
     first, second, third, other = house.engine.jobs.values()
     assert first.details is second.details is third.details
     assert other.details is not first.details
-    assert {(job.attempts_limit, job.losses_limit, job.timeout_us, job.retention_us) for job in (first, third)} == {
+    assert {(job.attempts_limit, job.crash_limit, job.timeout_us, job.retention_us) for job in (first, third)} == {
         (3, 2, 1_500_000, 9_000_000)
     }
     assert [job.priority for job in (first, third, other)] == [first.priority, first.priority, 1]
@@ -90,12 +90,12 @@ def test_a_mistake_is_told_each_time() -> None:
 
 def test_no_more_than_so_many_options_are_remembered_and_none_that_are_long() -> None:
     client = House().talker("client")
-    for number in range(2 * control.MOST_REMEMBERED):
+    for number in range(2 * submit_and_control.MOST_REMEMBERED):
         submit(client, {"attempts": number})
-    before = dict(control._remembered)
-    assert 0 < len(before) <= control.MOST_REMEMBERED
-    submit(client, b'{"attempts": 7%s}' % (b" " * control.LONGEST_REMEMBERED_BYTES))
-    assert control._remembered == before
+    before = dict(submit_and_control._remembered)
+    assert 0 < len(before) <= submit_and_control.MOST_REMEMBERED
+    submit(client, b'{"attempts": 7%s}' % (b" " * submit_and_control.LONGEST_REMEMBERED_BYTES))
+    assert submit_and_control._remembered == before
 
 
 # --- what they mean ---
@@ -109,7 +109,7 @@ def test_a_key() -> None:
 @pytest.mark.parametrize(("sent", "limit"), [(0, 0), (3, 3), (-1, -1), (-9, -1), (10**30, 1_000_000)])
 def test_crashes_stay_within_reason(sent: int, limit: int) -> None:
     _, job = submitted({"crashes": sent})
-    assert job.losses_limit == limit
+    assert job.crash_limit == limit
 
 
 @pytest.mark.parametrize(("sent", "kept_us"), [(0, 0), (1.5, 1_500_000), (None, -1)])
@@ -188,7 +188,7 @@ def test_a_key_that_is_held_gives_the_result_again(options: dict[str, object], n
     client = house.talker("client")
     submit(client, options, unique=b"key")
     assert client.heard() == [created(2), *news]
-    assert not client.session.watching
+    assert not client.session.subscriptions
     house.pass_time(60)
     submit(client, options, unique=b"key")
     assert client.heard() == [created(3)]
@@ -243,7 +243,7 @@ def test_the_status_by_key_is_that_of_an_unfinished_job() -> None:
             {"after": ["H:t:1", "H:t:1"], "on_failure": ["run", "fail"]},
             b"",
             "INVALID_ARGUMENT",
-            "options: after: H:t:1 is there twice, with different words of on_failure",
+            "options: after has H:t:1 twice, with different words of on_failure",
         ),
         ({"unique_scope": "ever"}, b"k", "INVALID_ARGUMENT", "options: unique_scope is one of unfinished, queued"),
         (
@@ -263,10 +263,10 @@ def test_the_status_by_key_is_that_of_an_unfinished_job() -> None:
             {"unique_seconds": 5},
             b"",
             "INVALID_ARGUMENT",
-            "options: unique_scope, unique_policy and unique_seconds need",
+            "options: unique_seconds needs a unique key",
         ),
-        ({"unique_policy": "reject"}, b"", "INVALID_ARGUMENT", "options: unique_scope, unique_policy and unique_"),
-        ({"unique_scope": "queued"}, b"", "INVALID_ARGUMENT", "options: unique_scope, unique_policy and unique_"),
+        ({"unique_policy": "reject"}, b"", "INVALID_ARGUMENT", "options: unique_policy needs a unique key"),
+        ({"unique_scope": "queued"}, b"", "INVALID_ARGUMENT", "options: unique_scope needs a unique key"),
         ({"retention": -1}, b"", "INVALID_ARGUMENT", "options: retention is out of range"),
         ({"retention": 1e30}, b"", "INVALID_ARGUMENT", "options: retention is out of range"),
         ({"retain": 1}, b"", "INVALID_ARGUMENT", "options: Object contains unknown field `retain`"),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchgear.protocols.gearman.messages import ARGUMENTS, EXTENSIONS, NOT_REQUESTS, Packet
+from switchgear.protocols.gearman.packet_dispatch import ON_REQUEST
 from switchgear.protocols.gearman.session import split
-from switchgear.protocols.gearman.verbs import ON_REQUEST
 from tests.protocols.gearman.conversations import Said, cut, listen, sayings
 from tests.protocols.gearman.house import LINE_BYTES, PACKET_BYTES, House
 from tests.protocols.gearman.transcript import FOLDER, MANNERS, Transcript, load, play
@@ -152,12 +152,12 @@ def test_small_questions_cannot_fill_the_memory_with_answers(question: bytes) ->
     house.peers_read = False
     peer.send(request(Kind.CAN_DO, b"f"), *[question] * 300, request(Kind.ECHO_REQ, b"last"))
     assert 0 < len(peer.wire.written) < 50_000 + 2 * 100_000
-    assert peer.session.put_off
+    assert peer.session.deferred
     house.peers_read = True
     peer.session.go_on()
     house.end_turn()
     assert peer.take_bytes().endswith(b"last")
-    assert not peer.session.put_off
+    assert not peer.session.deferred
 
 
 def test_who_stops_sending_gets_the_answers_that_were_put_off() -> None:
@@ -184,7 +184,7 @@ def test_a_session_leaves_nothing_behind() -> None:
     assert not house.setup.sessions
     assert not house.engine.workers
     assert not house.engine.jobs
-    assert not talker.session.watching
+    assert not talker.session.subscriptions
 
 
 # --- slicing ---

@@ -42,37 +42,26 @@ def test_what_a_worker_hears_after_its_report_tells_that_the_report_is_kept(repo
     submit(house)
     worker = worker_of(house)
     worker.send(request(Kind.GRAB_JOB))
-    assert worker.session.pledges == 0
+    assert not worker.session.awaits_commit
     worker.session.receive(report + request(Kind.GRAB_JOB))
-    assert worker.session.pledges == 1
-    assert worker.session.pledged_jobs == []
+    assert worker.session.awaits_commit
+    assert worker.session.promised_jobs == []
 
 
 @pytest.mark.parametrize("grab", [Kind.GRAB_JOB, Kind.GRAB_JOB_UNIQ, Kind.GRAB_JOB_ALL])
-@pytest.mark.parametrize(("attempts", "pledges"), [(0, 0), (1, 1), (2, 1)])
-def test_an_attempt_that_counts_is_kept_before_it_is_made(grab: Kind, attempts: int, pledges: int) -> None:
+@pytest.mark.parametrize(("attempts", "waits"), [(0, False), (1, True), (2, True)])
+def test_an_attempt_that_counts_is_kept_before_it_is_made(grab: Kind, attempts: int, waits: bool) -> None:
     house = House(keeps=True, settings=EngineSettings(attempts=attempts))
     submit(house)
     worker = worker_of(house)
     worker.session.receive(request(grab))
-    assert worker.session.pledges == pledges
-
-
-class StoreWithoutPayloads(House):
-    """Only the store has the payloads of jobs, and it does not give them."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(keeps=True)
-        self.error = error
-
-    def payload(self, job: Job) -> bytes:
-        assert job.payload is None
-        raise self.error
+    assert worker.session.awaits_commit == waits
 
 
 @pytest.mark.parametrize("grab", [Kind.GRAB_JOB, Kind.GRAB_JOB_UNIQ, Kind.GRAB_JOB_ALL])
 def test_a_job_whose_payload_cannot_be_read_is_given_back(grab: Kind) -> None:
-    house = StoreWithoutPayloads(Refused("storage", "disk broken"))
+    house = House(keeps=True)
+    house.read_error = Refused("storage", "disk broken")
     (job,) = submit(house)
     job.payload = None
     worker = worker_of(house)
@@ -85,14 +74,14 @@ def test_a_job_whose_payload_cannot_be_read_is_given_back(grab: Kind) -> None:
 
 
 def test_a_job_whose_payload_is_lost_fails() -> None:
-    house = StoreWithoutPayloads(LookupError("the store has lost it"))
+    house = House(keeps=True)
     (job,) = submit(house)
     job.payload = None
     worker = worker_of(house)
     worker.send(request(Kind.GRAB_JOB))
     assert worker.heard() == [Packet(Kind.NO_JOB, b"")]
     assert job.state is FAILED
-    assert job.error == b"the store has lost it"
+    assert job.error == b"the store has lost the payload of job 1"
 
 
 def test_a_worker_can_be_stopped_from_hoarding() -> None:

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from switchgear.engine.engine import EngineSettings
+from switchgear.verbs.access import AccessRules
 from tests.protocols.gearman.house import House, Talker
 from tests.support.wire import REQ, RES, Kind, Packet, split_message
 
@@ -47,6 +48,8 @@ EXTENSIONS = (
     "REVOKE",
     "RETRY_LATER",
     "HAND_BACK",
+    "WORKER_TAGS",
+    "WORKER_RESOURCES",
 )
 KINDS = {kind.name: int(kind) for kind in Kind} | {name: 1000 + place for place, name in enumerate(EXTENSIONS)}
 SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -56,7 +59,7 @@ SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "two jobs": lambda: {"settings": EngineSettings(jobs=2)},
     "wakes all": lambda: {"settings": EngineSettings(wakeups=0)},
     "by registration": lambda: {"settings": EngineSettings(function_order="registration")},
-    "never shuts down": lambda: {"shutdown": "never"},
+    "never shuts down": lambda: {"access": AccessRules(shutdown="never")},
 }
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 

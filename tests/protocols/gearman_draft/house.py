@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from switchgear.net.dialects import Dialect, Dialects
-from switchgear.protocols.base import Context, Session, Wire
+from switchgear.net.protocol_detection import DetectingSession
+from switchgear.protocols.context import Context
 from switchgear.protocols.gearman.session import GearmanSession
 from switchgear.protocols.gearman_draft.codec import MAGIC
 from switchgear.protocols.gearman_draft.session import DraftSession, DraftSetup
-from tests.protocols.gearman.house import NAME_BYTES, PACKET_BYTES, PREFIX, FakeWire, House, Talker
+from switchgear.protocols.session import ByteSession
+from switchgear.protocols.session_factory import ProtocolByPrefix, ProtocolDetector
+from switchgear.protocols.transport import PeerTransport
+from tests.protocols.gearman.house import NAME_BYTES, PACKET_BYTES, PREFIX, FakeTransport, House, Talker
 from tests.support.draft_wire import Packet, split_packets
 
 
@@ -19,13 +22,13 @@ class MixedHouse(House):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.draft = DraftSetup(PREFIX, PACKET_BYTES, NAME_BYTES, self.setup.sessions)
-        self.dialects = Dialects(self._modern, (Dialect(MAGIC, self._draft),))
+        self.detector = ProtocolDetector(self._modern, (ProtocolByPrefix(MAGIC, self._draft),))
 
-    def _modern(self, context: Context, wire: Wire) -> Session:
-        return GearmanSession(context, wire, self.setup)
+    def _modern(self, context: Context, transport: PeerTransport) -> ByteSession:
+        return GearmanSession(context, transport, self.setup)
 
-    def _draft(self, context: Context, wire: Wire) -> Session:
-        return DraftSession(context, wire, self.draft)
+    def _draft(self, context: Context, transport: PeerTransport) -> ByteSession:
+        return DraftSession(context, transport, self.draft)
 
     def end_turn(self) -> None:
         super().end_turn()
@@ -47,12 +50,12 @@ class MixedTalker(Talker):
     def __init__(self, house: MixedHouse, name: str, descriptor: int) -> None:
         self.house = house
         self.name = name
-        self.wire = FakeWire(descriptor)
-        self.wire.session = house.dialects(house, self.wire)
+        self.wire = FakeTransport(house, descriptor)
+        self.wire.session = DetectingSession(house, self.wire, house.detector)
 
     @property
-    def session(self) -> Session:  # type: ignore[override]
-        assert self.wire.session is not None
+    def session(self) -> ByteSession:  # type: ignore[override]
+        assert isinstance(self.wire.session, ByteSession)
         return self.wire.session
 
     @property

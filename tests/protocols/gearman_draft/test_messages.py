@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman_draft import messages
-from switchgear.protocols.gearman_draft.codec import Decoder, packet
+from switchgear.protocols.gearman_draft.codec import DraftDecoder, packet
 from switchgear.protocols.gearman_draft.messages import (
     FROM_SERVER,
     WITHOUT_BODY,
@@ -126,7 +126,7 @@ def test_a_result_code_is_one_byte() -> None:
 @given(st.lists(st.tuples(codes, binary), max_size=6), st.data())
 def test_the_decoder_finds_the_packets_in_any_slices(wanted: list[tuple[int, bytes]], data: st.DataObject) -> None:
     stream = b"".join(packet(kind, body) for kind, body in wanted)
-    decoder = Decoder(100)
+    decoder = DraftDecoder(100)
     found = []
     while stream:
         size = data.draw(st.integers(1, len(stream)))
@@ -138,15 +138,15 @@ def test_the_decoder_finds_the_packets_in_any_slices(wanted: list[tuple[int, byt
 
 
 def test_the_decoder_holds_no_more_than_it_was_given() -> None:
-    decoder = Decoder(2**32 - 1)
+    decoder = DraftDecoder(2**32 - 1)
     assert decoder.feed(b"\0JOB\x04\xff\xff\xff\xff") == []
     for _ in range(1000):
         assert decoder.feed(b"x") == []
-    assert decoder.buffered_bytes == 1009
+    assert decoder.buffered_bytes == 1000  # the header is understood
 
 
 def test_the_decoder_understands_nothing_after_a_failure() -> None:
-    decoder = Decoder(100)
+    decoder = DraftDecoder(100)
     assert decoder.feed(b"nonsense") == []
     assert decoder.failure is not None
     assert decoder.feed(packet(Packet.NOOP)) == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import NORMAL, SECOND_US, Delivery, Job
+from switchgear.model import NORMAL, SECOND_US, Delivery
 from switchgear.protocols.gearman_draft import session as session_module
 from switchgear.testing.invariants import check_engine
 from tests.protocols.gearman.conversations import Said
@@ -36,6 +36,7 @@ from tests.support.draft_wire import (
     split_packet,
     status,
 )
+from tests.support.reads import kept_job
 from tests.support.wire import Kind as Modern
 from tests.support.wire import request
 
@@ -174,7 +175,7 @@ def test_a_session_leaves_nothing_behind() -> None:
     assert not house.setup.sessions
     assert not house.engine.workers
     assert not house.engine.jobs
-    assert not both.session.watching
+    assert not both.session.subscriptions
 
 
 # --- limits ---
@@ -265,14 +266,14 @@ def test_questions_that_wait_hold_no_results() -> None:
 # --- promises ---
 
 
-@pytest.mark.parametrize(("job_type", "pledges"), [(WAIT, 0), (HANDLE, 1), (THROW_AWAY, 1)])
-def test_a_job_is_kept_before_it_is_said_to_be_taken(job_type: int, pledges: int) -> None:
+@pytest.mark.parametrize(("job_type", "waits"), [(WAIT, False), (HANDLE, True), (THROW_AWAY, True)])
+def test_a_job_is_kept_before_it_is_said_to_be_taken(job_type: int, waits: bool) -> None:
     house = MixedHouse(keeps=True)
     house.talker("app").send(ASK)
     session = house.talker("app").session
     session.receive(create(b"f", b"", job_type))
-    assert session.pledges == pledges
-    assert len(session.pledged_jobs) == pledges
+    assert session.awaits_commit == waits
+    assert len(session.promised_jobs) == waits
 
 
 def test_a_job_that_could_not_be_kept_is_refused() -> None:
@@ -294,12 +295,12 @@ def test_what_a_worker_hears_after_its_announcement_tells_that_it_is_kept() -> N
     house.talker("app").send(create(b"f"), create(b"f"))
     worker = worker_of(house)
     worker.send(ASK)
-    assert worker.session.pledges == 0
+    assert not worker.session.awaits_commit
     worker.session.receive(complete(0, b"done") + ASK)
-    assert worker.session.pledges == 1
+    assert worker.session.awaits_commit
     house.end_turn()
     worker.session.receive(complete(9, b"broken"))
-    assert worker.session.pledges == 1
+    assert worker.session.awaits_commit
 
 
 def test_the_end_of_a_kept_job_is_kept_before_it_is_told() -> None:
@@ -310,9 +311,9 @@ def test_the_end_of_a_kept_job_is_kept_before_it_is_told() -> None:
     worker = worker_of(house)
     worker.send(ASK)
     worker.session.receive(status(1, 2, 3))
-    assert waiting.session.pledges == 0
+    assert not waiting.session.awaits_commit
     worker.session.receive(complete(0, b"done"))
-    assert waiting.session.pledges == 2
+    assert waiting.session.awaits_commit
 
 
 def test_the_end_of_a_job_that_is_not_kept_is_told_at_once() -> None:
@@ -321,28 +322,24 @@ def test_the_end_of_a_job_that_is_not_kept_is_told_at_once() -> None:
     worker = worker_of(house)
     worker.send(ASK)
     worker.session.receive(complete(0, b"done"))
-    assert house.talker("waiting").session.pledges == 0
+    assert not house.talker("waiting").session.awaits_commit
 
 
-@pytest.mark.parametrize(("attempts", "pledges"), [(0, 0), (1, 1), (2, 1)])
-def test_an_attempt_that_counts_is_kept_before_it_is_made(attempts: int, pledges: int) -> None:
+@pytest.mark.parametrize(("attempts", "waits"), [(0, False), (1, True), (2, True)])
+def test_an_attempt_that_counts_is_kept_before_it_is_made(attempts: int, waits: bool) -> None:
     house = MixedHouse(keeps=True, settings=EngineSettings(attempts=attempts))
     house.talker("app").send(create(b"f"))
     worker = worker_of(house)
     worker.session.receive(ASK)
-    assert worker.session.pledges == pledges
+    assert worker.session.awaits_commit == waits
 
 
-def test_a_task_whose_payload_cannot_be_read_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_whose_payload_is_not_in_memory_is_not_given() -> None:
     house = MixedHouse()
     house.talker("app").send(create(b"f"))
     (job,) = house.engine.jobs.values()
     job.payload = None
-
-    def payload(job: Job) -> bytes:
-        raise Refused("storage", "unreadable")
-
-    monkeypatch.setattr(house, "payload", payload)
+    house.read_error = Refused("storage", "unreadable")
     worker = worker_of(house)
     worker.send(ASK)
     assert worker.packets() == [NOOP]
@@ -350,13 +347,10 @@ def test_a_task_whose_payload_cannot_be_read_is_not_given(monkeypatch: pytest.Mo
     worker.send(GOODBYE)
 
 
-def test_a_log_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_read_is_an_error() -> None:
     house = MixedHouse()
-
-    def find_job(job_id: int) -> Job | None:
-        raise Refused("storage", "unreadable")
-
-    monkeypatch.setattr(house, "find_job", find_job)
+    house.read_error = Refused("storage", "unreadable")
+    house.engine.reserve_id()
     app = house.talker("app")
     app.send(packet(Kind.job_complete_req, b"H:t:1"), ASK)
     assert app.packets() == [Packet(Kind.error, bytes([ErrorCode.refused]) + b"unreadable"), NOOP]
@@ -379,7 +373,7 @@ def test_a_waiting_job_that_ended_and_is_run_again_holds_nobody_up() -> None:
     app = house.talker("app")
     app.send(create(b"slow", b"", WAIT), create(b"f", b"", WAIT))
     worker_of(house).send(ASK, complete(5, b"broken"))
-    failed = house.store.get(2)
+    failed = kept_job(house.store, 2)
     assert failed is not None
     house.engine.retry(failed)
     slow = house.talker("slow")
@@ -434,11 +428,11 @@ def test_a_job_that_a_connection_did_for_itself_is_not_queued_again() -> None:
 
 def test_one_who_waits_for_a_job_that_has_ended_and_holds_its_key_is_told_at_once() -> None:
     house = MixedHouse()
-    options = SubmitOptions(unique_hold_us=SECOND_US)
+    options = SubmitOptions(unique_for_us=SECOND_US)
     job = house.engine.submit(b"f", b"key", b"", NORMAL, Delivery.HANDLE, None, options)
     worker = worker_of(house)
     worker.send(ASK, complete(0, b"result"))
     client = house.talker("client")
     client.send(create(b"f", b"args", WAIT, b"key"))
     assert [heard.kind for heard in client.packets()] == [Kind.job_create_res, Kind.job_complete_res]
-    assert (client.session.watching, job.watchers) == ({}, None)
+    assert (client.session.subscriptions, job.subscribers) == ({}, None)

@@ -8,13 +8,14 @@ With `keeps`, promises wait until `keep` or `fail_to_keep` is called.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.base import Session, Wire
+from switchgear.protocols.gearmonkey.listener_state import GearMonkeySetup
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
-from switchgear.protocols.gearmonkey.setup import GearMonkeySetup
 from switchgear.protocols.gearmonkey.verbs import VERBS
+from switchgear.protocols.transport import PeerTransport
 from tests.protocols.message_house import MessageHouse
 from tests.support.resp_wire import OK, command, split_replies
 
@@ -24,13 +25,18 @@ NAME_BYTES = 64
 Word = str | bytes | int | float
 
 
-class FakeWire(Wire):
+class FakeTransport(PeerTransport):
     """Remembers what was written."""
 
-    def __init__(self) -> None:
+    def __init__(self, house: MonkeyHouse) -> None:
+        self.house = house
         self.host = "10.0.0.1"
         self.written = b""
         self.is_closed = False
+
+    def when_taken(self, go_on: Callable[[], None]) -> None:
+        if self.house.peers_read:
+            self.house.soon(go_on)
 
     def write(self, out: list[bytes]) -> None:
         data = b"".join(out)
@@ -38,7 +44,10 @@ class FakeWire(Wire):
         self.written += data
 
     def close(self) -> None:
-        self.is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
+            if self.session is not None:
+                self.house.soon(self.session.closed)
 
 
 class MonkeyHouse(MessageHouse):
@@ -75,23 +84,14 @@ class MonkeyHouse(MessageHouse):
         self.talkers.pop(name).session.closed()
         self.turn()
 
-    def _send(self, session: Session) -> None:
-        super()._send(session)
-        if session.put_off:
-            if self.peers_read:
-                self.soon(session.go_on)
-        elif session.closing and isinstance(session.wire, FakeWire) and not session.wire.is_closed:
-            session.wire.close()
-            self.soon(session.closed)
-
 
 class Talker:
     """One connection, seen from the other end."""
 
     def __init__(self, house: MonkeyHouse) -> None:
         self.house = house
-        self.wire = FakeWire()
-        self.session = GearMonkeySession(house, self.wire, house.setup)
+        self.wire = FakeTransport(house)
+        self.session = self.wire.session = GearMonkeySession(house, self.wire, house.setup)
 
     def send(self, data: bytes) -> None:
         """Send this in one piece, and let the server have its turn."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.gearmonkey import session, setup, waiting
-from tests.protocols.gearmonkey.house import FakeWire, MonkeyHouse, pop, push
+from switchgear.protocols.gearmonkey import listener_state, session, waiting
+from tests.protocols.gearmonkey.house import FakeTransport, MonkeyHouse, pop, push
 from tests.support.resp_wire import OK, Error
 
 NO_MEMORY = Error(b"OOM there is no memory for more jobs that are not pushed yet")
@@ -67,7 +67,7 @@ def test_a_field_beside_a_job_that_finds_no_memory_is_refused() -> None:
 
 
 def test_the_functions_that_workers_are_counted_for_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "MOST_COUNTED_NAMES", 3)
+    monkeypatch.setattr(listener_state, "MOST_COUNTED_NAMES", 3)
     house = MonkeyHouse()
     for name in "abc":
         assert house.ask("one", "INCR", f"count:{name}") == 1
@@ -92,14 +92,14 @@ def test_the_queues_of_a_pop_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_long_value_that_is_asked_for_many_times_is_there_once() -> None:
     house = MonkeyHouse()
 
-    class Remembering(FakeWire):
+    class Remembering(FakeTransport):
         def write(self, out: list[bytes]) -> None:
             pieces.extend(out)
             super().write(out)
 
     pieces: list[bytes] = []
     talker = house.talker("client")
-    talker.wire = talker.session.wire = Remembering()
+    talker.wire = talker.session.transport = Remembering(house)
     house.ask("client", "INCR", "uid:f")
     house.ask("client", "HMSET", "job:f:1", "status", "idle", "input", "x" * 8000)
     pieces.clear()

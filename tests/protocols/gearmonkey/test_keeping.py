@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.errors import Refused
-from switchgear.model import NORMAL, RUNNING, Delivery, Job
+from switchgear.model import NORMAL, READY, RUNNING, Delivery, Job
 from switchgear.protocols.gearmonkey import drafts
+from switchgear.protocols.pending_read import Reading
 from switchgear.testing import RecordingPeer
 from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse, Word, pop, push
 from tests.protocols.gearmonkey.transcript import SHA
@@ -227,7 +230,12 @@ def test_an_end_that_is_not_kept_yet_is_waited_for() -> None:
     as_the_store_has_it = Job(1, job.function, b"", b"x", NORMAL, Delivery.HANDLE, 0)
     as_the_store_has_it.state = RUNNING
     house.engine.complete(worker, 1, b"y")
-    house.find_job = lambda job_id: as_the_store_has_it  # type: ignore[method-assign]
+
+    def find_jobs(job_ids: Sequence[int]) -> Reading[dict[int, Job]]:
+        yield from ()
+        return {1: as_the_store_has_it}
+
+    house.find_jobs = find_jobs  # type: ignore[method-assign]
     assert house.tell("client", ("BRPOP", "lock:f:1", 1)) == []
     house.keep()
     assert house.heard("client") == [[b"lock:f:1", b"OK"]]
@@ -238,13 +246,9 @@ def test_an_end_that_is_not_kept_yet_is_waited_for() -> None:
     assert house.heard("second") == [OK]
 
 
-def test_a_history_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_cannot_be_read_is_an_error() -> None:
     house = MonkeyHouse()
-
-    def find_job(job_id: int) -> Job | None:
-        raise Refused("storage", "unreadable")
-
-    monkeypatch.setattr(house, "find_job", find_job)
+    house.read_error = Refused("storage", "unreadable")
     refusal = Error(b"MISCONF unreadable")
     for words in (
         ("HGETALL", "job:f:1"),
@@ -257,18 +261,14 @@ def test_a_history_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPat
     assert house.ask("client", "PING") == PONG
 
 
-def test_a_payload_that_cannot_be_read_now_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payload_that_cannot_be_read_now_is_an_error_and_its_job_is_not_given() -> None:
     house = MonkeyHouse()
     job_id = push(house)
     house.engine.jobs[job_id].payload = None
-
-    def payload(job: Job) -> bytes:
-        raise Refused("storage", "unreadable")
-
-    monkeypatch.setattr(house, "payload", payload)
-    pop(house)
-    assert house.ask("worker", "HGETALL", f"job:f:{job_id}") == Error(b"MISCONF unreadable")
-    assert house.ask("worker", "HGET", f"job:f:{job_id}", "status") == b"busy"
+    house.read_error = Refused("storage", "unreadable")
+    assert house.ask("client", "HGETALL", f"job:f:{job_id}") == Error(b"MISCONF unreadable")
+    assert house.tell("worker", ("BRPOP", "queue:f:high", "queue:f:normal", "queue:f:low", 1)) == []
+    assert house.engine.jobs[job_id].state is READY
 
 
 def test_a_payload_that_is_lost_ends_the_job() -> None:
@@ -276,10 +276,27 @@ def test_a_payload_that_is_lost_ends_the_job() -> None:
     job_id = push(house)
     job = house.engine.jobs[job_id]
     job.payload = None
-    house.lost_payloads.add(job_id)
     lost = f"the store has lost the payload of job {job_id}".encode()
     assert house.ask("client", "HGET", f"job:f:{job_id}", "input") == Error(b"ERR " + lost)
     assert house.ask("client", "HGET", f"job:f:{job_id}", "status") == b"idle"
-    pop(house)
-    assert house.ask("worker", "HGET", f"job:f:{job_id}", "input") == Error(b"ERR " + lost)
+    assert house.tell("worker", ("BRPOP", "queue:f:high", "queue:f:normal", "queue:f:low", 1)) == []
     assert house.ask("client", "HMGET", f"job:f:{job_id}", "status", "output") == [b"error", lost]
+
+
+# --- how long the hash of a finished job stays ---
+
+
+@pytest.mark.parametrize(("server_hours", "job_hours"), [(24, 25), (1, 25), (25, None), (1000, None)])
+def test_a_job_is_kept_for_25_hours_if_the_history_is_shorter(server_hours: int, job_hours: int | None) -> None:
+    settings = EngineSettings(retention_us=server_hours * 3_600_000_000)
+    house = MonkeyHouse(keeps=True, settings=settings)
+    job_id = house.ask("client", "INCR", "uid:f")
+    house.ask("client", "HMSET", f"job:f:{job_id}", "status", "idle", "input", "x")
+    house.tell("client", ("LPUSH", "queue:f:normal", job_id))
+    retention_us = house.engine.jobs[job_id].retention_us
+    assert retention_us == (-1 if job_hours is None else job_hours * 3_600_000_000)
+
+
+def test_a_store_in_memory_keeps_the_last_jobs_of_all() -> None:
+    house = MonkeyHouse()
+    assert house.engine.jobs[push(house)].retention_us == -1

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from switchgear.errors import PeerError
 from switchgear.protocols.gearmonkey import resp
-from switchgear.protocols.gearmonkey.keys import SCRIPT, SCRIPT_SHA, Key, Kind, parse_key
+from switchgear.protocols.gearmonkey.keys import SCRIPT, SCRIPT_SHA, Key, KeyKind, parse_key
 from switchgear.protocols.gearmonkey.patterns import Pattern
-from switchgear.protocols.gearmonkey.resp import Command, Decoder, split_line
+from switchgear.protocols.gearmonkey.resp import Command, RespDecoder, split_line
 from tests.support.resp_wire import Error as ErrorReply
 from tests.support.resp_wire import NullArray, Push, Simple, Verbatim, command, split_replies
 
@@ -31,7 +31,7 @@ class Decoded:
 
 
 def decode(*pieces: bytes, packet_bytes: int = PACKET_BYTES) -> Decoded:
-    decoder = Decoder(packet_bytes)
+    decoder = RespDecoder(packet_bytes)
     commands = []
     for piece in pieces:
         commands += decoder.feed(piece)
@@ -139,14 +139,14 @@ def test_a_command_as_long_as_is_taken(size: int) -> None:
 
 
 def test_nothing_is_reserved_for_what_is_announced() -> None:
-    decoder = Decoder(1 << 40)
+    decoder = RespDecoder(1 << 40)
     assert decoder.feed(b"*3\r\n$1\r\na\r\n$999999999999\r\n") == []
     assert decoder.buffered_bytes < 100
 
 
 def test_a_long_command_in_many_slices_takes_no_longer_than_its_bytes() -> None:
     """Were it looked at anew with every slice, this would take minutes."""
-    decoder = Decoder(1 << 30)
+    decoder = RespDecoder(1 << 30)
     words = [b"LPUSH", *[b"%d" % number for number in range(20_000)], b"x" * 4_000_000]
     data = command(*words)
     before = time.process_time()
@@ -240,15 +240,15 @@ def test_replies_are_read_as_they_are_meant() -> None:
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        (b"uid:f", Key(Kind.UID, b"f")),
-        (b"count:f:g", Key(Kind.COUNT, b"f:g")),
-        (b"job:f:12", Key(Kind.JOB, b"f", 12)),
-        (b"job:f:g:12", Key(Kind.JOB, b"f:g", 12)),
-        (b"lock:\xff\0:1", Key(Kind.LOCK, b"\xff\0", 1)),
-        (b"queue:f:high", Key(Kind.QUEUE, b"f", 0)),
-        (b"queue:f:normal", Key(Kind.QUEUE, b"f", 1)),
-        (b"queue:f:low", Key(Kind.QUEUE, b"f", 2)),
-        (b"queue:low:scheduled", Key(Kind.QUEUE, b"low", 3)),
+        (b"uid:f", Key(KeyKind.UID, b"f")),
+        (b"count:f:g", Key(KeyKind.COUNT, b"f:g")),
+        (b"job:f:12", Key(KeyKind.JOB, b"f", 12)),
+        (b"job:f:g:12", Key(KeyKind.JOB, b"f:g", 12)),
+        (b"lock:\xff\0:1", Key(KeyKind.LOCK, b"\xff\0", 1)),
+        (b"queue:f:high", Key(KeyKind.QUEUE, b"f", 0)),
+        (b"queue:f:normal", Key(KeyKind.QUEUE, b"f", 1)),
+        (b"queue:f:low", Key(KeyKind.QUEUE, b"f", 2)),
+        (b"queue:low:scheduled", Key(KeyKind.QUEUE, b"low", 3)),
     ],
 )
 def test_keys(text: bytes, key: Key) -> None:

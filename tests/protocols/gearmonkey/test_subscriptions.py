@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.gearmonkey import channels, pubsub, session
+from switchgear.protocols.gearmonkey import pubsub, session, subscriptions
 from switchgear.protocols.gearmonkey.patterns import Pattern
-from tests.protocols.gearmonkey.house import TRIO, FakeWire, MonkeyHouse, pop, push
+from tests.protocols.gearmonkey.house import TRIO, FakeTransport, MonkeyHouse, pop, push
 from tests.support.resp_wire import Error, Push
 
 LONG = b"y" * 5000  # a message that is not copied
 
 
-class Subscriber(FakeWire):
+class Subscriber(FakeTransport):
     """A peer that takes what it is sent only when told to, and remembers in which pieces it came."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, house: MonkeyHouse) -> None:
+        super().__init__(house)
         self.pieces: list[bytes] = []
         self.pending_bytes = 0
         self.given_up_with = 0
@@ -41,9 +41,9 @@ class Subscriber(FakeWire):
 
 
 def subscriber(house: MonkeyHouse, name: str) -> Subscriber:
-    wire = Subscriber()
+    wire = Subscriber(house)
     talker = house.talker(name)
-    talker.wire = talker.session.wire = wire
+    talker.wire = talker.session.transport = wire
     return wire
 
 
@@ -52,6 +52,15 @@ def held(house: MonkeyHouse) -> int:
 
 
 # --- patterns ---
+
+
+def test_one_command_has_no_more_wildcards_than_can_be_read_in_one_turn() -> None:
+    house = MonkeyHouse(packet_bytes=100_000)
+    patterns = [b"?" * 50 + b"%03d" % number for number in range(subscriptions.MOST_SPECIAL // 50)]
+    assert len(house.tell("peer", ("PSUBSCRIBE", *patterns))) == len(patterns)
+    refused = Error(b"ERR patterns with more than 15000 special bytes at once")
+    assert house.ask("peer", "PSUBSCRIBE", *patterns, "?") == refused
+    assert house.talker("peer").session.patterns.keys() == set(patterns)
 
 
 def test_a_pattern_takes_memory_in_proportion_to_its_bytes() -> None:
@@ -180,7 +189,7 @@ def test_subscriptions_that_are_there_already_are_confirmed_as_often_as_they_are
 
 
 def test_patterns_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MOST_PATTERN_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(subscriptions, "MOST_PATTERN_SUBSCRIPTIONS", 3)
     house = MonkeyHouse()
     house.tell("a", ("PSUBSCRIBE", "x*", "y*"))
     assert house.ask("b", "PSUBSCRIBE", "x*", "y*") == Error(b"OOM connections have 3 subscriptions to patterns")
@@ -191,8 +200,8 @@ def test_patterns_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch
 
 def test_the_work_of_comparing_is_bounded_for_a_connection_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = Pattern(b"*[ab][cd]*").steps(72)
-    monkeypatch.setattr(channels, "MOST_STEPS_OF_CONNECTION", steps)
-    monkeypatch.setattr(channels, "MOST_STEPS", 2 * steps)
+    monkeypatch.setattr(subscriptions, "MOST_STEPS_OF_CONNECTION", steps)
+    monkeypatch.setattr(subscriptions, "MOST_STEPS", 2 * steps)
     house = MonkeyHouse()
     of_connection = Error(b"OOM comparing names with the patterns of this connection would take too long")
     assert house.ask("a", "PSUBSCRIBE", "*[ab][cd]*", "x?") == of_connection
@@ -206,7 +215,7 @@ def test_the_work_of_comparing_is_bounded_for_a_connection_and_for_all(monkeypat
 
 
 def test_one_command_does_not_make_the_server_parse_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MOST_SPECIAL", 10)
+    monkeypatch.setattr(subscriptions, "MOST_SPECIAL", 10)
     house = MonkeyHouse()
     assert house.ask("a", "PSUBSCRIBE", "????????", "????") == Error(
         b"ERR patterns with more than 10 special bytes at once"
@@ -252,7 +261,7 @@ def test_many_names_are_published_to_and_few_are_remembered(monkeypatch: pytest.
     for number in range(1000):
         assert house.ask("publisher", "PUBLISH", f"b{number}", "x") == 1 + (number // 10 % 10 == 7 and number > 9)
         house.heard("a")
-    assert len(house.setup.channels._known) <= channels.MOST_KNOWN_NAMES
+    assert len(house.setup.channels._known) <= subscriptions.MOST_KNOWN_NAMES
     house.leave("a")
     assert not house.setup.channels._known
 

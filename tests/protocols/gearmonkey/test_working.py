@@ -6,9 +6,10 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.model import NORMAL, SECOND_US, Cause, Delivery
-from switchgear.protocols.gearmonkey import keyspace, session, setup
+from switchgear.protocols.gearmonkey import key_commands, listener_state, session
 from switchgear.testing import RecordingPeer
 from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse, pop, push
+from tests.support.reads import kept_job
 from tests.support.resp_wire import OK, Error, NullArray, command
 
 # --- waiting ---
@@ -103,6 +104,31 @@ def test_for_ever_is_long() -> None:
     assert house.heard("worker") == house.heard("some") == house.heard("client") == []
 
 
+@pytest.mark.parametrize("timeout", [0, 5])
+def test_who_waits_at_one_queue_is_sent_its_jobs_at_once_and_no_others(timeout: int) -> None:
+    house = MonkeyHouse()
+    house.tell("high", ("BRPOP", TRIO[0], timeout))
+    house.tell("all", ("BRPOP", *TRIO, timeout))
+    high = push(house, queue=TRIO[0])
+    assert house.heard("high") == [[b"queue:f:high", b"%d" % high]]
+    house.tell("high", ("BRPOP", TRIO[0], timeout))
+    normal = push(house)
+    assert house.heard("all") == [[b"queue:f:normal", b"%d" % normal]]
+    assert house.heard("high") == []
+    assert len(house.engine.workers) == 2
+
+
+def test_a_connection_may_wait_at_one_queue_and_then_at_all_of_them() -> None:
+    house = MonkeyHouse()
+    house.tell("worker", ("BRPOP", TRIO[0], 1))
+    house.pass_time(1)
+    assert house.heard("worker") == [NullArray()]
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    job_id = push(house)
+    assert house.heard("worker") == [[b"queue:f:normal", b"%d" % job_id]]
+    assert len(house.engine.workers) == 1
+
+
 @pytest.mark.parametrize("timeout", ["1e300", "99999999999999", "inf", "nan", "1_0", " 1", "-0.1", ""])
 def test_no_time_that_makes_sense(timeout: str) -> None:
     reply = MonkeyHouse().ask("client", "BRPOP", *TRIO, timeout)
@@ -118,8 +144,8 @@ def test_waiting_leaves_no_trace_in_the_engine() -> None:
         house.tell("some", ("BRPOP", "queue:f:low", 1))
         house.pass_time(1.2)
         assert house.heard("client") == house.heard("some") == [NullArray()]
-    assert not house.engine.jobs[job_id].watchers
-    assert all(not worker.alarms and not worker.tickets for worker in house.engine.workers.values())
+    assert not house.engine.jobs[job_id].subscribers
+    assert all(not worker.tickets and not worker.peer.timers for worker in house.engine.workers.values())
 
 
 def test_while_a_function_is_paused_nothing_is_given_out() -> None:
@@ -171,8 +197,8 @@ def test_the_count_has_the_workers_of_other_protocols_in_it() -> None:
 
 
 def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyspace, "MOST_COUNTED", 2)
-    monkeypatch.setattr(setup, "MOST_COUNTED_NAMES", 2)
+    monkeypatch.setattr(key_commands, "MOST_COUNTED", 2)
+    monkeypatch.setattr(listener_state, "MOST_COUNTED_NAMES", 2)
     house = MonkeyHouse()
     house.tell("worker", ("INCR", "count:a"), ("INCR", "count:b"), ("INCR", "count:a"))
     refusal = Error(b"ERR a connection may register workers for 2 functions")
@@ -271,11 +297,11 @@ def test_a_session_leaves_nothing_behind() -> None:
     for name in ("both", "waiting", "client"):
         house.leave(name)
     assert not house.setup.sessions
-    assert not house.engine.audience
+    assert not house.engine.global_subscribers
     assert not house.setup.locks.waiting
     assert {job.state.name for job in house.engine.jobs.values()} == {"READY"}
-    assert all(not job.watchers for job in house.engine.jobs.values())
-    assert [worker.name for worker in house.engine.workers.values()] == [b"timer"]
+    assert all(not job.subscribers for job in house.engine.jobs.values())
+    assert not house.engine.workers
     assert not any(function.workers for function in house.engine.functions.values())
     house.pass_time(20)
 
@@ -287,7 +313,7 @@ def test_the_second_end_of_a_job_that_was_retried_has_a_lock_too() -> None:
     house.ask("worker", "HMSET", f"job:f:{job_id}", "status", "error", "output", "y")
     assert house.ask("client", "RPOP", f"lock:f:{job_id}") == b"OK"
     house.pass_time(1)
-    failed = house.store.get(job_id)
+    failed = kept_job(house.store, job_id)
     assert failed is not None
     house.engine.retry(failed)
     house.turn()
@@ -296,13 +322,55 @@ def test_the_second_end_of_a_job_that_was_retried_has_a_lock_too() -> None:
     assert house.ask("client", "RPOP", f"lock:f:{job_id}") == b"OK"
 
 
-def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "MOST_REMEMBERED", 2)
+def test_memories_are_bounded() -> None:
     house = MonkeyHouse()
+    house.engine.lost_starts.most = 2
     ids = [push(house) for _ in range(3)]
     for _ in ids:
         pop(house)
     house.leave("worker")
-    assert len(house.setup.lost) == 2
+    assert len(house.engine.lost_starts) == 2
     late = house.ask("again", "HMSET", f"job:f:{ids[0]}", "status", "success", "output", "y")
     assert late == Error(b"ERR job 1 was not taken from its queue here")
+
+
+def test_a_late_failure_of_an_earlier_start_does_not_count_for_the_present_one() -> None:
+    house = MonkeyHouse()
+    job_id = push(house)
+    pop(house, "slow")
+    slow = next(iter(house.engine.workers.values()))
+    house.engine.remove_worker(slow)  # the server took it for lost, and its connection is still there
+    assert pop(house, "fast") == job_id
+    late = house.ask("slow", "HMSET", f"job:f:{job_id}", "status", "error", "output", "late")
+    assert late == Error(b"ERR job %d was taken from its worker and will be tried again" % job_id)
+    assert house.engine.jobs[job_id].state.name == "RUNNING"
+    assert house.ask("fast", "HMSET", f"job:f:{job_id}", "status", "success", "output", "y") == OK
+
+
+# --- tags and resources ---
+
+
+def require(house: MonkeyHouse, requires: bytes) -> int:
+    options = SubmitOptions(requires=requires)
+    job = house.engine.submit(b"resize", b"", b"", NORMAL, Delivery.HANDLE, None, options)
+    house.turn()
+    return job.id
+
+
+def test_a_worker_says_what_it_has_by_client_setinfo() -> None:
+    house = MonkeyHouse()
+    job_id = require(house, b"gpu,memory=48G")
+    queues = [f"queue:resize:{priority}" for priority in ("high", "normal", "low")]
+    assert house.ask("worker", "RPOP", queues[1]) is None
+    assert house.ask("able", "CLIENT", "SETINFO", "tags", "gpu") == OK
+    assert house.ask("able", "CLIENT", "SETINFO", "RESOURCES", "memory=64G") == OK
+    second = require(house, b"memory=48G")
+    assert house.ask("able", "BRPOP", *queues, 0)[1] == b"%d" % job_id
+    assert house.ask("able", "RPOP", queues[1]) is None  # the first uses too much of its memory
+    assert house.engine.jobs[second].worker is None
+
+
+@pytest.mark.parametrize(("option", "text"), [("tags", "a b"), ("resources", "gpu"), ("resources", b"\xff=1")])
+def test_what_is_no_tag_or_resource_is_refused(option: str, text: str) -> None:
+    house = MonkeyHouse()
+    assert isinstance(house.ask("able", "CLIENT", "SETINFO", option, text), Error)

@@ -7,7 +7,7 @@ from typing import Any
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.model import SECOND_US, Delivery, Job, Peer
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.pingpong.broker import ClientsSession, PingPongSetup, WorkersSession
 from tests.protocols.message_house import Door, MessageHouse
 
@@ -85,7 +85,7 @@ class Broker:
     def debtors(self) -> list[bytes]:
         """The workers of which it is remembered that they owe a result."""
         assert isinstance(self.backend.session, WorkersSession)
-        return list(self.backend.session.owing)
+        return list(self.backend.session.workers.owing)
 
     # --- what others do with the function ---
 

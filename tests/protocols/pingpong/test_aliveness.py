@@ -6,6 +6,7 @@ import pytest
 
 from switchgear.model import DONE
 from switchgear.model import READY as JOB_READY
+from switchgear.protocols.pingpong.broker import PingPongSetup
 from tests.protocols.pingpong.house import (
     JOB,
     PING,
@@ -271,6 +272,19 @@ def test_after_the_last_attempt_the_client_is_told(broker: Broker) -> None:
     assert broker.heard_by_client(b"c") == [failed("timed out in attempt 3, the last one")]
 
 
+def test_by_default_a_worker_keeps_its_job_while_its_connection_lives() -> None:
+    assert PingPongSetup().resend_us == 0
+    broker = Broker(resend_seconds=0)
+    at_work(broker)
+    broker.pass_time(1000)
+    broker.worker_says(b"other", READY)
+    broker.worker_says(b"w", PING)
+    assert broker.heard_by_worker(b"other") == []
+    broker.backend.session.peer_gone(b"w")
+    broker.house.turn()
+    assert broker.heard_by_worker(b"other") == [JOB], "the connection is closed, so it goes to another at once"
+
+
 def test_without_a_timeout_a_job_is_not_sent_again() -> None:
     broker = Broker(resend_seconds=0)
     at_work(broker)
@@ -283,7 +297,7 @@ def test_without_a_timeout_a_job_is_not_sent_again() -> None:
 
 def test_a_submitters_own_limit_comes_first(broker: Broker) -> None:
     job = broker.submit(b"job")
-    job.special = True
+    job.has_details = True
     job.timeout_us = 5_000_000
     broker.worker_says(b"w", READY)
     broker.pass_time(5)
@@ -296,7 +310,7 @@ def test_a_submitters_own_limit_comes_first(broker: Broker) -> None:
 
 def test_a_submitters_own_limit_may_be_longer(broker: Broker) -> None:
     job = broker.submit(b"job")
-    job.special = True
+    job.has_details = True
     job.timeout_us = 120_000_000
     broker.worker_says(b"w", READY)
     broker.pass_time(60)

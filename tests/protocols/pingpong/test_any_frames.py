@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from switchgear.engine import one_job_workers
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.pingpong import broker as broker_module
 from switchgear.protocols.pingpong.broker import ClientsSession, WorkersSession
 from tests.protocols.pingpong.house import Broker, come_back, lose
 
@@ -65,21 +65,22 @@ def happen(broker: Broker, kind: str, about: object, message: list[bytes] | None
 
 def check_tables(broker: Broker) -> None:
     """What the sessions remember is what the engine knows, and no more."""
-    clients, workers = broker.frontend.session, broker.backend.session
+    clients, session = broker.frontend.session, broker.backend.session
     assert isinstance(clients, ClientsSession)
-    assert isinstance(workers, WorkersSession)
-    assert clients.envelopes.keys() == clients.watching.keys()
+    assert isinstance(session, WorkersSession)
+    workers = session.workers
+    assert clients.envelopes.keys() == clients.subscriptions.keys()
     assert {record.worker for record in workers.known.values()} == set(broker.engine.workers.values())
     assert not workers.known.keys() & workers.owing.keys()
     assert len(workers.owing) <= MOST_OWING
     for record in workers.known.values():
         assert record.worker is not None
         running = list(record.worker.running)
-        assert running == ([record.job_id] if record.message is not None else [])
+        assert running == ([record.job_id] if record.sent is not None else [])
         assert record.worker.credits == (0 if running else 1)
         assert bool(record.worker.lease_until_us) == (not running)
     for record in workers.owing.values():
-        assert (record.worker, record.message) == (None, None)
+        assert (record.worker, record.sent) == (None, None)
         assert record.job_id
 
 
@@ -87,7 +88,7 @@ def check_tables(broker: Broker) -> None:
 @given(st.lists(happenings, max_size=40), st.booleans())
 def test_whatever_happens_the_tables_agree(story: list[tuple[str, object, list[bytes] | None]], keeps: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker_module, "MOST_OWING", MOST_OWING)
+        patch.setattr(one_job_workers, "MOST_OWING", MOST_OWING)
         broker = Broker(expire_seconds=2, resend_seconds=4, keeps=keeps, settings=EngineSettings(attempts=2))
         for kind, about, message in story:
             happen(broker, kind, about, message)

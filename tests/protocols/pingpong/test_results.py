@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.protocols.pingpong import broker as broker_module
+from switchgear.engine import one_job_workers
 from tests.protocols.pingpong.house import (
     JOB,
     LEAVE,
@@ -123,7 +123,7 @@ def test_a_result_from_a_worker_that_was_never_sent_a_job_is_not_an_answer(broke
 
 
 def test_only_so_many_debts_are_remembered(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "MOST_OWING", 2)
+    monkeypatch.setattr(one_job_workers, "MOST_OWING", 2)
     for number in range(3):
         at_work(broker, b"w%d" % number, b"job %d" % number)
     broker.pass_time(60)

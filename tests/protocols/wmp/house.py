@@ -13,7 +13,7 @@ from typing import Any
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.model import NORMAL, Delivery, Job
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.wmp.codec import READY, TAKE, decode, encode
 from switchgear.protocols.wmp.manager import ManagerSession, WmpSetup
 from tests.protocols.message_house import MessageHouse
@@ -37,7 +37,7 @@ class WmpHouse(MessageHouse):
     ) -> None:
         super().__init__(keeps=keeps, settings=settings)
         self.setup = WmpSetup(identity, timeout_us=int(timeout * 1e6), paths=paths)
-        self.router = self.door(lambda context, wire: ManagerSession(context, wire, self.setup))
+        self.router = self.door(lambda context, transport: ManagerSession(context, transport, self.setup))
         self.references: dict[int, list[bytes]] = {}  # by job, in the order in which they were given
         self.submitted: list[Job] = []
         self._inboxes: dict[tuple[bytes, ...], list[Message]] = {}

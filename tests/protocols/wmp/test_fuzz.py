@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchgear.model import Job
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.wmp.codec import DONE, FRAMES, GIVE, READY, STATUS, STATUSES, VERSION
 from tests.protocols.wmp.house import MANAGER, WmpHouse
 
@@ -33,7 +33,8 @@ def check(house: WmpHouse) -> None:
         assert way.path == path
         held = {job_id for job_id, job in way.worker.running.items() if job.worker is way.worker}
         assert set(way.held) == held
-        assert not set(way.held.values()) & set(manager.lost)
+    busy = {way for ways in paths.busy.values() for way in ways}
+    assert busy == {way for way in paths.by_path.values() if way.held}
 
 
 # --- frames ---

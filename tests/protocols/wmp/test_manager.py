@@ -13,6 +13,7 @@ from switchgear.model import NORMAL, READY, RUNNING, Delivery, Job, Peer
 from switchgear.protocols.wmp.codec import CANCEL, DONE, GIVE, NO, STATUS, TAKE, VERSION, WAKE
 from switchgear.protocols.wmp.codec import READY as READY_COMMAND
 from switchgear.protocols.wmp.manager import ManagerSession, WmpSetup
+from switchgear.testing.simulation.store import Row
 from tests.protocols.wmp.house import MANAGER, WmpHouse, WmpWorker
 
 
@@ -70,14 +71,14 @@ def test_an_identity_that_cannot_be_shown_is_shown_in_hex(identity: bytes, name:
 def test_a_manager_has_an_identity(identity: bytes) -> None:
     house = WmpHouse()
     with pytest.raises(ValueError, match="identity"):
-        house.door(lambda context, wire: ManagerSession(context, wire, WmpSetup(identity)))
+        house.door(lambda context, transport: ManagerSession(context, transport, WmpSetup(identity)))
 
 
 def test_the_submitter_s_own_time_limit_is_not_put_off_by_status() -> None:
     house = WmpHouse()
     job = house.submit("echo", delivery=Delivery.HANDLE)
     job.timeout_us = 3_000_000
-    job.special = True
+    job.has_details = True
     worker = house.worker("w1")
     reference = worker.take(lease=2)
     house.pass_time(2)
@@ -143,7 +144,6 @@ def test_a_job_that_is_cancelled_before_it_was_sent_is_not_sent(name: str) -> No
     assert worker.hear() == (NO, {}, None)
     assert worker.hear() is None
     assert house.manager.paths.idle  # it holds nothing
-    assert not house.manager.lost
     worker, _ = waits_for_last_attempt(house, name)
     house.keep()
     assert worker.hear_command() == TAKE  # nor does the other one take its place
@@ -152,10 +152,9 @@ def test_a_job_that_is_cancelled_before_it_was_sent_is_not_sent(name: str) -> No
 def test_nor_while_it_is_being_written_down() -> None:
     house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
     worker, job = waits_for_last_attempt(house, "w1")
-    promises = house.manager.promises
-    promises.hold()
+    house.manager.hold()
     house.cancel(job)
-    promises.unhold()
+    house.manager.unhold()
     house.keep()
     assert worker.hear_command() == NO
     assert worker.hear() is None
@@ -178,7 +177,6 @@ def test_a_job_whose_payload_is_lost_fails_and_its_worker_is_told_no() -> None:
     house = WmpHouse(keeps=True)
     job = house.submit("echo", b"hi", Delivery.HANDLE)
     job.payload = None
-    house.lost_payloads.add(job.id)
     worker = house.worker("w1")
     worker.say(GIVE, roles=["echo"])
     assert worker.hear_command() == NO
@@ -186,15 +184,11 @@ def test_a_job_whose_payload_is_lost_fails_and_its_worker_is_told_no() -> None:
     assert house.manager.paths.idle  # it holds nothing
 
 
-def test_a_job_whose_payload_cannot_be_read_now_is_not_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_payload_cannot_be_read_now_is_not_spent() -> None:
     house = WmpHouse(keeps=True)
     job = house.submit("echo", b"hi", Delivery.HANDLE)
     job.payload = None
-
-    def cannot_be_read(job: Job) -> bytes:
-        raise Refused("storage", "the disk does not answer")
-
-    monkeypatch.setattr(house, "payload", cannot_be_read)
+    house.read_error = Refused("storage", "the disk does not answer")
     worker = house.worker("w1")
     worker.say(GIVE, roles=["echo"])
     assert worker.hear_command() == NO
@@ -207,7 +201,7 @@ def test_a_reference_from_before_a_restart_means_nothing_after_it() -> None:
     before.submit("echo", b"old")
     old = before.worker("w1").take()
     after = WmpHouse()
-    after.clock.advance(0.1)
+    after.pass_time(0.1)
     job = after.submit("echo", b"new")
     worker = after.worker("w1")
     new = worker.take()
@@ -215,6 +209,113 @@ def test_a_reference_from_before_a_restart_means_nothing_after_it() -> None:
     worker.say(DONE, b"result of the old one", job=old)
     assert after.take_bad_input() == ["NOT_YOUR_JOB"]
     assert job.state is RUNNING
+
+
+def test_after_a_crash_the_result_of_a_job_from_before_it_is_taken() -> None:
+    before = WmpHouse(keeps=True)
+    before.submit("echo", b"hi", Delivery.HANDLE)
+    before.keep()
+    worker = before.worker("w1")
+    worker.say(GIVE, roles=["echo"])
+    before.keep()
+    heard = worker.hear()
+    assert heard is not None
+    after = WmpHouse(keeps=True)
+    after.pass_time(1)
+    (lost,) = before.engine.jobs.values()
+    job = Row(lost).to_job(after.engine.function_named(b"echo"))
+    after.engine.restore([job], {}, before.engine.next_job_id)
+    after.submitted.append(job)
+    other = after.worker("w1")
+    other.say(DONE, b"done before", job=heard[1]["job"][:-1] + b"2")
+    assert after.take_bad_input() == ["NOT_YOUR_JOB"]
+    other.say(DONE, b"done before", job=heard[1]["job"])
+    assert after.take_bad_input() == []
+    assert (job.state.name, job.result) == ("DONE", b"done before")
+
+
+# --- workers that are gone ---
+
+
+def test_an_idle_worker_is_gone_with_its_connection() -> None:
+    house = WmpHouse()
+    house.worker("w1").say(READY_COMMAND, roles=["echo"])
+    assert len(house.engine.functions[b"echo"].workers) == 1
+    house.manager.peer_gone(b"w1")
+    assert not house.engine.functions[b"echo"].workers
+    assert not house.engine.workers
+
+
+def test_a_worker_with_a_job_is_no_worker_any_more_and_keeps_its_job_for_the_lease() -> None:
+    house = WmpHouse(timeout=10)
+    job = house.submit("echo")
+    worker = house.worker("w1")
+    reference = worker.take()
+    house.manager.peer_gone(b"w1")
+    assert not house.engine.functions[b"echo"].workers
+    assert job.state is RUNNING
+    worker.say(DONE, b"on another connection", job=reference)
+    assert (job.state.name, job.result) == ("DONE", b"on another connection")
+
+
+def test_when_its_lease_is_over_nothing_is_left_of_it() -> None:
+    house = WmpHouse(timeout=10)
+    job = house.submit("echo")
+    house.worker("w1").take()
+    house.manager.peer_gone(b"w1")
+    house.pass_time(10)
+    house.turn()
+    assert job.state.name == "READY"
+    assert not house.engine.workers
+    assert not house.manager.paths.by_path
+
+
+def test_if_it_comes_back_it_is_a_worker_again() -> None:
+    house = WmpHouse(timeout=10)
+    house.submit("echo")
+    worker = house.worker("w1")
+    reference = worker.take()
+    house.manager.peer_gone(b"w1")
+    worker.say(READY_COMMAND, roles=["echo"])
+    assert len(house.engine.functions[b"echo"].workers) == 1
+    worker.say(DONE, job=reference)
+    assert len(house.engine.functions[b"echo"].workers) == 1
+
+
+def test_the_job_of_a_worker_that_cannot_come_back_goes_to_another_at_once() -> None:
+    house = WmpHouse()
+    job = house.submit("echo")
+    worker = WmpWorker(house, b"\0given")
+    worker.take()
+    house.manager.peer_gone(b"\0given")
+    assert job.state.name == "READY"
+    assert not house.engine.workers
+
+
+def test_behind_a_device_an_idle_worker_that_says_nothing_for_minutes_is_dropped() -> None:
+    house = WmpHouse()
+    silent, talking, direct = (house.worker(name) for name in ("d1/w1", "d1/w2", "w3"))
+    for worker in (silent, talking, direct):
+        worker.say(READY_COMMAND, roles=["echo"])
+    house.pass_time(299)
+    talking.say(READY_COMMAND, roles=["echo"])
+    house.pass_time(1)
+    assert {way.path for way in house.manager.paths.by_path.values()} == {(b"d1", b"w2"), (b"w3",)}
+    assert len(house.engine.functions[b"echo"].workers) == 2
+
+
+def test_behind_a_device_a_worker_with_a_job_is_not_dropped_for_its_silence() -> None:
+    house = WmpHouse(timeout=0)
+    job = house.submit("echo")
+    worker = house.worker("d1/w1")
+    reference = worker.take()
+    house.pass_time(3600)
+    assert job.state is RUNNING
+    worker.say(DONE, job=reference)
+    house.pass_time(299)
+    assert house.engine.workers
+    house.pass_time(1)
+    assert not house.engine.workers
 
 
 def test_references_are_never_used_twice_even_when_the_clock_goes_back() -> None:
@@ -332,7 +433,7 @@ def test_so_do_the_roles_that_a_worker_restricts_itself_to() -> None:
 
 def test_of_the_jobs_that_workers_lost_the_last_are_remembered() -> None:
     house = WmpHouse(timeout=10)
-    house.manager.most_lost = 2
+    house.engine.lost_starts.most = 2
     jobs = [house.submit("echo") for _ in range(3)]
     worker = house.worker("w1")
     references = [worker.take() for _ in jobs]
@@ -342,7 +443,7 @@ def test_of_the_jobs_that_workers_lost_the_last_are_remembered() -> None:
         worker.say(DONE, b"late", job=reference)
     assert [job.state.name for job in jobs] == ["READY", "DONE", "DONE"]
     assert house.take_bad_input() == ["NOT_YOUR_JOB"]
-    assert not house.manager.lost
+    assert not len(house.engine.lost_starts)
 
 
 def test_a_thousand_roles_may_change_while_the_worker_is_remembered() -> None:

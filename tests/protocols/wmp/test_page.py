@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from switchgear.protocols.wmp.codec import DONE, FRAMES, GIVE, READY, TAKE, VERSION, WAKE, decode, encode
-from switchgear.protocols.wmp.device import Device
+from switchgear.protocols.wmp.device_routing import Device
 from tests.protocols.wmp.house import WmpHouse
 
 PAGE = (Path(__file__).parents[3] / "docs/protocols/wmp.md").read_text()

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from switchgear.protocols.base import Message
-from switchgear.protocols.wmp.device import Device
+from switchgear.protocols.multipart import Message
+from switchgear.protocols.wmp.device_routing import Device
 
 __all__ = ["DeviceNode", "Manager", "Node", "Worker", "command_and_headers", "message"]
 

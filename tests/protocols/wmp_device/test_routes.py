@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchgear.protocols.base import Message
-from switchgear.protocols.wmp.device import Device
+from switchgear.protocols.multipart import Message
+from switchgear.protocols.wmp.device_routing import Device
 from tests.protocols.wmp_device.nets import DeviceNode, Manager, Node, Worker, command_and_headers, message
 
 

@@ -45,7 +45,7 @@ class Connection:
     def open(self) -> None:
         self.begin()
         told = self.client.hear_ready(self.say(self.client.initiate()))
-        assert told == metadata(Socket_Type=b"ROUTER", Identity=b"")
+        assert told == metadata(Socket_Type=b"ROUTER", Identity=b"", X_Switchgear=b"extensions")
         assert self.server.is_ready
 
     @property

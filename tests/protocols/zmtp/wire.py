@@ -11,7 +11,7 @@ GREETING = SIGNATURE + b"\3\0" + b"NULL".ljust(20, b"\0") + bytes(32)
 GREETING_2_0 = SIGNATURE + b"\1\5"  # a DEALER socket
 
 SERVER_GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\1" + b"NULL".ljust(20, b"\0") + bytes(32)
-SERVER_READY = b"\4\x29\5READY\x0bSocket-Type\0\0\0\6ROUTER\x08Identity\0\0\0\0"
+SERVER_READY = b"\4\x44\5READY\x0bSocket-Type\0\0\0\6ROUTER\x08Identity\0\0\0\0\x0cX-Switchgear\0\0\0\x0aextensions"
 
 
 def frame(body: bytes, flags: int = 0) -> bytes:

@@ -17,9 +17,9 @@ __all__ = ["AsyncExecutor"]
 
 
 class AsyncExecutor(Executor):
-    """One event loop in a thread of its own, with a task for each job.
+    """One event loop in its own thread, with a task for each job.
 
-    Not the loop of the connections: a job that blocks its loop must not cost the worker its lease.
+    This is not the event loop of the connections: a job that blocks its loop must not cost the worker its lease.
     """
 
     def __init__(self, slots: int) -> None:

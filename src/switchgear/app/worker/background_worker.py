@@ -43,6 +43,11 @@ class BackgroundWorker:
         """Whether the worker has ended with all its threads."""
         return self._worker.wait(0)
 
+    @property
+    def running_jobs(self) -> list[str]:
+        """The jobs that run now, as people read them."""
+        return self._worker.running_jobs
+
     def retire(self) -> None:
         """Take no more jobs, and end when those that run have ended; returns at once."""
         self._worker.stop(_FOR_EVER_SECONDS, "retired")
@@ -53,8 +58,16 @@ class BackgroundWorker:
         After `drain_seconds` the jobs that still run are cancelled (`current_job().cancelled`) and released to the
         server.
         """
+        self.begin_stop(drain_seconds)
+        self.wait()
+
+    def begin_stop(self, drain_seconds: float) -> None:
+        """The same without waiting; another call may shorten the time."""
         self._worker.stop(drain_seconds)
-        self._worker.wait()
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the end; returns whether it came within this time."""
+        return self._worker.wait(timeout_seconds)
 
     def __enter__(self) -> Self:
         return self

@@ -33,7 +33,8 @@ class Attempt:
         self.started = time.monotonic()  # until it is begun: when it came
         self.took_seconds: float | None = None  # set at the end, if the executor measures it
         self.watch: asyncio.TimerHandle | None = None  # over the time limit
-        self.send_progress: Callable[[Attempt, int, int, str], None] | None = None  # None: the job is not ours any more
+        # None: the job was taken from this worker
+        self.send_progress: Callable[[Attempt, int, int, str], None] | None = None
         self._loop = loop
         self._latest: tuple[int, int, str] | None = None
         self._is_called = False  # it will be sent
@@ -94,7 +95,7 @@ class ExecutorOwner(ABC):
 
     @abstractmethod
     def held_too_long(self) -> None:
-        """A held attempt has waited for so long that other workers should have it."""
+        """Handle a prefetched attempt that has waited so long that other workers should have it."""
 
     @abstractmethod
     def readiness_changed(self) -> None:
@@ -145,7 +146,7 @@ class Executor(ABC):
 
     @abstractmethod
     async def close(self) -> bool:
-        """Stop everything; returns whether nothing runs any more."""
+        """Stop everything; returns whether nothing is left running."""
 
     def _end_from_thread(self, attempt: Attempt, outcome: Outcome) -> None:
         """Tell the owner of an end, from any thread."""

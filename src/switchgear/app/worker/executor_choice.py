@@ -23,8 +23,8 @@ Tasks = dict[str, "Task[Any, Any]"]
 class CurrentTasks(Mapping[str, "Task[Any, Any]"]):
     """The tasks of one executor, each as it was declared last.
 
-    In a notebook a function may be declared again while a worker runs.  One that has become a coroutine function, or is
-    none any more, is another executor's, so here it stays what it was.
+    In a notebook a function may be declared again while a worker runs. If it has become a coroutine function, or is no
+    longer one, it needs another executor, so its earlier declaration is used here.
     """
 
     def __init__(self, chosen: Tasks, declared: Mapping[str, Task[Any, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`AppWorkerObserver`: callbacks for what a worker does, and the one that writes them to the log."""
+"""`AppWorkerObserver`: callbacks for the events of a worker, and the observer that logs them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ __all__ = ["ProcessExecutor"]
 TERM_SECONDS: Final = 1.0
 # How long a child without a job may take to notice that it is to end.
 CLOSE_SECONDS: Final = 1.0
-REAP_PAUSE_SECONDS: Final = 0.005  # between looks at one that is ending
+REAP_PAUSE_SECONDS: Final = 0.005  # between checks of a process that is ending
 
 
 class ProcessExecutor(Executor):
@@ -123,8 +123,8 @@ class ProcessExecutor(Executor):
         arguments = [str(theirs.fileno()), self._log_level, self._target, *self._urls]
         command = [sys.executable, "-m", "switchgear.app.worker.child", *arguments]
         with theirs:
-            # A session of its own: what a terminal sends to the worker is the worker's business, and a job can be
-            # killed together with the processes that it has started.
+            # Its own session: signals of a terminal go only to the worker, and a job can be killed together with the
+            # processes that it has started.
             try:
                 process = subprocess.Popen(
                     command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True

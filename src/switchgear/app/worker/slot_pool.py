@@ -40,6 +40,7 @@ __all__ = ["SlotPool"]
 _LOG: Final = logging.getLogger("switchgear.worker")
 
 STOPPING: Final = "the worker stops"
+INTERRUPTED: Final = "the program has ended; the interrupted start counts, and the job is left to a worker"
 # Our own server watches over time limits.  This long after one we act ourselves, should it be silent.
 PATIENCE_SECONDS: Final = 1.0
 
@@ -59,10 +60,12 @@ class SlotPool(ExecutorOwner):
         backoff: ReconnectBackoff | None = None,
         *,
         prefetch: Prefetch | None = None,
+        counts_interruptions: bool = False,
     ) -> None:
         """`on_change` is called after each end of an attempt: True if the job was finished here.
 
-        `prefetch` decides how many jobs may wait here for a slot, if the executor lets them; None: none.
+        `prefetch` decides how many jobs may wait here for a slot, if the executor lets them; None: none.  If it
+        `counts_interruptions`, an attempt that is stopped because the worker stops is lost, as if it were killed.
         """
         self.label = label
         self.executor = executor
@@ -85,6 +88,8 @@ class SlotPool(ExecutorOwner):
         self._observer = observer
         self._on_change = on_change
         self._stopping = False
+        self._counts_interruptions = counts_interruptions
+        self._interrupted: set[WorkerConnection[Attempt]] = set()  # over which attempts came that were stopped
         self._loop: asyncio.AbstractEventLoop
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -205,8 +210,10 @@ class SlotPool(ExecutorOwner):
     def _send_progress(
         self, connection: WorkerConnection[Attempt], attempt: Attempt, done: int, total: int, message: str
     ) -> None:
-        connection.protocol.progress(attempt.handle, done, total, message)
-        connection.flush_soon()
+        # After a revocation the server may have pushed the job again, and would take this for the new attempt's.
+        if not attempt.job.cancelled:
+            connection.protocol.progress(attempt.handle, done, total, message)
+            connection.flush_soon()
 
     def _on_revoked(self, connection: WorkerConnection[Attempt], event: JobRevoked) -> None:
         attempt = connection.jobs.get(event.handle)
@@ -241,8 +248,12 @@ class SlotPool(ExecutorOwner):
         connection = self._free_slot(attempt)
         if connection is None:
             self._observer.job_dropped(
-                attempt.assignment, attempt.job.cancel_reason or "nobody waits for it", attempt.seconds
+                attempt.assignment, attempt.job.cancel_reason or "no client waits for it any more", attempt.seconds
             )
+            self._on_change(False)
+        elif self._counts_interruptions and isinstance(outcome, Stopped) and outcome.reason == STOPPING:
+            self._interrupted.add(connection)
+            self._observer.job_dropped(attempt.assignment, INTERRUPTED, attempt.seconds)
             self._on_change(False)
         else:
             attempt.flush_progress()
@@ -308,7 +319,7 @@ class SlotPool(ExecutorOwner):
         return None
 
     def _release_ahead(self, most: int | None = None) -> None:
-        """Release the jobs that have not been started, or the last so many of them, at servers that support it."""
+        """Release jobs that have not been started, or the last of them, at servers that support it."""
         waiting = self.executor.waiting()
         for attempt in waiting if most is None else waiting[-most:]:
             connection = next((each for each in self.connections if each.jobs.get(attempt.handle) is attempt), None)
@@ -338,3 +349,14 @@ class SlotPool(ExecutorOwner):
                 connection.protocol.release(attempt.handle)
                 self._observer.job_dropped(attempt.assignment, "handed back", attempt.seconds)
             connection.flush_soon()
+
+    def lose_rest(self) -> None:
+        """Close the connections of attempts that were interrupted, or still run, so that their starts count."""
+        for connection in self.connections:
+            for attempt in list(connection.jobs.values()):
+                del connection.jobs[attempt.handle]
+                attempt.send_progress = None
+                self._interrupted.add(connection)
+                self._observer.job_dropped(attempt.assignment, INTERRUPTED, attempt.seconds)
+        for connection in self._interrupted:
+            connection.abort(INTERRUPTED)

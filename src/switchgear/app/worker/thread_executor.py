@@ -19,9 +19,9 @@ __all__ = ["ThreadExecutor"]
 NO_THREAD: Final = "no thread could be started"
 NO_THREAD_SECONDS: Final = 1.0  # before the job is released
 BUNCH: Final = 32  # ends that are passed to the owner together, if more jobs are waiting
-WATCH_SECONDS: Final = 0.001  # between looks at jobs that wait for a thread
+WATCH_SECONDS: Final = 0.001  # between checks of jobs that wait for a thread
 MOST_WATCH_SECONDS: Final = 0.05  # while all threads are busy for long
-# So many times what was begun since the last look may wait before more threads are woken.
+# If more jobs wait than this many times those started since the last check, more threads are woken.
 BRISK: Final = 8
 LONG_SECONDS: Final = 0.01  # for an attempt to wait that should have been started at once
 STUCK_SECONDS: Final = 0.03  # for any attempt to wait
@@ -35,7 +35,7 @@ class ThreadExecutor(Executor):
     take them: if not, the other threads are woken too, and the owner is told how long the jobs have been waiting.
 
     A thread cannot be stopped from outside: a job that is cancelled or has timed out keeps its slot until its function
-    looks at `current_job().cancelled` or returns.
+    reads `current_job().cancelled` or returns.
     """
 
     takes_ahead = True
@@ -140,8 +140,8 @@ class ThreadExecutor(Executor):
 
     def _watch(self) -> None:
         """Tell the owner of started attempts, of ends that have not woken it, and of attempts that wait for long."""
-        self._tells_soon = False  # first: from now on the owner is told of an end by its thread
-        pause_seconds = MOST_WATCH_SECONDS  # if the code below raises, the watch goes on all the same
+        self._tells_soon = False  # first: from now on each thread reports its ends
+        pause_seconds = MOST_WATCH_SECONDS  # if the code below raises, the timer continues all the same
         try:
             begun: list[Attempt] = []
             while self._begun:
@@ -193,7 +193,7 @@ class ThreadExecutor(Executor):
                 current.started = time.monotonic()
                 self._begun.append(current)
                 try:
-                    # In a context of its own, so that what one job sets the next does not see.
+                    # In its own context, so that the next job does not see what this one sets.
                     outcome = copy_context().run(run, current.task, current.assignment, current.job)
                 except BaseException as error:  # a defect of ours, which must not cost a slot
                     outcome = Fail(error_text(error))

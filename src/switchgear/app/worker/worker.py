@@ -24,6 +24,8 @@ from switchgear.backoff import ReconnectBackoff
 from switchgear.client.gearman.worker_connection import WorkerConnection
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction
 from switchgear.errors import ConfigError
+from switchgear.resources import canonical_resources
+from switchgear.tags import canonical_tags
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -42,17 +44,25 @@ class WorkerSettings:
     """The settings of a worker."""
 
     name: str = ""  # what servers show; default: HOST/PID
+    tags: tuple[str, ...] = ()  # jobs that require these are run too
+    resources: str = ""  # and jobs that require so much, as far as it is free: memory=64G,cores=8
     drain_seconds: float = 30.0  # when it stops by itself
     lease_seconds: float = 15.0
     kill_after_seconds: float = 5.0
     jobs_per_process: int = 0  # 0: any number
-    restart_after: int = 0  # stop after so many jobs, to be started again; 0: never
+    restart_after: int = 0  # stop after this many jobs, to be restarted; 0: never
     prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
+    counts_interruptions: bool = False  # what still runs when it stops counts as lost, and is not just released
     log_level: str = ""  # child processes log from this level on, unless the app says otherwise; empty: it decides
     backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)  # between attempts to connect
 
     def __post_init__(self) -> None:
+        try:
+            canonical_tags(self.tags)
+            canonical_resources(self.resources)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         if self.prefetch is not None and not 0 <= self.prefetch <= MOST_PREFETCH:
             raise ConfigError(f"prefetch is a number of jobs from 0 to {MOST_PREFETCH}, not {self.prefetch}")
         if self.lease_seconds < LEAST_LEASE_SECONDS:
@@ -60,7 +70,7 @@ class WorkerSettings:
 
 
 class AppWorker:
-    """Runs the jobs of an app's tasks until it is stopped.  Works in threads of its own; `start` returns at once."""
+    """Runs the jobs of an app's tasks until it is stopped. It works in background threads; `start` returns at once."""
 
     def __init__(
         self,
@@ -136,6 +146,12 @@ class AppWorker:
         )
 
     @property
+    def running_jobs(self) -> list[str]:
+        """The jobs that run now, as people read them: with handle and function."""
+        attempts = [attempt for pool in self._pools for attempt in list(pool.attempts)]
+        return [f"{attempt.handle} ({attempt.assignment.function})" for attempt in attempts]
+
+    @property
     def labels(self) -> list[str]:
         """The labels of the pools, which are the last part of their names at the servers."""
         return [pool.label for pool in self._pools]
@@ -144,7 +160,8 @@ class AppWorker:
 
     def _serve(self) -> None:
         try:
-            # Not uvloop, which may start threads of its own: a process that a task forks would die of them at its end.
+            # Not uvloop, which may start its own threads: a process that a task forks would crash at its end because of
+            # them.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._main())
         except BaseException as error:
@@ -205,9 +222,12 @@ class AppWorker:
             for pool in self._pools:
                 pool.give_up()
             await self._until_idle(None, 0.0 if self._at_once else GRACE_SECONDS)
-            for pool in self._pools:
-                pool.release_rest()
+            if not self.settings.counts_interruptions:
+                for pool in self._pools:
+                    pool.release_rest()
         await asyncio.gather(*(connection.confirm_reports() for pool in self._pools for connection in pool.connections))
+        for pool in self._pools:
+            pool.lose_rest()  # after the confirmation, because it ends connections
 
     @property
     def _is_idle(self) -> bool:
@@ -268,6 +288,8 @@ class AppWorker:
             ],
             lease_seconds=self.settings.lease_seconds,
             references=lambda function, payload: references_of(tasks[function], payload) if b"$job" in payload else [],
+            tags=self.settings.tags,
+            resources=self.settings.resources,
         )
         return SlotPool(
             label,
@@ -279,11 +301,12 @@ class AppWorker:
             self._on_change,
             self.settings.backoff,
             prefetch=self._prefetch(tasks),
+            counts_interruptions=self.settings.counts_interruptions,
         )
 
     def _prefetch(self, tasks: CurrentTasks) -> Prefetch:
         wanted, last = self.settings.prefetch, self.settings.restart_after
-        # What is held has mostly been run before its number is noticed.
+        # Most prefetched jobs have run before their number is noticed.
         return Prefetch(wanted, tasks.values(), last // 10) if last else Prefetch(wanted, tasks.values())
 
     # --- until the queues are empty ---

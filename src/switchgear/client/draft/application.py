@@ -41,6 +41,9 @@ __all__ = ["POLL_SECONDS", "Application"]
 SHUN_SECONDS: Final = 5.0
 # An asynchronous job that is waited for is asked for so often.
 POLL_SECONDS: Final = 0.2
+# The end of a throw-away job is never known. It counts as unfinished for this long, and at most this many do.
+THROWN_AWAY_SECONDS: Final = 60.0
+MOST_THROWN_AWAY: Final = 10_000
 # How many unread statuses of a job are kept.
 MOST_NEWS: Final = 1000
 
@@ -52,7 +55,7 @@ def read_handle(body: bytes) -> str:
     return body.decode()
 
 
-# What answers a request, and how to read it.
+# The answer to a request, and its decoder.
 ANSWERS: Final[dict[Packet, tuple[Packet, Callable[[bytes], Any]]]] = {
     Packet.JOB_CREATE_REQ: (Packet.JOB_CREATE_RES, read_handle),
     Packet.JOB_STATUS_REQ: (Packet.JOB_STATUS_RES, Progress.unpack),
@@ -153,6 +156,7 @@ class Application:
         ] = {}  # by server and whether it is for waiting
         self._shunned_until: dict[ServerAddress, float] = {}
         self._unfinished: dict[JobRecord, AwaitedJob | None] = {}
+        self._thrown_away: dict[JobRecord, float] = {}  # when each was created, oldest first
 
     @property
     def unfinished(self) -> list[JobRecord]:
@@ -166,6 +170,7 @@ class Application:
     def forget(self, record: JobRecord) -> None:
         """Do not count this job as unfinished any more."""
         self._unfinished.pop(record, None)
+        self._thrown_away.pop(record, None)
 
     # --- creating ---
 
@@ -197,7 +202,10 @@ class Application:
                 problem = error
                 continue
             record = JobRecord.of(request, server, handle)
-            if request.job_type is not JobType.ASYNC_THROW_AWAY:
+            if request.job_type is JobType.ASYNC_THROW_AWAY:
+                self._thrown_away[record] = self._clock()
+                self._drop_old_thrown_away()
+            else:
                 self._unfinished[record] = wait
             return record
         raise problem or ClientError("there is no server")
@@ -267,14 +275,41 @@ class Application:
     def recreate_unfinished(self) -> Flow[list[tuple[JobRecord, JobRecord]]]:
         """Create the unfinished jobs again whose servers are gone or do not know them any more.
 
-        Returns the old and the new record of each.  Jobs that their servers still have stay there.
+        Returns the old and the new record of each.  Jobs that their servers still have stay there.  Throw-away jobs of
+        the last minute are created again if their server cannot be reached: it cannot be asked about them.
         """
         recreated = []
         for record, wait in list(self._unfinished.items()):
             lost = (yield from self._is_unknown(record)) if wait is None else (yield from self._has_lost(wait))
             if lost:
                 recreated.append((record, (yield from self.recreate(record))))
+        self._drop_old_thrown_away()
+        unreachable = yield from self._unreachable({record.server for record in self._thrown_away})
+        for record in list(self._thrown_away):
+            if record.server in unreachable:
+                recreated.append((record, (yield from self.recreate(record))))
         return recreated
+
+    def _drop_old_thrown_away(self) -> None:
+        since = self._clock() - THROWN_AWAY_SECONDS
+        while self._thrown_away:
+            oldest = next(iter(self._thrown_away))
+            if self._thrown_away[oldest] >= since and len(self._thrown_away) <= MOST_THROWN_AWAY:
+                return
+            del self._thrown_away[oldest]
+
+    def _unreachable(self, servers: set[ServerAddress]) -> Flow[set[ServerAddress]]:
+        """The servers to which there is no connection and none can be made."""
+        unreachable = set()
+        for server in servers:
+            connection = self._connection_to(server, waits=False)
+            yield WaitStep(lambda connection=connection: not connection.is_open, self._clock())  # type: ignore[misc]
+            try:
+                yield from self._connect(connection)
+            except ServerUnreachable:
+                self._shunned_until[server] = self._clock() + SHUN_SECONDS
+                unreachable.add(server)
+        return unreachable
 
     def _has_lost(self, wait: AwaitedJob) -> Flow[bool]:
         yield WaitStep(lambda: wait.error is not None, self._clock())
@@ -292,7 +327,7 @@ class Application:
             raise
         return False
 
-    # --- the conversation ---
+    # --- connections ---
 
     def _connection_to(self, server: ServerAddress, waits: bool) -> ApplicationConnection:
         connection = self._connections.get((server, waits))

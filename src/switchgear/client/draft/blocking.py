@@ -22,6 +22,7 @@ from switchgear.client.draft.worker_flow import (
     failed,
     succeeded,
 )
+from switchgear.client.signals import interruption, on_stop_signals
 from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS
 from switchgear.protocols.gearman_draft.messages import JobType, Result
 
@@ -120,8 +121,8 @@ class DraftClient:
 class DraftWorker:
     """Runs tasks with the given names, one at a time, from one server or several that speak the 2005 draft.
 
-    A handler gets a `DraftTask` and returns the result, or a result code and data; what it raises becomes code 1.
-    While it runs nobody listens: that a server is gone is noticed when it returns.
+    A handler gets a `DraftTask` and returns the result, or a result code and data; an exception becomes code 1. While
+    it runs the connections are not read: a lost server is noticed when it returns.
     """
 
     def __init__(
@@ -135,15 +136,21 @@ class DraftWorker:
         self._functions = dict(functions or {})
         self._working = DraftWorkerFlow(urls, self._functions, timing or DraftTiming(), observer, self._announce)
         self._driver = BlockingDriver(self._run_task)
+        self._is_working = False  # in a handler
 
     @property
     def servers(self) -> list[ServerAddress]:
         return [connection.address for connection in self._working.connections]
 
-    def run(self) -> None:
-        """Work until `stop` is called, and the task in hand is finished.  To be called once."""
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Work until `stop` is called, and the task in hand is finished.  To be called once.
+
+        In the main thread SIGTERM and SIGINT stop the worker, unless `handle_signals` is false.  A second one breaks
+        off the task in hand, which its server then has run again.
+        """
         try:
-            self._driver.perform(self._working.work())
+            with on_stop_signals(self._on_signal, wanted=handle_signals), self._driver.woken_by_signals():
+                self._driver.perform(self._working.work())
         finally:
             self._driver.close()
 
@@ -152,12 +159,22 @@ class DraftWorker:
         self._working.stopping = True
         self._driver.wake()
 
+    def _on_signal(self, number: int) -> None:
+        """Stop. The second signal interrupts the handler, or the wait for the servers to close, but no packet."""
+        if self._working.stopping and self._is_working:
+            raise interruption(number)
+        self._working.stopping_at_once = self._working.stopping
+        self.stop()
+
     def _run_task(self, task: Runnable) -> Result:
         assert isinstance(task, DraftTask)
+        self._is_working = True
         try:
             return succeeded(self._functions[task.name](task))
         except Exception as error:
             return failed(error)
+        finally:
+            self._is_working = False
 
     def _announce(self, task: DraftTask, data: bytes) -> None:
         self._driver.send(task.connection, data)

@@ -7,6 +7,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, TypeVar
 
 from switchgear.client.draft.flow_steps import (
@@ -49,8 +50,8 @@ class BlockingDriver:
         self._run = run
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[DraftConnection, socket.socket] = {}
-        self._nudge = Waker()
-        self._selector.register(self._nudge, selectors.EVENT_READ)
+        self._waker = Waker()
+        self._selector.register(self._waker, selectors.EVENT_READ)
 
     def perform(self, flow: Flow[T]) -> T:
         """Run a flow to its end; returns its result or raises its exception."""
@@ -58,14 +59,18 @@ class BlockingDriver:
 
     def wake(self) -> None:
         """Have the condition of the waiting flow checked again; from any thread, or a signal handler."""
-        self._nudge()
+        self._waker()
+
+    def woken_by_signals(self) -> AbstractContextManager[None]:
+        """Within this context a signal has the same effect as `wake`."""
+        return self._waker.by_signals()
 
     def close(self) -> None:
         """Close all connections."""
         for connection in list(self._sockets):
             self._shut(connection, "the connection was closed from here")
         self._selector.close()
-        self._nudge.close()
+        self._waker.close()
 
     def _take(self, step: Step) -> Any:
         match step:

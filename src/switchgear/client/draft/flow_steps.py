@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.packets import LARGEST_PACKET_BYTES
 from switchgear.errors import PeerError, ServerRefused, ServerUnreachable
-from switchgear.protocols.gearman_draft.codec import Decoder
+from switchgear.protocols.gearman_draft.codec import DraftDecoder
 from switchgear.protocols.gearman_draft.messages import ErrorCode, ErrorReport
 
 __all__ = [
@@ -50,7 +50,7 @@ class DraftConnection:
         self.address = address
         self.state = ConnectionState.SHUT
         self.problem = ServerUnreachable(f"there is no connection to {address} yet")  # why it is shut
-        self._decoder = Decoder(LARGEST_PACKET_BYTES)
+        self._decoder = DraftDecoder(LARGEST_PACKET_BYTES)
 
     @property
     def is_open(self) -> bool:
@@ -65,7 +65,7 @@ class DraftConnection:
     def opened(self) -> bytes:
         """The connection is made; returns the first bytes to send."""
         self.state = ConnectionState.OPEN
-        self._decoder = Decoder(LARGEST_PACKET_BYTES)
+        self._decoder = DraftDecoder(LARGEST_PACKET_BYTES)
         return self.on_opened()
 
     def receive(self, data: bytes) -> None:
@@ -95,7 +95,7 @@ class DraftConnection:
         """Handle a packet of the server; raises PeerError."""
 
     def on_lost(self) -> None:
-        """The connection was lost; no answers come any more."""
+        """Handle the loss of the connection; no more answers will come."""
 
 
 def refusal(body: bytes) -> ServerRefused:

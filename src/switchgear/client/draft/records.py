@@ -19,7 +19,7 @@ class DraftResult(NamedTuple):
 
 
 class DraftStatus(NamedTuple):
-    """How far a job is: so many parts of so many; 0 of 0 if its worker has not reported."""
+    """The progress of a job: parts done and parts in all; 0 of 0 if its worker has not reported."""
 
     numerator: int
     denominator: int

@@ -3,8 +3,12 @@
 Two meanings of noop.  It says both "no job for you" and "wake up", and a worker that gets up by itself, because its
 time is over, may ask a server that has just called it.  Then two packets come, and the first noop must not be taken
 for the answer: the answer may be a task, which would lie there while we ask elsewhere.  So a server that may have
-called is asked with a *fence* behind the question: a question for a handle that no server gives, answered by an error.
-What comes before that error is the answer.
+called is asked with a *fence* behind the question: a question for a handle that no server gives.  Our server answers
+it with an error, and another may answer it with a status.  What comes before that is the answer to the question.
+
+The draft says nothing about such handles, so a server may leave the fence without an answer, or close the connection.
+It is then asked without fences: a noop counts as the answer if no task follows within a moment, and a task that comes
+later still is run as soon as the worker is free.
 """
 
 from __future__ import annotations
@@ -46,6 +50,10 @@ __all__ = ["DraftTask", "DraftTiming", "DraftWorkerFlow", "DraftWorkerObserver",
 CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 10.0
 GOODBYE_SECONDS: Final = 5.0
+# How long after a noop the answer to the fence may take, at a server that has not answered one yet.
+FENCE_SECONDS: Final = 1.0
+# How long after a noop a task may follow, at a server that does not answer fences.
+SECOND_ANSWER_SECONDS: Final = 0.05
 
 RESULT_CODES: Final = range(256)
 
@@ -55,7 +63,7 @@ SLEEP: Final = packet(Packet.WORKER_SLEEP)
 GOODBYE: Final = packet(Packet.WORKER_DISCONNECT)
 
 TaskValue = bytes | tuple[int, bytes] | None
-"""What a handler may return: the result of a success, or a result code with data; nothing is an empty result."""
+"""The return value of a handler: the result of a success, or a result code with data; None is an empty result."""
 
 
 class DraftTask:
@@ -114,7 +122,7 @@ class DraftTiming:
     sleep_threshold_seconds: float = 0.02  # for how long servers without tasks are polled before going to sleep
     pause_seconds: float = 0.002  # between two rounds of asking
     sleep_seconds: float = 10.0  # then they are asked again, called or not
-    tasks_total: int = 0  # so many tasks and no more; 0: no end
+    tasks_total: int = 0  # stop after this many tasks; 0: never
     backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)  # between attempts to connect
 
 
@@ -145,6 +153,7 @@ class DraftWorkerConnection(DraftConnection):
         self.retry_at: float | None = 0.0  # when to connect; None: that is to be found out
         self.give_up_at = 0.0  # while connecting
         self.calls = False  # there is something new: it has called, or is there again
+        self.answers_fences: bool | None = None  # None: that is not known yet
         self._introduction = packet(Packet.WORKER_CONNECT, join_names(names))
         self._observer = observer
         self._asked = False
@@ -152,23 +161,46 @@ class DraftWorkerConnection(DraftConnection):
         self._may_call = False  # sleep was announced, so a call may be on its way
         self._fence_is_due = False  # the answer to the question is sure only when the fence is there
         self._fences = 0  # sent and not come back
+        self._noop_may_be_call = False  # a noop has come that is the answer, unless a task follows
 
     # --- for the worker ---
 
     def task_request(self) -> bytes:
         """The packet that asks for a task."""
         self._asked = True
-        self._assignment = None
         self.calls = False
-        if not self._may_call:
+        self._noop_may_be_call = False
+        self._fence_is_due = self._may_call
+        if not self._may_call or self.answers_fences is False:
             return ASK
         self._may_call = False
-        self._fence_is_due = True
         self._fences += 1
         return ASK + FENCE
 
     def is_answered(self) -> bool:
         return not self._asked
+
+    def is_settled(self) -> bool:
+        """Whether the question is answered, or a noop has come that may be the answer."""
+        return not self._asked or self._noop_may_be_call
+
+    @property
+    def seconds_for_second_answer(self) -> float:
+        """How long to wait for what may follow a noop."""
+        if self.answers_fences is None:
+            return FENCE_SECONDS
+        return ANSWER_SECONDS if self.answers_fences else SECOND_ANSWER_SECONDS
+
+    def take_noop_as_answer(self) -> None:
+        """Take the noop for the answer: no other packet has followed in time."""
+        self._asked = self._fence_is_due = self._may_call = self._noop_may_be_call = False
+        self.answers_fences = False
+        self._fences = 0
+
+    @property
+    def has_assignment(self) -> bool:
+        """Whether a task came after a noop had been taken for the answer."""
+        return self._assignment is not None
 
     def take_assignment(self) -> Assignment | None:
         """The task in the answer; None if there was none."""
@@ -183,7 +215,7 @@ class DraftWorkerConnection(DraftConnection):
     # --- input ---
 
     def on_opened(self) -> bytes:
-        self._asked = self._may_call = self._fence_is_due = False
+        self._asked = self._may_call = self._fence_is_due = self._noop_may_be_call = False
         self._assignment = None
         self._fences = 0
         self.calls = True
@@ -191,7 +223,10 @@ class DraftWorkerConnection(DraftConnection):
         return self._introduction
 
     def on_lost(self) -> None:
+        if self._fences and self.answers_fences is None:
+            self.answers_fences = False  # the fence may be what the server has closed the connection for
         self._asked = self.calls = False
+        self._assignment = None
         self.retry_at = None
 
     def on_packet(self, kind: int, body: bytes) -> None:
@@ -202,19 +237,28 @@ class DraftWorkerConnection(DraftConnection):
                 self._may_call = False
             elif not self._fence_is_due:
                 self._asked = False
-        elif kind == Packet.JOB_ASSIGN_RES and self._asked:
+            else:
+                self._noop_may_be_call = True
+        elif kind == Packet.JOB_ASSIGN_RES and (self._asked or self.answers_fences is False):
             self._assignment = Assignment.unpack(body)
-            self._asked = self._fence_is_due = False
+            self.calls = not self._asked
+            self._asked = self._fence_is_due = self._may_call = self._noop_may_be_call = False
+        elif kind == Packet.JOB_STATUS_RES and self._fences:
+            self._on_fence()
         elif kind == Packet.ERROR:
             self._on_error(refusal(body))
         else:
             raise malformed(f"a packet of type {kind} that was not asked for")
 
+    def _on_fence(self) -> None:
+        self.answers_fences = True
+        self._fences -= 1
+        if self._fence_is_due and not self._fences:
+            self._asked = self._fence_is_due = self._noop_may_be_call = False
+
     def _on_error(self, error: ServerRefused) -> None:
         if self._fences and error.code == ErrorCode.UNKNOWN_HANDLE.name:
-            self._fences -= 1
-            if self._fence_is_due and not self._fences:
-                self._asked = self._fence_is_due = False
+            self._on_fence()
             return
         if not self._fence_is_due:
             self._asked = False
@@ -243,6 +287,7 @@ class DraftWorkerFlow:
             for address in dict.fromkeys(addresses)
         ]
         self.stopping = False
+        self.stopping_at_once = False  # without waiting until the servers have closed the connections
         self._timing = timing
         self._announce = announce
         self._clock = clock
@@ -278,14 +323,25 @@ class DraftWorkerFlow:
             connection = self.connections[place]
             if not connection.is_open or self.stopping:
                 continue
-            yield SendStep(connection, connection.task_request())
-            if not (yield WaitStep(connection.is_answered, self._clock() + ANSWER_SECONDS)):
-                yield CloseStep(connection, f"{connection.address} did not answer within {ANSWER_SECONDS:g} s")
+            if not connection.has_assignment:
+                yield from self._ask(connection)
             assignment = connection.take_assignment()
             if assignment is not None:
                 self._first = (place + 1) % len(self.connections)  # no server is served only when others have nothing
                 return DraftTask(connection, assignment, self._announce)
         return None
+
+    def _ask(self, connection: DraftWorkerConnection) -> Flow[None]:
+        """Ask a server for a task, and wait for the answer."""
+        yield SendStep(connection, connection.task_request())
+        answered = yield WaitStep(connection.is_settled, self._clock() + ANSWER_SECONDS)
+        if answered:
+            answered = yield WaitStep(connection.is_answered, self._clock() + connection.seconds_for_second_answer)
+            if not answered and not connection.answers_fences:
+                connection.take_noop_as_answer()
+                return
+        if not answered:
+            yield CloseStep(connection, f"{connection.address} did not answer within {ANSWER_SECONDS:g} s")
 
     def _sleep(self) -> Flow[None]:
         """Sleep until a server wakes the worker, or for `sleep_seconds`."""
@@ -343,12 +399,13 @@ class DraftWorkerFlow:
         return min(moments, default=float("inf"))
 
     def _disconnect_all(self) -> Flow[None]:
-        """Say goodbye to all servers, which then close the connections after everything sent before."""
+        """Disconnect from all servers, which close the connections after everything sent before."""
         for connection in self.connections:
             if connection.is_open:
                 yield SendStep(connection, GOODBYE)
         yield WaitStep(
-            lambda: not any(connection.is_open for connection in self.connections), self._clock() + GOODBYE_SECONDS
+            lambda: self.stopping_at_once or not any(connection.is_open for connection in self.connections),
+            self._clock() + GOODBYE_SECONDS,
         )
 
     # --- working ---

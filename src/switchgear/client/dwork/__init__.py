@@ -1,4 +1,4 @@
-"""Clients for dwork servers, blocking or with asyncio: for ours, and for the original with fewer features."""
+"""Clients and workers for dwork servers, blocking or with asyncio: ours, and the original with fewer features."""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from switchgear.client.dwork.aio import AsyncDworkClient
     from switchgear.client.dwork.blocking import DworkClient
     from switchgear.client.dwork.records import NewTask, ServerStatus, Stolen, StolenTask, TaskRecord
+    from switchgear.client.dwork.task_stealer import DworkWorkerObserver
+    from switchgear.client.dwork.worker import AsyncDworkWorker, DworkWorker, FunctionResult
     from switchgear.client.zeromq_sockets import CurveKeys
 else:
     __getattr__, __dir__ = lazy_names(
@@ -18,6 +20,8 @@ else:
             "switchgear.client.dwork.aio": ("AsyncDworkClient",),
             "switchgear.client.dwork.blocking": ("DworkClient",),
             "switchgear.client.dwork.records": ("NewTask", "ServerStatus", "Stolen", "StolenTask", "TaskRecord"),
+            "switchgear.client.dwork.task_stealer": ("DworkWorkerObserver",),
+            "switchgear.client.dwork.worker": ("AsyncDworkWorker", "DworkWorker", "FunctionResult"),
             "switchgear.client.zeromq_sockets": ("CurveKeys",),
         },
     )
@@ -25,9 +29,13 @@ else:
 __all__ = [
     "DEFAULT_URL",
     "AsyncDworkClient",
+    "AsyncDworkWorker",
     "CurveKeys",
     "DworkAddress",
     "DworkClient",
+    "DworkWorker",
+    "DworkWorkerObserver",
+    "FunctionResult",
     "NewTask",
     "ServerStatus",
     "Stolen",

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from switchgear.client.address import Address
+from switchgear.protocols.dwork.plugin import PLUGIN
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_URL", "DworkAddress"]
 
-DEFAULT_PORT: Final = 6125
+DEFAULT_PORT: Final = PLUGIN.default_port
 DEFAULT_URL: Final = f"dwork://127.0.0.1:{DEFAULT_PORT}"
 
 

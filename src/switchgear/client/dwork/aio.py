@@ -27,8 +27,8 @@ T = TypeVar("T")
 class AsyncDworkClient:
     """Creates tasks on a dwork server, and steals and completes them.  Tasks of one event loop may share it.
 
-    It is `DworkClient` for asyncio: the same methods, which do the same.  One that is cancelled may have been done;
-    what a Steal brings after it was cancelled is there for the next one, or goes back to the server with `close`.
+    It is `DworkClient` for asyncio, with the same methods. A cancelled request may have been executed; tasks that
+    arrive for a cancelled Steal are returned by the next one, or go back to the server with `close`.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class AsyncDworkClient:
         return await self._perform(self._requests.speaks_more())
 
     def unreachable(self, seconds: float) -> ServerUnreachable:
-        """The error for a server that was silent for so long, with the reason as far as it is known."""
+        """The error for a server that was silent for this long, with the reason as far as it is known."""
         return self._requests.unreachable(seconds)
 
     # --- the driver ---

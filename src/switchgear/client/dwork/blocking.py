@@ -85,16 +85,16 @@ class DworkClient:
     def steal(self, n: int = 1, wait_seconds: float = 0.0, *, lease_seconds: float = 0.0) -> Stolen:
         """Take up to `n` tasks.  They are this location's until it completes or transfers them, or exits.
 
-        With `wait_seconds` * the server answers when there is a task, or after that time.  With `lease_seconds` * it
-        gives the tasks of this location to others if it does not hear of it for so long; see `heartbeat`.
+        With `wait_seconds` * the server answers when there is a task, or after that time. With `lease_seconds` * it
+        gives the tasks of this location to others if the location is silent for this long; see `heartbeat`.
 
-        Should the answer be lost with the connection, the tasks in it stay with this location, which does not know of
-        them, until its lease ends or it exits.
+        If the answer is lost with the connection, its tasks stay with this location, which does not know of them, until
+        its lease ends or it exits.
         """
         return self._perform(self._requests.steal_with_reason(n, wait_seconds, lease_seconds))
 
     def complete(self, names: Names, error: str | bytes | None = None) -> tuple[str, ...]:
-        """Report one task or several as done or, with `error` *, as failed: then what waits for them goes on waiting.
+        """Report one task or several as done or, with `error` *, as failed: then their successors keep waiting.
 
         Returns the names of those that the server * does not know as unfinished tasks, or not as ours if they failed.
         """

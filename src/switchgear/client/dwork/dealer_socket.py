@@ -3,7 +3,7 @@
 ZeroMQ connects, and connects again, by itself.  The socket takes messages only while there is a connection, so those
 that were taken and not answered are lost with it, and no others.
 
-Both file descriptors tell of news only once; so after they have, everything is done that can be done.
+Both file descriptors are edge-triggered; so after an event everything that is possible is done.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from switchgear.client.zeromq_sockets import KEYS_HINT, CurveKeys, SocketSetting
 
 __all__ = ["DealerSocket"]
 
-# The conversation bounds what is in flight, and an answer is as long as it is.
+# `PendingRequests` bounds what is in flight, and the length of an answer is not limited.
 SETTINGS: Final = SocketSettings(message_bytes=0, messages_waiting=0, heartbeat_seconds=10.0)
 LAST_WORDS_MS: Final = 1_000  # for what is sent right before the end
 
@@ -96,7 +96,7 @@ class DealerSocket:
         return received
 
     def _problem(self, event: int) -> str:
-        """The problem that an event stands for.  A server that closes the connection during the handshake refuses our
+        """The problem that an event reports. A server that closes the connection during the handshake refuses our
         keys."""
         if event == zmq.EVENT_DISCONNECTED and not self._pending_requests.is_connected:
             return _LOST_AT_ONCE

@@ -12,8 +12,7 @@ from switchgear.client.dwork.taskfile import TaskFile
 
 __all__ = ["STATES", "UNSUCCESSFUL", "GraphTask", "TaskGraph"]
 
-# In the order in which people want to read them.  A task is stuck if it waits, directly or not, for one that has ended
-# and was not done.
+# In reading order. A task is stuck if it waits, directly or indirectly, for an unsuccessful task.
 STATES: Final = ("done", "running", "ready", "scheduled", "waiting", "stuck", "failed", "cancelled", "expired")
 UNSUCCESSFUL: Final = frozenset({"failed", "cancelled", "expired"})
 

@@ -1,7 +1,7 @@
 """Runs a task graph without a server, on the scheduling engine.
 
-`LocalRun` decides which task may start, and is told of ends; it runs nothing itself.  `run_tasks` runs what it says, so
-many at a time.
+`LocalRun` decides which task may start, and is told when tasks end; it runs nothing itself. `run_tasks` runs these
+tasks, a number of them at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RunReport:
     done: list[str]
     failed: dict[str, str]  # and why
     interrupted: list[str]  # were running when everything was stopped
-    blocked: list[str]  # did not run because they wait for one that failed
+    blocked: list[str]  # did not run because they wait for a failed task
     not_started: list[str]  # did not run because everything was stopped
     wall_seconds: float
     task_seconds: float  # of all tasks together

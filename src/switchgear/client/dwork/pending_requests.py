@@ -3,13 +3,13 @@
 Each request carries a tag in a frame of its own in front of the empty one; every dwork server sends such frames back,
 so answers may come in any order, and a late one is not taken for another.
 
-When a connection is lost, so are the requests on it, or their answers; it is unknown which.  They are sent again on
-the next connection, in the same order.  A Create that is asked again says how long ago it was first asked, so that the
-server can tell what it has created since.  A Complete, a Transfer or an Exit may be done twice without harm.  A Steal
-is asked again too; what the lost one may have taken comes back to the server's queue with the lease or the Exit of its
-location.  The same is done with what a server refuses because it is about to stop.
+When a connection is lost, so are the requests on it, or their answers; it is unknown which. They are sent again on the
+next connection, in the same order. A repeated Create says how long ago it was first sent, so that the server can tell
+what it has created since. A Complete, a Transfer or an Exit may be executed twice without harm. A Steal is repeated
+too; tasks that the lost one may have taken return to the server's queue with the lease or the Exit of its location.
+Requests that a server refuses because it is about to stop are repeated as well.
 
-A Steal that was given up may still be answered, and its tasks are ours then: they wait for the next one who steals.
+An abandoned Steal may still be answered, and its tasks are ours then: the next Steal returns them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PendingRequests:
         return request
 
     def forget(self, request: DworkRequest) -> None:
-        """Drop a request whose answer is not waited for any more."""
+        """Drop a request whose answer is no longer needed."""
         if self.in_flight.pop(request.tag, None) is None and request in self.outbox:
             self.outbox.remove(request)
 

@@ -1,7 +1,7 @@
 """Tasks and servers as a dwork client sees them: records, stolen tasks, status.
 
-Names are bytes to a server and text to Python: what is not UTF-8 is kept as Python keeps it in file names, so that
-every name comes back as it went.
+Names are bytes to a server and text in Python: bytes that are not UTF-8 are decoded as in file names (surrogateescape),
+so that every name survives the round trip.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Stolen:
 
     tasks: tuple[StolenTask, ...] = ()
     all_done: bool = False  # nothing is left to do: all are done, except those that are stuck
-    stuck: int = 0  # if nothing is left to do: how many tasks wait for one that failed, and cannot be done now
+    stuck: int = 0  # if no task is left: how many tasks wait for a failed one
 
     def __iter__(self) -> Iterator[StolenTask]:
         return iter(self.tasks)

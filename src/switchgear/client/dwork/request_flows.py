@@ -96,7 +96,7 @@ class RequestFlows:
     # --- those who work ---
 
     def steal(self, n: int, wait_seconds: float, lease_seconds: float) -> Flow[Stolen]:
-        """Take up to so many tasks, if there are any within the time."""
+        """Take up to this many tasks, if there are any within the time."""
         surplus = self.pending_requests.surplus
         if surplus and n > 0:
             return Stolen(tuple(Stolen.task_of(surplus.popleft()) for _ in range(min(n, len(surplus)))))
@@ -111,7 +111,7 @@ class RequestFlows:
         return Stolen(tuple(map(Stolen.task_of, answer.tasks)), answer.type == QueryType.EXIT)
 
     def steal_with_reason(self, n: int, wait_seconds: float, lease_seconds: float) -> Flow[Stolen]:
-        """The same; if no task is left, also how many tasks cannot be done."""
+        """Like `steal`; if no task is left, also how many tasks cannot be done."""
         stolen = yield from self.steal(n, wait_seconds, lease_seconds)
         if not stolen.all_done or n == 0:
             return stolen
@@ -192,7 +192,7 @@ class RequestFlows:
             self._speaks_more = answer.type != QueryType.ERROR or answer.reason is not None
         return self._speaks_more
 
-    # --- the conversation ---
+    # --- requests and answers ---
 
     def give_back_surplus(self) -> None:
         """Give back tasks of Steals that were given up; the answer is not waited for."""

@@ -1,11 +1,11 @@
 """`ShellCommands`: runs tasks as shell commands; the name of a task is its command.
 
-What a command writes goes to files that nobody else sees, and is passed on as a whole when it has ended: commands that
-run side by side would otherwise talk across each other.  Files, not pipes, since they hold any amount, and since a
-process that a command leaves behind may go on writing without anybody having to listen.
+The output of a command goes to private files, and is passed on as a whole when the command has ended: the output of
+concurrent commands is not mixed. Files, not pipes, since they hold any amount, and since a process that a command
+leaves behind can continue to write without a reader.
 
-A command gets a process group of its own, so that it can be ended together with everything it has started, and so that
-a Ctrl-C meant for us does not hit it.
+A command gets its own process group, so that it can be ended together with everything it has started, and so that a
+Ctrl-C for this program does not hit it.
 """
 
 from __future__ import annotations

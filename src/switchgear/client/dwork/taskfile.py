@@ -126,7 +126,8 @@ def parse_tasks(lines: Iterable[str]) -> TaskFile:
 def parse_task_lines(lines: Iterable[bytes], source: str) -> TaskFile:
     """Read lines as they are in a file; raises ConfigError that names the source and the line.
 
-    Names are bytes to a server, and need not be text: what is not UTF-8 is kept as Python keeps it in file names.
+    Names are bytes to a server, and need not be text: bytes that are not UTF-8 are decoded as in file names
+    (surrogateescape).
     """
     try:
         return parse_tasks(line.decode(errors="surrogateescape") for line in lines)

@@ -1,244 +1,181 @@
-"""`DworkWorker`: steals tasks from a server and runs them, so many at a time.
-
-It works under a location of its own, which the server takes for one worker: its lease, and its Exit, concern all tasks
-of that location.
-"""
+"""`DworkWorker` and `AsyncDworkWorker`: run the tasks of a dwork server with a function, around `TaskStealer`."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import os
+import secrets
+import socket
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from switchgear.client.beside import AsyncRunsBeside, RunsBeside
+from switchgear.client.dwork.address import DEFAULT_URL
 from switchgear.client.dwork.aio import AsyncDworkClient
-from switchgear.client.dwork.local_run import RunObserver, TaskResult
-from switchgear.client.dwork.records import Stolen
-from switchgear.errors import ServerRefused, ServerUnreachable
+from switchgear.client.dwork.task_stealer import DworkWorkerObserver, TaskStealer
+from switchgear.client.failure_reason import reason_of
+from switchgear.client.in_thread import in_thread
+from switchgear.client.signals import on_stop_signals_in_loop
+from switchgear.client.zeromq_sockets import CurveKeys
 
-__all__ = ["DworkWorker", "DworkWorkerObserver"]
+__all__ = ["AsyncDworkWorker", "DworkWorker", "FunctionResult"]
 
-R = TypeVar("R")
-T = TypeVar("T", bound=TaskResult)
+DEFAULT_LEASE_SECONDS: Final = 60.0
+DEFAULT_PATIENCE_SECONDS: Final = 300.0
 
-WAIT_SECONDS: Final = 2.0  # for one Steal to wait at the server, which then answers whether tasks are left
-SIGNS_OF_LIFE: Final = 3  # within one lease
-FAREWELL_SECONDS: Final = 0.5  # for a server to take our Exit, which no task depends on
-
-
-class DworkWorkerObserver(RunObserver[T]):
-    """Callbacks for what a worker does, which do nothing unless overridden."""
-
-    def unreachable(self, problem: str) -> None:
-        """The server does not answer; the request is sent again."""
-
-    def given_back(self, name: str) -> None:
-        """A task was stopped before its end, and goes back to the server."""
-
-    def refused(self, name: str, problem: str) -> None:
-        """The server did not take the report that a task has ended."""
-
-    def failure_kept(self, name: str) -> None:
-        """The server has no failures, so the failed task stays with our location."""
+W = TypeVar("W")  # the type of the function
 
 
-class DworkWorker(Generic[T]):
-    """Works for one server until all tasks are done, or until stopped.  To be run once."""
+@dataclass(frozen=True, slots=True)
+class FunctionResult:
+    """How the function of a worker has ended for a task: done, unless there is a failure."""
+
+    failure: str | None = None
+
+
+class DworkWorkerBase(Generic[W]):
+    """A worker without a way to call its function."""
 
     def __init__(
         self,
-        client: AsyncDworkClient,
-        perform: Callable[[str], Awaitable[T]],
-        jobs: int = 1,
+        work: W,
+        url: str = DEFAULT_URL,
         *,
-        lease_seconds: float = 60.0,
-        patience_seconds: float = 300.0,
+        slots: int = 1,
+        location: str = "",
         waits_for_more: bool = False,
-        observer: DworkWorkerObserver[T] | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        patience_seconds: float = DEFAULT_PATIENCE_SECONDS,
+        keys: CurveKeys | None = None,
+        observer: DworkWorkerObserver[FunctionResult] | None = None,
     ) -> None:
-        """`perform` is given the name of a task; it is done unless its outcome tells of a failure.
+        """`work` is called with the name of a task, which is done if nothing is raised, `slots` at a time.
 
-        A server that is silent for `patience_seconds` is given up.  If `waits_for_more`, it does not matter that all
-        tasks are done: there may be others later.
+        `location` is what the server knows the worker by, by default a name that no other worker has.  The worker ends
+        when all tasks are done, unless it `waits_for_more`.  If it is silent for `lease_seconds`, its tasks go to
+        others; and a server that is silent for `patience_seconds` is given up.  Raises ConfigError or ValueError.
         """
-        self._client = client
-        self._perform = perform
-        self._jobs = jobs
+        if slots < 1:
+            raise ValueError("a worker needs a slot")
+        self._work = work
+        self.location = location or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._client = AsyncDworkClient(url, location=self.location, keys=keys)
+        self._slots = slots
         self._lease_seconds = lease_seconds
         self._patience_seconds = patience_seconds
         self._waits_for_more = waits_for_more
-        self._observer: DworkWorkerObserver[T] = observer or DworkWorkerObserver()
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._given_back: list[str] = []
-        self._error: BaseException | None = None
-        self._probe: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
-        self._speaks_more = False
-        self._keeps_failures = False
-        self._is_silent = False  # the server, since it was last asked
+        self._observer = observer
+        self._stops = 0  # how often it was told to stop; twice means at once
+        self._stealer: TaskStealer[FunctionResult] | None = None  # while it runs
 
-    async def run(self) -> None:
-        """Work; raises ServerUnreachable if the server is silent for too long."""
-        speaks_more = await self._unless_stopped(self._retry_until_answered(self._client.speaks_more))
-        if speaks_more is None:
-            return
-        self._speaks_more = speaks_more
-        pulse = asyncio.create_task(self._send_heartbeats())
+    @abstractmethod
+    async def _call(self, name: str) -> object:
+        """Call the function."""
+
+    async def _run(self, handle_signals: bool) -> None:
+        async with self._client:
+            stealer = self._stealer = TaskStealer(
+                self._client,
+                self._perform,
+                self._slots,
+                lease_seconds=self._lease_seconds,
+                patience_seconds=self._patience_seconds,
+                waits_for_more=self._waits_for_more,
+                observer=self._observer,
+            )
+            self._tell_stealer()  # it may have been stopped before it began
+            with on_stop_signals_in_loop(lambda number: self._stop_once_more(), wanted=handle_signals):
+                try:
+                    await stealer.run()
+                finally:
+                    self._stealer = None
+
+    def _stop_once_more(self) -> None:
+        self._stops += 1
+        self._tell_stealer()
+
+    def _tell_stealer(self) -> None:
+        if self._stealer is not None:
+            if self._stops == 1:
+                self._stealer.stop()
+            elif self._stops > 1:
+                self._stealer.abandon()
+
+    async def _perform(self, name: str) -> FunctionResult:
         try:
-            await self._steal_and_start()
-            while self._running:
-                await asyncio.wait(self._running.values())
-        finally:
-            self.abandon()
-            asides = [task for task in (pulse, self._probe) if task is not None]
-            for task in asides:
-                task.cancel()
-            await asyncio.gather(*asides, *self._running.values(), return_exceptions=True)
-            await self._leave()
-        if self._error is not None:
-            raise self._error
+            await self._call(name)
+        except Exception as error:
+            return FunctionResult(reason_of(error).decode(errors="replace"))
+        return FunctionResult()
+
+
+class AsyncDworkWorker(AsyncRunsBeside, DworkWorkerBase[Callable[[str], Awaitable[object]]]):
+    """Steals tasks from a dwork server, and runs each with a coroutine function that is given the task's name.
+
+    What the function returns is not sent: tasks of dwork have no results.  What it raises is the reason of a failure.
+    `run` works until all tasks are done; as an async context manager, the worker works beside the block.
+    """
+
+    async def run(self, *, handle_signals: bool = True) -> None:
+        """Work until all tasks are done, or `stop` is called and those in hand are finished.  To be called once.
+
+        In the main thread SIGTERM and SIGINT stop the worker, unless `handle_signals` is false.  A second one cancels
+        the tasks in hand, and gives them back.  Raises ServerUnreachable if the server is silent for too long.
+        """
+        await self._run(handle_signals)
 
     def stop(self) -> None:
-        """Take no more tasks; those that run may finish."""
-        self._stopping.set()
+        """Take no more tasks, and let `run` return when those in hand are done; where the event loop runs."""
+        self._stops = max(self._stops, 1)
+        self._tell_stealer()
 
-    def abandon(self) -> None:
-        """Stop those that run, too, and give them back."""
-        self._stopping.set()
-        for task in self._running.values():
-            task.cancel()
+    def stop_at_once(self) -> None:
+        """Cancel the tasks in hand, and give them back."""
+        self._stops = 2
+        self._tell_stealer()
 
-    # --- taking ---
+    async def _call(self, name: str) -> object:
+        return await self._work(name)
 
-    async def _steal_and_start(self) -> None:
-        """Steal and start tasks until none is left, or until stopped."""
-        wait_seconds = 0.0
-        while not self._stopping.is_set():
-            if len(self._running) >= self._jobs:
-                await self._until_one_ends()
-                wait_seconds = 0.0  # perhaps it was the last one
-                continue
-            began = time.monotonic()
-            stolen = await self._unless_stopped(self._steal(wait_seconds))
-            if stolen is None:
-                return
-            for task in stolen:
-                self._start(task.name)
-            if stolen.all_done and not self._running and not self._waits_for_more:
-                return
-            if not stolen.tasks and time.monotonic() - began < wait_seconds / 2:  # the server does not wait, so we do
-                await self._unless_stopped(asyncio.sleep(wait_seconds))
-            wait_seconds = 0.0 if stolen.tasks else WAIT_SECONDS
 
-    async def _steal(self, wait_seconds: float) -> Stolen:
-        free = self._jobs - len(self._running)
-        if not self._speaks_more:
-            return await self._retry_until_answered(lambda: self._client.steal(free))
-        lease_seconds = self._lease_seconds
-        steal = partial(self._client.steal, free, wait_seconds, lease_seconds=lease_seconds)
-        return await self._retry_until_answered(steal, wait_seconds)
+class DworkWorker(RunsBeside, DworkWorkerBase[Callable[[str], object]]):
+    """Steals tasks from a dwork server, and runs each with a function that is given the task's name.
 
-    async def _unless_stopped(self, doing: Awaitable[R]) -> R | None:
-        """The result of a coroutine, or None if the worker is stopped first."""
-        task = asyncio.ensure_future(doing)
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
-        finally:
-            for each in (task, stopping):
-                each.cancel()
-            await asyncio.gather(task, stopping, return_exceptions=True)
+    What the function returns is not sent: tasks of dwork have no results.  What it raises is the reason of a failure.
+    `run` works in the thread that calls, and the function in others; as a context manager, the worker works in a
+    thread of its own.
+    """
 
-    async def _until_one_ends(self) -> None:
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait({stopping, *self._running.values()}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
+    _loop: asyncio.AbstractEventLoop | None = None  # while it runs
 
-    # --- running ---
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Work until all tasks are done, or `stop` is called and those in hand are finished.  To be called once.
 
-    def _start(self, name: str) -> None:
-        if name in self._running:  # given to us again, although we have it: our lease ended, or the server restarted
-            return
-        task = self._running[name] = asyncio.create_task(self._work(name), name=name)
-        # Not at the end of the task's own code, because a task that is cancelled early never runs any of it.
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        name = task.get_name()
-        del self._running[name]
-        if task.cancelled():
-            self._given_back.append(name)
-        elif task.exception() is not None:
-            self._error = self._error or task.exception()
-            self._stopping.set()
-        elif not self._running and not self._waits_for_more and self._speaks_more:
-            self._probe = asyncio.create_task(self._stop_if_all_done())
-
-    async def _stop_if_all_done(self) -> None:
-        """Stop if that was the last task of all; a waiting Steal would tell later."""
-        with suppress(ServerUnreachable, ServerRefused):
-            if (await self._client.steal(0)).all_done and not self._running:
-                self._stopping.set()
-
-    async def _work(self, name: str) -> None:
-        self._observer.started(name)
-        began = time.monotonic()
-        outcome = await self._perform(name)
-        seconds = time.monotonic() - began
-        failure = outcome.failure
-        self._observer.ended(name, outcome, seconds)
-        if failure is not None and not self._speaks_more:
-            self._keeps_failures = True
-            self._observer.failure_kept(name)
-            return
-        try:
-            await self._retry_until_answered(lambda: self._client.complete(name, failure))
-        except ServerRefused as error:
-            self._observer.refused(name, error.text)
-
-    # --- being known ---
-
-    async def _send_heartbeats(self) -> None:
-        while self._speaks_more and self._lease_seconds:
-            await asyncio.sleep(self._lease_seconds / SIGNS_OF_LIFE)
-            with suppress(ServerUnreachable, ServerRefused):  # the next Steal or report notices it
-                await self._client.heartbeat(lease_seconds=self._lease_seconds)
-
-    async def _retry_until_answered(self, ask: Callable[[], Awaitable[R]], extra_seconds: float = 0.0) -> R:
-        """Repeat a request until there is an answer; raises ServerUnreachable after `patience_seconds`.
-
-        `extra_seconds` are those that the server may take because it was asked to wait.
+        In the main thread SIGTERM and SIGINT stop the worker, unless `handle_signals` is false.  A second one gives the
+        tasks in hand back at once; their functions cannot be interrupted, and what they do then counts no more.  Raises
+        ServerUnreachable if the server is silent for too long.
         """
-        deadline = asyncio.get_running_loop().time() + self._patience_seconds + extra_seconds
-        while True:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    answer = await ask()
-            except TimeoutError:
-                self._is_silent = True
-                raise self._client.unreachable(self._patience_seconds) from None
-            except ServerUnreachable as error:
-                self._is_silent = True
-                self._observer.unreachable(str(error))
-            else:
-                self._is_silent = False
-                return answer
+        asyncio.run(self._run_in_loop(handle_signals))
 
-    # --- leaving ---
+    async def _run_in_loop(self, handle_signals: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._run(handle_signals)
 
-    async def _leave(self) -> None:
-        """Give back unfinished tasks, and send Exit; failures are ignored."""
-        for name in self._given_back:
-            self._observer.given_back(name)
-        matters = self._given_back and not self._is_silent
-        with suppress(ServerUnreachable, ServerRefused, TimeoutError):
-            async with asyncio.timeout(None if matters else FAREWELL_SECONDS):
-                if self._given_back:
-                    await self._client.transfer(self._given_back)
-                if not self._keeps_failures:
-                    await self._client.exit()
+    def stop(self) -> None:
+        """Take no more tasks, and let `run` return when those in hand are done; from any thread."""
+        self._stop_at_least(1)
+
+    def stop_at_once(self) -> None:
+        """Give back the tasks in hand."""
+        self._stop_at_least(2)
+
+    def _stop_at_least(self, stops: int) -> None:
+        self._stops = max(self._stops, stops)
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._tell_stealer)
+
+    async def _call(self, name: str) -> object:
+        return await in_thread(self._work, name)

@@ -117,8 +117,8 @@ class AsyncClient:
         background: bool = False,
         at: float | datetime | None = None,
         expires: float | datetime | None = None,
-        run_timeout_seconds: float = 0.0,
-        attempts: int | None = None,
+        timeout: float = 0.0,  # noqa: ASYNC109  (an option of the job, not of this call)
+        attempts_limit: int | None = None,
         after: Iterable[str] = (),
         name: str = "",
         **extended: Unpack[ExtendedOptions],
@@ -132,8 +132,8 @@ class AsyncClient:
             background=background,
             at=at,
             expires=expires,
-            run_timeout_seconds=run_timeout_seconds,
-            attempts=attempts,
+            timeout=timeout,
+            attempts_limit=attempts_limit,
             after=after,
             name=name,
             extended=extended,
@@ -170,7 +170,7 @@ class AsyncClient:
     async def control(self, verb: str, **arguments: Any) -> Any:
         """The answer to a CONTROL request, which needs a Switchgear server; arguments of None are left out.
 
-        The verbs are listed in docs/protocols/gearman.md.
+        The verbs are listed in docs/verbs.md.
         """
         await self._require_extensions()
         pending = ControlRequest(verb, arguments, self._future())
@@ -181,7 +181,7 @@ class AsyncClient:
     async def _require_extensions(self) -> None:
         """Find out, once, whether the server knows our extensions; raises ServerRefused if not.
 
-        On a connection of its own, because a server that does not know them may close it.
+        This is tried on a separate connection, because a server that does not know them may close it.
         """
         if self._has_extensions:
             return

@@ -72,6 +72,6 @@ class ArgumentResults:
         return complete
 
     def on_no_result(self, wanted: str) -> list[AssignedJob]:
-        """A result will not come; returns the jobs that waited for it, which do not wait any more."""
+        """Handle a result that will not come; returns the jobs that waited for it, which no longer wait."""
         jobs = [self._jobs.pop(handle, None) for handle in self._waiters.pop(wanted, ())]
         return [job.assignment for job in jobs if job is not None]

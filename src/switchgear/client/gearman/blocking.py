@@ -1,8 +1,8 @@
 """`Client`: submits jobs to a Gearman server, waits for them, and asks about them, by blocking.
 
-What every Gearman server can do is asked for with packets that every Gearman server knows.  Extension packets are used
-only where no other packet will do.  Whether a server knows them is tried on a connection of its own, because a server
-that does not know them may close it, and jobs that are waited for must not be lost by that.
+Functions that every Gearman server has use its standard packets. Extension packets are used only where there is no
+other way. Whether a server knows them is tried on a separate connection, because a server that does not know them may
+close it, and that must not lose jobs that are waited for.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Client:
         background: bool = False,
         at: float | datetime | None = None,
         expires: float | datetime | None = None,
-        run_timeout_seconds: float = 0.0,
-        attempts: int | None = None,
+        timeout: float = 0.0,
+        attempts_limit: int | None = None,
         after: Iterable[str] = (),
         name: str = "",
         **extended: Unpack[ExtendedOptions],
@@ -87,10 +87,10 @@ class Client:
         """Submit a job, and return when the server has taken it; raises ServerRefused or ServerUnreachable.
 
         Unfinished jobs of a function with equal `unique` are one job.  `at` is when it may start, `expires` when it is
-        too late to start, in seconds since the epoch.  `attempts` is how often it may be started, 0 for any number.
-        `after` are handles of jobs that have to be done first.  For the others see `ExtendedOptions`.  Of all these
-        only `unique`, `priority`, `background`, and `at` for a background job of normal priority work with every
-        Gearman server.
+        too late to start, in seconds since the epoch.  `timeout` is how many seconds one attempt may take, and
+        `attempts_limit` how often the job may be started, 0 for any number.  `after` are handles of jobs that have to
+        be done first.  For the others see `ExtendedOptions`.  Of all these only `unique`, `priority`, `background`, and
+        `at` for a background job of normal priority work with every Gearman server.
         """
         job = requested(
             function,
@@ -100,8 +100,8 @@ class Client:
             background=background,
             at=at,
             expires=expires,
-            run_timeout_seconds=run_timeout_seconds,
-            attempts=attempts,
+            timeout=timeout,
+            attempts_limit=attempts_limit,
             after=after,
             name=name,
             extended=extended,
@@ -150,7 +150,7 @@ class Client:
     def control(self, verb: str, **arguments: Any) -> Any:
         """The answer to a CONTROL request, which needs a Switchgear server; arguments of None are left out.
 
-        The verbs are listed in docs/protocols/gearman.md.
+        The verbs are listed in docs/verbs.md.
         """
         self._require_extensions()
         self._connect()

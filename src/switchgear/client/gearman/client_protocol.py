@@ -38,7 +38,7 @@ NOOP: Final = int(Packet.NOOP)  # never the answer to a request of a client
 
 
 class ServerKind(Enum):
-    """What is known of a server."""
+    """What is known about a server."""
 
     NOT_ASKED = auto()
     PLAIN = auto()  # a Gearman server without our extensions

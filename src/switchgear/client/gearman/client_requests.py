@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio client ask a server, and how they read the answers."""
+"""Requests of the blocking and the asyncio client, and how their answers are decoded."""
 
 from __future__ import annotations
 

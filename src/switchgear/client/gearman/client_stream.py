@@ -86,7 +86,7 @@ class ClientStream(asyncio.Protocol):
             self.problem = ServerUnreachable(f"{self.server} closed the connection")
         if not self.greeted.done():
             self.greeted.set_exception(self.problem)
-            self.greeted.exception()  # nobody may be waiting any more
+            self.greeted.exception()  # mark it as retrieved: there may be no waiter
         if self._on_lost is not None:
             self._on_lost(self, self.problem)
         else:

@@ -24,8 +24,8 @@ class GearmanConnection:
     def __init__(self, host: str, port: int, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
         """Connect; raises ServerUnreachable.
 
-        `timeout_seconds` is how long the server may take to accept the connection, to take the next piece of what is
-        sent, and to answer.  `receive` has a deadline of its own, for jobs that take longer.
+        `timeout_seconds` is how long the server may take to accept the connection, to read the next piece of output,
+        and to answer. `receive` has its own deadline, for jobs that take longer.
         """
         self.address = ServerAddress(host, port)
         self.timeout_seconds = timeout_seconds

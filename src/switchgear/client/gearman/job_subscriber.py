@@ -36,7 +36,7 @@ ENDED: Final = int(Packet.JOB_ENDED)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is: so many parts of so many, and what it is doing."""
+    """The progress of a job: parts done, parts in all, and a message."""
 
     done: int
     total: int

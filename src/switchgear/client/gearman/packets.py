@@ -8,7 +8,7 @@ import msgspec
 
 from switchgear.errors import PeerError
 from switchgear.numbers import whole_number
-from switchgear.protocols.gearman.codec import RESPONSE, Decoder, request
+from switchgear.protocols.gearman.codec import RESPONSE, GearmanDecoder, request
 from switchgear.protocols.gearman.messages import Packet
 
 __all__ = [
@@ -32,9 +32,9 @@ SWITCHGEAR_OPTION: Final = b"switchgear"  # OPTION_REQ: only a server of ours ag
 PACKET_BYTES_OPTION: Final = b"packet_bytes"  # OPTION_REQ: a server of ours tells the largest packet that it takes
 
 
-def response_decoder() -> Decoder:
+def response_decoder() -> GearmanDecoder:
     """A decoder for what a server sends: packets, and lines of the text protocol."""
-    return Decoder(RESPONSE, LARGEST_PACKET_BYTES, LONGEST_LINE_BYTES)
+    return GearmanDecoder(RESPONSE, LARGEST_PACKET_BYTES, LONGEST_LINE_BYTES)
 
 
 def name_bytes(text: str) -> bytes:

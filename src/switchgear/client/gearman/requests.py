@@ -98,7 +98,7 @@ class SingleRequest(PendingRequest):
     def fail(self, error: Exception) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # asyncio logs exceptions that were never retrieved, and nobody may wait any more
+            self.future.exception()  # asyncio logs exceptions that were never retrieved, and there may be no waiter
 
 
 class PacketRequest(SingleRequest):
@@ -321,7 +321,7 @@ class SubscribeRequest(RoutedSingleRequest):
         return False
 
 
-# What a verb does, in messages about servers that do not know it.
+# Descriptions of verbs, for errors about servers that do not know them.
 _VERB_PURPOSE: Final = {
     "job": "the status of a job",
     "cancel": "cancelling a job",

@@ -1,10 +1,10 @@
 """`ShellCommand`: a handler that runs a shell command for each job.
 
-The payload is the command's standard input, its standard output is the result, and its exit status decides.  What it
-writes to standard error is passed on while it runs: lines such as `progress: 3/10` as progress, all others as warnings.
+The payload is the command's standard input, its standard output is the result, and its exit status decides. Its
+standard error is passed on while it runs: lines such as `progress: 3/10` as progress, all others as warnings.
 
-The command gets a process group of its own, so that it can be ended together with everything it has started, and so
-that a Ctrl-C meant for the worker does not hit it.
+The command gets its own process group, so that it can be ended together with everything it has started, and so that a
+Ctrl-C for the worker does not hit it.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 
 import msgspec
 
 from switchgear.client.gearman.packets import validated_name
+from switchgear.job_options import canonical_names
 from switchgear.model import PRIORITY_NAMES
 from switchgear.protocols.gearman.codec import request as packet_of
 from switchgear.protocols.gearman.messages import Packet
@@ -32,11 +33,12 @@ class ExtendedOptions(TypedDict, total=False):
     """Options of a job that need a Switchgear server, which has defaults for those that are not given."""
 
     key: str  # the key that limits and fair hand-out count by
-    crashes: int  # how often its worker may be lost; 0: any number
+    crash_limit: int  # the job is dead when its worker was lost so often; 0: never
     on_failure: str | list[str]  # if a job of `after` does not succeed: wait, skip, fail or run; for all, or for each
     unique_scope: str  # until when the job holds its unique key: unfinished or queued
     unique_policy: str  # if another job holds the unique key: join, reject or replace
-    unique_seconds: float  # the job holds the unique key for so long, even if it ends before
+    unique_for: float  # how long the job holds the unique key, even beyond its end
+    requires: str | list[str]  # tags and amounts that a worker needs to be given the job
     retention: float  # for how many seconds the job can be asked for after its end
 
 
@@ -77,13 +79,14 @@ def requested(
     background: bool,
     at: float | datetime | None,
     expires: float | datetime | None,
-    run_timeout_seconds: float,
-    attempts: int | None,
+    timeout: float,
+    attempts_limit: int | None,
     after: Iterable[str],
     name: str,
     extended: ExtendedOptions,
 ) -> SubmitRequest:
     """The request for the arguments of `Client.submit`; raises TypeError and ValueError."""
+    extended = cast(ExtendedOptions, canonical_names(extended))
     unknown = sorted(extended.keys() - ExtendedOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"submit() got an unexpected keyword argument {unknown[0]!r}")
@@ -91,13 +94,13 @@ def requested(
         raise ValueError(f"priority is one of {', '.join(PRIORITY_NAMES)}, not {priority!r}")
     given = {
         "expires_at": _epoch_seconds(expires),
-        "timeout": run_timeout_seconds,
+        "timeout": timeout,
         "after": list(after),
         "name": name,
     }
     options: dict[str, Any] = {key: value for key, value in given.items() if value}
-    if attempts is not None:  # 0 means any number
-        options["attempts"] = attempts
+    if attempts_limit is not None:  # 0 means any number
+        options["attempts_limit"] = attempts_limit
     return SubmitRequest(
         validated_name(function, "function"),
         payload,

@@ -46,7 +46,7 @@ class Subscriber:
     """Receives the events of one job."""
 
     server_number = 0  # which of several servers has the job
-    survives_reconnect = False  # the job goes on without the connection, and can be subscribed to again
+    survives_reconnect = False  # the job continues without the connection, and can be subscribed to again
 
     def on_event(self, kind: int, data: bytes) -> None:
         """A packet about the job, without the handle it began with."""
@@ -154,7 +154,7 @@ class JobSubscribers:
 
     def __init__(self) -> None:
         self._members: list[weakref.ref[Subscriber]] = []
-        self._sweep_at = 8  # when there are so many members, those that no longer exist are removed
+        self._sweep_at = 8  # with this many members, those that no longer exist are removed
         self._copies = 0  # how often the server sends each event
         self._copies_seen = 0  # how many copies of the latest event have come
         self._parts: list[bytes] | None = None  # of the result

@@ -17,6 +17,8 @@ from switchgear.client.gearman.worker_connection import WorkerConnection
 from switchgear.client.gearman.worker_events import JobAssigned, JobUnrunnable, RefusedByServer, WorkerEvent
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction
 from switchgear.errors import JobFailed, ServerRefused
+from switchgear.resources import canonical_resources
+from switchgear.tags import canonical_tags, shown_tags
 
 __all__ = ["DEFAULT_DRAIN_SECONDS", "Handler", "Slots", "Worker", "WorkerJob", "WorkerObserver"]
 
@@ -40,20 +42,32 @@ class WorkerJob:
         return f"WorkerJob({self.handle!r}, {self.function!r})"
 
     def progress(self, numerator: int, denominator: int) -> None:
-        """Report how far the job is: so many parts of so many."""
+        """Report the progress of the job: parts done, and parts in all."""
         done, total = (max(0, min(number, _LARGEST_PROGRESS)) for number in (numerator, denominator))
-        self._connection.protocol.progress(self.handle, done, total)
-        self._connection.flush_soon()
+        if self._is_present:
+            self._connection.protocol.progress(self.handle, done, total)
+            self._connection.flush_soon()
 
     def data(self, data: bytes) -> None:
         """Send part of the result ahead of its end."""
-        self._connection.protocol.data(self.handle, data)
-        self._connection.flush_soon()
+        if self._is_present:
+            self._connection.protocol.data(self.handle, data)
+            self._connection.flush_soon()
 
     def warn(self, data: bytes) -> None:
         """Send a warning, which is not part of the result."""
-        self._connection.protocol.warning(self.handle, data)
-        self._connection.flush_soon()
+        if self._is_present:
+            self._connection.protocol.warning(self.handle, data)
+            self._connection.flush_soon()
+
+    @property
+    def _is_present(self) -> bool:
+        """Whether this is the attempt that a report would count for.
+
+        A server that takes a job back after its time limit may assign it to the same worker again.
+        """
+        running = self._connection.jobs.get(self.handle)
+        return running is not None and running.job is self
 
     async def drain(self) -> None:
         """Wait until the server takes more: for handlers that send much."""
@@ -151,10 +165,15 @@ class Worker:
         *,
         jobs_total: int = 0,
         name: str = "",
+        tags: Iterable[str] = (),
+        resources: str | Mapping[str, str | float] = "",
         observer: WorkerObserver | None = None,
         backoff: ReconnectBackoff | None = None,
     ) -> None:
         """`jobs_total` is how many jobs to run before stopping, 0 for no end; `name` is what the server shows.
+
+        A worker with `tags` and `resources`, such as `{"memory": "64G"}`, also gets jobs that require them. That needs
+        a Switchgear server.
 
         In place of a URL there may be a `Locator`, for a server that moves; it is asked at once, and again before each
         attempt to connect.
@@ -171,6 +190,8 @@ class Worker:
             dict.fromkeys(self._handlers, 0.0),
             lease_seconds=0.0,
             uses_extensions=False,
+            tags=shown_tags(canonical_tags(tags)),
+            resources=canonical_resources(resources).decode(),
         )
         self._connections = [
             WorkerConnection[RunningHandler](server, introduction, self, backoff or ReconnectBackoff())
@@ -179,13 +200,13 @@ class Worker:
         for connection in self._connections:
             if not isinstance(connection.server, ServerAddress):
                 connection.address = connection.server.address()
-        self._turns = list(self._connections)  # the one that has asked for a job longest ago comes first
+        self._turns = list(self._connections)  # the connection that asked for a job longest ago comes first
         self._grabbing: set[WorkerConnection[RunningHandler]] = set()  # each has a slot for the job that may come
         self._running: set[RunningHandler] = set()
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._drain_over = asyncio.Event()
-        self._closing = False  # nothing is reported any more
+        self._closing = False  # no more reports are sent
 
     async def run(self) -> None:
         """Work until `stop` is called and the running jobs are finished or given up.  To be called once."""
@@ -337,7 +358,7 @@ class Worker:
         self._changed.set()
 
     async def _cancel_handlers(self, handlers: list[RunningHandler]) -> None:
-        """Cancel handlers whose jobs are not ours any more, and wait until they have ended."""
+        """Cancel handlers whose jobs were taken from us, and wait until they have ended."""
         for running in handlers:
             running.task.cancel()
         await asyncio.gather(*(running.task for running in handlers), return_exceptions=True)

@@ -22,7 +22,7 @@ __all__ = ["WorkerConnection", "WorkerConnectionOwner"]
 
 CONFIRM_SECONDS: Final = 5.0  # for the server to confirm reports before a worker disconnects
 HEARTBEATS_PER_LEASE: Final = 3
-# A server that sends nothing for so long, although it was asked, is gone.
+# A server that was asked and sends nothing for this long is gone.
 LEASES_OF_SILENCE: Final = 3
 
 J = TypeVar("J")  # a job in the hands of the owner
@@ -63,7 +63,7 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         self.server_name = server_name or str(server)
         self.address = server if isinstance(server, ServerAddress) else None  # the latest that is known
         self.protocol = WorkerProtocol(introduction)
-        self.jobs: dict[str, J] = {}  # those whose reports go over this connection, by handle; kept by the owner
+        self.jobs: dict[str, J] = {}  # jobs whose reports go over this connection, by handle; maintained by the owner
         self.subscriptions = 0  # how often the worker has been subscribed
         self._introduction = introduction
         self._owner = owner

@@ -46,6 +46,8 @@ from switchgear.client.gearman.worker_events import (
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, TEXT, request
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.resources import canonical_resources
+from switchgear.tags import canonical_tags
 
 __all__ = ["TIMED_OUT", "WorkerIntroduction", "WorkerProtocol"]
 
@@ -60,7 +62,7 @@ _CONFIRMATION: Final = b"done"
 
 @dataclass(frozen=True, slots=True)
 class WorkerIntroduction:
-    """What a worker tells a server on each connection."""
+    """What a worker sends to a server on each new connection."""
 
     name: str
     functions: Mapping[str, float]  # the longest run of each in seconds, 0 for no limit
@@ -68,6 +70,8 @@ class WorkerIntroduction:
     lease_seconds: float = 15.0  # 0: none, and no heartbeats
     references: Callable[[str, bytes], list[str]] = lambda function, payload: []  # of a payload: handles of other jobs
     uses_extensions: bool = True  # ask whether the server knows them
+    tags: Sequence[str] = ()  # jobs that require these are taken too; a server of ours has to know them
+    resources: str = ""  # and jobs that require so much, as far as it is free: memory=64G,cores=8
 
 
 class _Phase(Enum):
@@ -94,7 +98,7 @@ class WorkerProtocol:
         self._arguments = ArgumentResults()
         self._fetches_again = False  # ask again for results with the next heartbeat
         self._cancelled: set[str] = set()  # jobs that stay ours until they are reported
-        self._gone: set[str] = set()  # jobs that are not ours any more, although they still run
+        self._gone: set[str] = set()  # jobs that were taken from us, although they still run
         self._decoder = response_decoder()
         self._events: list[WorkerEvent] = []
         self._out: list[bytes] = []
@@ -147,7 +151,7 @@ class WorkerProtocol:
         return self.subscribed and not self.extended and self._awake and not self.grabbing and not self._stopping
 
     def set_room(self, room: int) -> None:
-        """Take so many more jobs."""
+        """Take this many more jobs."""
         self._room = max(0, room)
         if not self.subscribed:
             return
@@ -160,7 +164,7 @@ class WorkerProtocol:
             self.granted = self._room
 
     def stop_taking(self) -> None:
-        """Take no more jobs, except one that was asked for.  PRE_SLEEP is not sent any more, so that nobody wakes
+        """Take no more jobs, except one that was asked for. PRE_SLEEP is not sent any more, so that no server wakes
         us."""
         self._stopping = True
         self.set_room(0)
@@ -243,11 +247,13 @@ class WorkerProtocol:
 
     def data(self, handle: str, data: bytes) -> None:
         """Send part of the result ahead of its end."""
-        self._send(Packet.WORK_DATA, name_bytes(handle), data)
+        if handle not in self._gone and handle not in self._cancelled:
+            self._send(Packet.WORK_DATA, name_bytes(handle), data)
 
     def warning(self, handle: str, data: bytes) -> None:
         """Send a warning, which is not part of the result."""
-        self._send(Packet.WORK_WARNING, name_bytes(handle), data)
+        if handle not in self._gone and handle not in self._cancelled:
+            self._send(Packet.WORK_WARNING, name_bytes(handle), data)
 
     # --- other requests ---
 
@@ -311,6 +317,12 @@ class WorkerProtocol:
         self._serve_when_declared()
 
     def _announce_functions(self) -> None:
+        tags, resources = self._introduction.tags, self._introduction.resources
+        if self.extended or not self._introduction.uses_extensions:
+            if tags:
+                self._send(Packet.WORKER_TAGS, canonical_tags(tags))
+            if resources:
+                self._send(Packet.WORKER_RESOURCES, canonical_resources(resources))
         for function, timeout_seconds in self._introduction.functions.items():
             # At its limit a plain server would queue the job again, for ever; there the worker watches over it.
             if timeout_seconds and self.extended:
@@ -383,6 +395,8 @@ class WorkerProtocol:
     def _on_revoke(self, body: bytes) -> None:
         raw, reason = split_fields(body, 2)
         handle, word = name_text(raw), name_text(reason)
+        if word in GONE_REASONS:
+            self._send(Packet.HAND_BACK, raw)  # from now on, reports on this job are about a later attempt
         if self._arguments.discard(handle):  # it was not announced yet
             if word not in GONE_REASONS:
                 self._send(Packet.WORK_FAIL, raw)

@@ -11,6 +11,7 @@ except ImportError as error:
     ) from None
 
 from switchgear.client.gearmonkey.aio import AsyncGearMonkeyClient
+from switchgear.client.gearmonkey.aio_worker import AsyncGearMonkeyWorker, AsyncWork
 from switchgear.client.gearmonkey.blocking import GearMonkeyClient
 from switchgear.client.gearmonkey.commands import (
     HIGH,
@@ -41,6 +42,8 @@ __all__ = [
     "SCHEDULED",
     "SUCCESS",
     "AsyncGearMonkeyClient",
+    "AsyncGearMonkeyWorker",
+    "AsyncWork",
     "CreateOptions",
     "GearMonkeyClient",
     "GearMonkeyCurrentJob",

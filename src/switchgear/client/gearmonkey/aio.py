@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class AsyncGearMonkeyClient:
-    """Creates jobs in a Redis, and looks after them.  Tasks of one event loop may share it.
+    """Creates jobs in a Redis, waits for them, and reads their results. Tasks of one event loop may share it.
 
     Raises ServerUnreachable when Redis cannot be reached, and ServerRefused when it answers with an error.
     """

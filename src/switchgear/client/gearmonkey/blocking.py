@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 
 class GearMonkeyClient:
-    """Creates jobs in a Redis, and looks after them.  Threads may share it, as they may share a `redis.Redis`.
+    """Creates jobs in a Redis, waits for them, and reads their results. Threads may share it, as they may share a
+    `redis.Redis`.
 
     Raises ServerUnreachable when Redis cannot be reached, and ServerRefused when it answers with an error.
     """

@@ -1,7 +1,7 @@
 """The commands of the GearMonkey document, in one place and in its order.
 
-Names and numbers are fixed there.  Keys are encoded here, not by redis-py, so that the encoding of somebody's
-connection does not change them.
+Names and numbers are fixed there. Keys are encoded here, not by redis-py, so that the encoding of a user's connection
+does not change them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Between our commands and redis-py: connections, errors, and what is different on a Redis Cluster.
+"""Adapter to redis-py: connections, errors, and the differences of a Redis Cluster.
 
-Retries.  redis-py sends a command again when the connection was lost before the answer came, but Redis may have done it
-already: the job would be queued twice, the worker counted twice.  So connections made here do not.  What to do about a
-lost connection depends on the command, and is decided where the command is given.
+Retries. redis-py sends a command again when the connection was lost before the answer came, but Redis may have done it
+already: the job would be queued twice, the worker counted twice. So connections made here do not. What to do about a
+lost connection depends on the command, and its caller decides.
 
-Timeouts.  redis-py gives up on an answer after a time of its own, which must be longer than a command blocks: it would
-hang up on a BRPOP in the very moment in which Redis answers it with a job.
+Timeouts. redis-py stops waiting for an answer after its own timeout, which must be longer than a command blocks:
+otherwise it could close the connection of a BRPOP just when Redis answers it with a job.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from redis.retry import Retry
 
 from switchgear.client.gearmonkey.commands import GearMonkeyFunction
 from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
+from switchgear.protocols.gearmonkey.plugin import PLUGIN
 from switchgear.text import without_secrets
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
 ANSWER_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 10
 SLICE_SECONDS: Final = 5
-GEARMONKEY_PORT: Final = 6380  # of our server's listener
+GEARMONKEY_PORT: Final = PLUGIN.default_port  # of this package's server
 _ASSUMED_ANSWER_SECONDS: Final = 5  # redis-py's own default, which its settings do not show
 
 # Values are bytes, whatever the settings of a given connection are.
@@ -96,13 +97,13 @@ _USE_A_CLUSTER_CLIENT = (
 
 
 class BlockingRedis(Protocol):
-    """What we use of `redis.Redis` and `redis.cluster.RedisCluster`."""
+    """The methods of `redis.Redis` and `redis.cluster.RedisCluster` that are used here."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any: ...
 
 
 class AsyncRedis(Protocol):
-    """What we use of their asyncio twins."""
+    """The methods of their asyncio counterparts that are used here."""
 
     def execute_command(self, *args: Any, **options: Any) -> Awaitable[Any]: ...
 
@@ -116,7 +117,7 @@ def connect(url: str) -> redis.Redis:
 
 
 def connect_async(url: str) -> redis.asyncio.Redis:
-    """The same for asyncio."""
+    """Connect with asyncio."""
     try:
         return redis.asyncio.Redis.from_url(_redis_url(url), **_settings(AsyncRetry(NoBackoff(), 0)))
     except ValueError as error:
@@ -198,5 +199,5 @@ def is_passing(error: ClientError) -> bool:
 
 
 def concerns_one_key(error: ClientError) -> bool:
-    """Whether somebody has put something else where one job should be; other jobs are not affected."""
+    """Whether the key of one job holds a value of another type; other jobs are not affected."""
     return isinstance(error, ServerRefused) and error.code == "WRONGTYPE"

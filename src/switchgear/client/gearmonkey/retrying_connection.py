@@ -1,4 +1,8 @@
-"""`RetryingConnection`: runs the Redis commands of a worker, and repeats them while Redis cannot be reached."""
+"""`RetryingConnection`: the Redis commands of a worker as flows, which repeat them while Redis cannot be reached.
+
+A flow (`client.flow_runner`) gives steps, and a driver takes them: `BlockingRedisDriver` by blocking, and
+`AsyncGearMonkeyWorker` with asyncio.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,45 @@ import logging
 import math
 import queue
 import time
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from switchgear.backoff import ReconnectBackoff, RetryPauses
+from switchgear.client.flow_runner import perform
 from switchgear.client.gearmonkey.commands import LOAD_SCRIPT, Command
 from switchgear.client.gearmonkey.redis_adapter import RAW, REDIS_ERRORS, BlockingRedis, is_passing, translated
 from switchgear.errors import ClientError
 
-__all__ = ["RetryingConnection", "WorkerTiming"]
+__all__ = [
+    "BlockingRedisDriver",
+    "CommandStep",
+    "PauseStep",
+    "RetryingConnection",
+    "WorkerFlow",
+    "WorkerTiming",
+    "options_of",
+]
 
 log = logging.getLogger("switchgear")
+
+
+class CommandStep(NamedTuple):
+    """Run a command once."""
+
+    command: Command
+
+
+class PauseStep(NamedTuple):
+    """Wait for so long, or until the worker is stopped."""
+
+    seconds: float
+
+
+T = TypeVar("T")
+WorkerFlow = Generator[Any, Any, T]
+"""Gives `CommandStep`, `PauseStep` and, where a worker runs jobs, `WorkStep`; is sent the answer of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +62,25 @@ class WorkerTiming:
 
 
 class RetryingConnection:
-    """Runs commands on Redis.  `stop` may be called from anywhere, a signal handler included."""
+    """Commands on Redis, as flows."""
 
-    def __init__(self, connection: BlockingRedis, timing: WorkerTiming) -> None:
-        self.stopping = False
+    def __init__(self, timing: WorkerTiming) -> None:
+        self.stopping = False  # failing commands are repeated no longer than `farewell_seconds`
         self.failures_total = 0  # when it changes, Redis may have been replaced meanwhile
-        self._redis = connection
         self._timing = timing
         self._pauses = RetryPauses(timing.backoff)
-        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()  # the one lock that a signal handler may touch
 
-    def stop(self) -> None:
-        """Repeat failing commands no longer than `farewell_seconds`."""
-        self.stopping = True
-        self._wakeups.put(None)
-
-    def call(self, command: Command) -> Any:
+    def call(self, command: Command) -> WorkerFlow[Any]:
         """Run a command once; raises ClientError."""
-        # On a cluster the script goes to every node, and redis-py takes no options for such a command.
-        options = {} if command is LOAD_SCRIPT else RAW
         try:
-            answer = self._redis.execute_command(*command, **options)
-        except REDIS_ERRORS as error:
+            answer = yield CommandStep(command)
+        except ClientError:
             self.failures_total += 1
-            raise translated(error) from error
+            raise
         self._pauses.reset()
         return answer
 
-    def call_until_success(self, command: Command) -> Any:
+    def call_until_success(self, command: Command) -> WorkerFlow[Any]:
         """Run a command until it works.
 
         Redis may have done it although no answer came, so it may be done twice.  Raises what will not pass, and what
@@ -67,7 +89,7 @@ class RetryingConnection:
         give_up_at = math.inf
         while True:
             try:
-                return self.call(command)
+                return (yield from self.call(command))
             except ClientError as error:
                 if not is_passing(error):
                     raise
@@ -76,11 +98,42 @@ class RetryingConnection:
                 left_seconds = give_up_at - time.monotonic()
                 if left_seconds <= 0:
                     raise
-                self.pause_after(error, left_seconds)
+                yield from self.pause_after(error, left_seconds)
 
-    def pause_after(self, error: ClientError, most_seconds: float = math.inf) -> None:
+    def pause_after(self, error: ClientError, most_seconds: float = math.inf) -> WorkerFlow[None]:
         """Pause after a failure; pauses grow with failures in a row."""
         seconds = min(self._pauses.next_seconds(), most_seconds)
         log.warning("GearMonkey worker: %s; next attempt in %.1f s", error, seconds)
-        with suppress(queue.Empty):
-            self._wakeups.get(timeout=seconds)
+        yield PauseStep(seconds)
+
+
+def options_of(command: Command) -> dict[str, Any]:
+    """The options of redis-py for a command.  On a cluster the script goes to every node, and takes none."""
+    return {} if command is LOAD_SCRIPT else RAW
+
+
+class BlockingRedisDriver:
+    """Takes the steps of flows by blocking.  `interrupt` may be called from anywhere, a signal handler included."""
+
+    def __init__(self, connection: BlockingRedis) -> None:
+        self._redis = connection
+        self._interruptions: queue.SimpleQueue[None] = queue.SimpleQueue()  # the one lock a signal handler may touch
+
+    def interrupt(self) -> None:
+        """End a pause."""
+        self._interruptions.put(None)
+
+    def perform(self, flow: WorkerFlow[T]) -> T:
+        """Run a flow to its end."""
+        return perform(flow, self.take)
+
+    def take(self, step: Any) -> Any:
+        """Take one step; raises ClientError."""
+        if isinstance(step, PauseStep):
+            with suppress(queue.Empty):
+                self._interruptions.get(timeout=step.seconds)
+            return None
+        try:
+            return self._redis.execute_command(*step.command, **options_of(step.command))
+        except REDIS_ERRORS as error:
+            raise translated(error) from error

@@ -7,11 +7,12 @@ from typing import ClassVar, Final
 
 from switchgear.client.address import Address
 from switchgear.client.zeromq_sockets import SocketSettings
+from switchgear.protocols.pingpong.plugin import PLUGIN
 
 __all__ = ["DEFAULT_CLIENTS_URL", "DEFAULT_WORKERS_URL", "SETTINGS", "ClientsAddress", "WorkersAddress"]
 
-CLIENTS_PORT: Final = 5562
-WORKERS_PORT: Final = 5563
+CLIENTS_PORT: Final = PLUGIN.default_port
+WORKERS_PORT: Final = int(PLUGIN.options["workers"].default)
 DEFAULT_CLIENTS_URL: Final = f"tcp://127.0.0.1:{CLIENTS_PORT}"
 DEFAULT_WORKERS_URL: Final = f"tcp://127.0.0.1:{WORKERS_PORT}"
 

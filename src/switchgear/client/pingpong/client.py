@@ -55,18 +55,18 @@ class PingPongClient:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._calls += 1
         tag = b"%d" % self._calls  # tells the answer from one to a call that was given up
-        self._await(zmq.POLLOUT, deadline, f"{self.address} took nothing within {timeout_seconds} s")
-        self._socket.send_multipart([tag, b"", job])
+        try:
+            # Not a poll and then a send: a broker that refuses our handshake in between would block the send for ever.
+            self._socket.set(zmq.SNDTIMEO, _left_ms(deadline))
+            self._socket.send_multipart([tag, b"", job])
+        except zmq.Again:
+            raise TimeoutError(f"{self.address} took nothing within {timeout_seconds} s") from None
         while True:
-            self._await(zmq.POLLIN, deadline, f"no answer from {self.address} within {timeout_seconds} s")
+            if not self._socket.poll(_left_ms(deadline)):
+                raise TimeoutError(f"no answer from {self.address} within {timeout_seconds} s")
             frames = self._socket.recv_multipart()
             if frames[0] == tag:
                 return self._result(frames[1:])
-
-    def _await(self, event: int, deadline: float | None, complaint: str) -> None:
-        left_ms = None if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))
-        if not self._socket.poll(left_ms, event):
-            raise TimeoutError(complaint)
 
     def _result(self, frames: list[bytes]) -> bytes:
         match frames:
@@ -75,3 +75,8 @@ class PingPongClient:
             case [b"", b"", word, text] if word == FAILED:
                 raise JobFailed(f"the job came to nothing: {text.decode(errors='replace')}", text)
         raise ClientError(f"{self.address} sent an answer of {len(frames)} frames that makes no sense")
+
+
+def _left_ms(deadline: float | None) -> int:
+    """The time until then, as ZeroMQ wants it: -1 is for ever."""
+    return -1 if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))

@@ -1,9 +1,8 @@
 """The PING/PONG worker without I/O and without a clock.
 
-It is told the time and what arrives, and answers with what is to be done.  The time is in seconds, from any clock
-that does not jump.
+The time and messages go in, and actions come out. The time is in seconds, from any clock that does not jump.
 
-  idle      sends a PING every so often, and listens.  Silence for too long: the socket is made anew, and READY sent
+idle      sends a PING every so often, and listens.  Silence for too long: the socket is made anew, and READY sent
   working   one job at a time; it neither sends nor listens
   away      a job failed, which the protocol has no word for.  The socket is closed without a result, and a moment
             later made anew.  From the READY that follows the broker sees that the job is lost, and has it done again,
@@ -126,7 +125,7 @@ class PingPongWorkerProtocol:
         return [DisconnectStep()]
 
     def leave(self, now: float) -> list[Action]:
-        """Take no more jobs; one that runs, or is on its way, is still run."""
+        """Take no more jobs; a job that runs, or is in transit, is still run."""
         if self._is_leaving:
             return []
         self._is_leaving = True

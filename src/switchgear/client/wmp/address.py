@@ -8,10 +8,11 @@ from typing import ClassVar, Final
 
 from switchgear.client.address import Address
 from switchgear.errors import ConfigError
+from switchgear.protocols.wmp.plugin import PLUGIN
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_URL", "ManagerAddress", "manager_addresses"]
 
-DEFAULT_PORT: Final = 5714
+DEFAULT_PORT: Final = PLUGIN.default_port
 DEFAULT_URL: Final = f"wmp://127.0.0.1:{DEFAULT_PORT}"
 
 

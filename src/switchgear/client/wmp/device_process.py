@@ -1,8 +1,8 @@
-"""`WmpDevice`: a WMP device as a process, with sockets around `switchgear.protocols.wmp.device`.
+"""`WmpDevice`: a WMP device as a process, with sockets around `switchgear.protocols.wmp.device_routing`.
 
-Workers connect to a ROUTER socket, as they would to a manager; managers are connected to as workers do it.  The name
-towards managers is always the same, so that the ways through a device hold when it is started again.  Nothing waits for
-anybody: a message that somebody does not take is dropped, counted, and, if it is a job, given back.
+Workers connect to a ROUTER socket, as they would to a manager; managers are connected to as workers do it. The identity
+towards managers is always the same, so that paths through a device stay valid when it is restarted. Nothing waits for a
+peer: a message that a peer does not read is dropped, counted and, if it is a job, returned.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, cast
 
 import zmq
 
+from switchgear.client.beside import ThreadForAsync
 from switchgear.client.waker import Waker
 from switchgear.client.wmp.address import manager_addresses
 from switchgear.client.wmp.manager_connections import (
@@ -29,9 +30,9 @@ from switchgear.client.wmp.router_socket import RouterSockets
 from switchgear.client.zeromq_sockets import CurveKeys, SocketSettings, check_identity
 from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.errors import ConfigError
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.wmp.codec import DONE
-from switchgear.protocols.wmp.device import Device, Upwards
+from switchgear.protocols.wmp.device_routing import Device, Upwards
 from switchgear.text import harmless
 
 __all__ = ["WmpDevice"]
@@ -45,23 +46,32 @@ COMPLAIN_SECONDS: Final = 10.0  # from one complaint to the next
 COUNTED: Final = ("up", "down", "bad", "dropped", "undelivered", "returned")
 
 
-class WmpDevice:
-    """Passes messages between workers below and managers above.  `run` does so in the calling thread."""
+class WmpDevice(ThreadForAsync):
+    """Passes messages between workers below and managers above.
+
+    `run` does so in the calling thread; as a context manager, `with` or `async with`, in a thread of its own.
+    """
 
     def __init__(
         self,
-        listen: ListenUrl,
+        listen: str | ListenUrl,
         managers: str | Iterable[str],
         *,
+        allow_remote: bool = False,
         identity: str = "",
         keys: CurveKeys | None = None,
         zeromq: ZeromqConfig | None = None,
         limits: LimitsConfig | None = None,
     ) -> None:
-        """Starts listening.  `keys` are for the managers, those for workers are in `zeromq`.  Raises ConfigError.
+        """Starts listening, at a URL such as `wmp://127.0.0.1:0`.  Port 0 is a free one, and `address` tells which.
 
-        `identity` is what managers know the device by; by default, the host name and the port.
+        `managers` are the addresses of managers, or of devices above this one.  `allow_remote` permits an address that
+        other machines can reach, without encryption.  `identity` is what managers know the device by; by default, the
+        host name and the port.  `keys` are for the managers, those for workers are in `zeromq`.  Raises ConfigError.
         """
+        listen = _listen_url(listen) if isinstance(listen, str) else listen
+        if not (listen.is_loopback or allow_remote or (zeromq is not None and zeromq.curve_key_file)):
+            raise ConfigError(f"other machines can reach {listen}, which has no encryption; see allow_remote")
         self.addresses = manager_addresses(managers)
         if keys is not None:
             keys.check(len(self.addresses), "managers")
@@ -102,13 +112,18 @@ class WmpDevice:
             raise ConfigError(str(error)) from None
 
     @property
+    def address(self) -> str:
+        """Where workers, and devices below this one, connect."""
+        return str(self.url)
+
+    @property
     def identity(self) -> bytes:
         return self._device.identity
 
     @property
     def counts(self) -> Counter[str]:
-        """Messages passed `up` and `down`; `bad` ones; those for a manager that takes none (`dropped`) or for somebody
-        below who is not there (`undelivered`), and jobs among these (`returned`)."""
+        """Messages passed `up` and `down`; `bad` ones; those for a manager that does not read (`dropped`) or for a
+        peer below that is not connected (`undelivered`), and jobs among these (`returned`)."""
         return self._device.counts
 
     def stop(self) -> None:
@@ -211,3 +226,13 @@ class WmpDevice:
 
     def _log_counts(self) -> None:
         log.info("messages: %s", ", ".join(f"{self.counts[name]} {name}" for name in COUNTED))
+
+
+def _listen_url(text: str) -> ListenUrl:
+    try:
+        url = ListenUrl.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"the address of a device: {error}") from None
+    if url.scheme != "wmp":
+        raise ConfigError(f"the address of a device is at wmp://, not {url}")
+    return url

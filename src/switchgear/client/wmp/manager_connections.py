@@ -1,8 +1,8 @@
 """`ManagerConnection`: DEALER sockets to WMP managers, for workers and for the upper side of devices.
 
-Results matter, the rest is said again.  What is not a result is dropped while there is no connection, so that a manager
-that was away is not greeted with everything that was meant for it in the meantime.  A result waits here until the
-connection stands; one that was already in ZeroMQ's queue when the connection was lost stays there.
+Only results must not be lost; other messages are repeated. These are dropped while there is no connection, so that a
+manager that returns does not get all outdated messages. A result waits here until there is a connection; one that was
+already in ZeroMQ's queue when the connection was lost stays there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from switchgear.client.reachability_log import ReachabilityLog
 from switchgear.client.waker import Waker
 from switchgear.client.wmp.address import ManagerAddress
 from switchgear.client.zeromq_sockets import CurveKeys, SocketSettings, dealer
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.units import MIB
 
 __all__ = ["ManagerConnection", "SocketPoller", "connect", "receive_message", "send_message"]
@@ -162,7 +162,7 @@ def connect(
 
 
 class SocketPoller:
-    """Waits until somebody has something to say: managers, whoever nudges, and perhaps one other socket."""
+    """Waits for messages of managers, wakeups by other threads, and optionally one other socket."""
 
     def __init__(
         self, waker: Waker, connections: list[ManagerConnection], other: zmq.Socket[bytes] | None = None

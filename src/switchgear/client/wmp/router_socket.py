@@ -1,4 +1,4 @@
-"""ROUTER sockets of ZeroMQ's own library, for the device; the server has an implementation of its own (net/zmtp.py)."""
+"""ROUTER sockets of ZeroMQ's own library, for the device; the server has its own implementation (net/zmtp.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RouterSockets"]
 log = logging.getLogger("switchgear.device")
 
 ZAP_DOMAIN: Final = "switchgear"  # ZeroMQ's word for a set of keys
-LAST_WORDS_MS: Final = 1000  # so long may peers take for what they are still to be told when the device stops
+LAST_WORDS_MS: Final = 1000  # how long peers may take to read their last messages when the device stops
 
 
 class RouterSockets:
@@ -53,8 +53,8 @@ class RouterSockets:
         socket.set(zmq.SNDHWM, self.config.messages_per_peer)
         socket.set(zmq.BACKLOG, limits.backlog)
         socket.set(zmq.HANDSHAKE_IVL, int(self.config.handshake_seconds * 1000))
-        socket.set(zmq.ROUTER_MANDATORY, 1)  # say so when a peer is gone, rather than drop what is for it
-        socket.set(zmq.ROUTER_HANDOVER, 1)  # one that comes back takes its name over from its own dead connection
+        socket.set(zmq.ROUTER_MANDATORY, 1)  # report that a peer is gone, rather than drop its messages
+        socket.set(zmq.ROUTER_HANDOVER, 1)  # a peer that reconnects replaces its own dead connection
         if self.config.heartbeat_seconds:
             heartbeat_ms = int(self.config.heartbeat_seconds * 1000)
             socket.set(zmq.HEARTBEAT_IVL, heartbeat_ms)

@@ -1,14 +1,14 @@
 """The worker of WMP, without I/O, threads and clock: messages and the time go in, messages and jobs come out.
 
-A worker has so many slots, and a job of a role needs so many of them.  Managers hear READY while something is free.
-The one that answers WAKE has what it may need locked for it, until it gives a job (TAKE), says that there is none (NO),
-or has taken too long.  Meanwhile the other managers may call for what is left; those who call for more than that get no
-answer, and READY once more when there is room again.
+A worker has a number of slots, and a job of a role needs some of them. Managers are sent READY while slots are free.
+When a manager answers WAKE, the slots that its job may need are reserved for it, until it sends a job (TAKE), says that
+there is none (NO), or takes too long. Meanwhile other managers may wake the worker for the remaining slots; a manager
+that needs more gets no answer, and READY again when there is room.
 
-Being remembered.  A manager remembers READY until it has called; the same once more means nothing to it before that.
-So for each connection it is noted what the manager behind it should remember, and READY is sent where that is nothing,
-or less than there is room for now.  Since nobody tells us when a manager forgets, it is repeated in any case, with
-growing pauses.
+Repetition. A manager remembers READY until it has sent WAKE; a repetition before that means nothing to it. So the
+worker notes for each connection what the manager should remember, and sends READY if that is nothing, or less than
+there is room for now. Since managers do not tell when they forget it, READY is repeated in any case, with growing
+pauses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.errors import PeerError
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.wmp.codec import (
     CANCEL,
     DONE,
@@ -42,8 +42,7 @@ from switchgear.protocols.wmp.codec import (
 
 __all__ = ["WmpJob", "WmpResult", "WmpSend", "WmpStart", "WmpTiming", "WmpWorkerProtocol"]
 
-# A sign of life is promised every `lease` seconds, and that is kept with room to spare: one that is late or lost must
-# not matter.
+# A sign of life is promised every `lease` seconds, and sent more often than that: a late or lost one must not matter.
 SIGNS_PER_LEASE: Final = 4
 # A manager that wants to hear more often does not get its way: there would be no time left for the job.
 SHORTEST_SIGN_SECONDS: Final = 0.05
@@ -85,7 +84,7 @@ class WmpJob:
         self.manager = manager  # the identity of the manager whose job it is
         self.cancelled = threading.Event()  # set when the job is cancelled; then raise, or return None
         self.latest_progress: tuple[int, int, int | None] | None = None
-        self.has_updates = False  # and somebody was told so
+        self.has_updates = False  # and the observer was told so
         self._tell = tell
 
     def __repr__(self) -> str:
@@ -128,12 +127,12 @@ class WmpStart(NamedTuple):
 
 @dataclass(slots=True)
 class _ManagerState:
-    """What the worker knows of the manager, or managers, behind one connection."""
+    """What the worker knows about the manager, or managers, behind one connection."""
 
     number: int
     pauses: RetryPauses  # before READY is repeated
     repeat_at: float = 0.0
-    remembers: int = 0  # the room that it was told of last, if it has not called since
+    remembers: int = 0  # the room in the last READY, if no WAKE has come since
 
 
 @dataclass(slots=True)
@@ -188,10 +187,12 @@ class WmpWorkerProtocol:
         self._locks: list[_Lock] = []
         self._runs: dict[WmpJob, _RunningJob] = {}
         self._by_reference: dict[tuple[bytes, bytes], WmpJob] = {}
-        self._ready = {level: self._introduction(level, slots, headers or {}) for level in self._levels}
+        self._slots = slots
+        self._headers = headers or {}
+        self._ready = {level: self._introduction(level, slots, self._headers) for level in self._levels}
 
     def _introduction(self, level: int, slots: int, headers: Mapping[str, Any]) -> Message:
-        """The READY message for roles that need no more than so many slots."""
+        """The READY message for roles that need at most this many slots."""
         own = {"roles": self._fitting(level), "slots": slots, "lease": self._timing.lease_seconds}
         try:
             ready = encode(READY, {**headers, **own})
@@ -199,6 +200,16 @@ class WmpWorkerProtocol:
         except (PeerError, TypeError, OverflowError) as error:
             raise ValueError(f"no manager would understand this: {error}") from None
         return ready
+
+    def offer(self, roles: Mapping[bytes, int], now: float) -> None:
+        """Take jobs of these roles from now on, and no others; of none, if there are none.  Raises ValueError."""
+        self._roles = dict(roles)
+        self._levels = sorted(set(roles.values()), reverse=True)
+        self._ready = {level: self._introduction(level, self._slots, self._headers) for level in self._levels}
+        for manager_state in self._manager_states:
+            manager_state.remembers = 0
+            manager_state.pauses.reset()
+        self._offer(now)
 
     # --- what happens ---
 
@@ -220,7 +231,7 @@ class WmpWorkerProtocol:
         try:
             command, headers, payload = decode(message)
             if headers.get("to"):
-                raise PeerError(f"{command.decode()} is for somebody else", code="MISROUTED")
+                raise PeerError(f"{command.decode()} is for another peer", code="MISROUTED")
             manager_state.pauses.reset()
             if command == WAKE:
                 self._on_wake(manager_state, headers, now)
@@ -369,7 +380,7 @@ class WmpWorkerProtocol:
             job.cancelled.set()
 
     def _is_current(self, job: WmpJob) -> bool:
-        """Whether the job's reference still stands for this job."""
+        """Whether the job's reference still identifies this job."""
         return self._by_reference.get((job.manager, job.reference)) is job
 
     # --- locks ---
@@ -387,7 +398,7 @@ class WmpWorkerProtocol:
         return 0 if self.stopping else next((level for level in self._levels if level <= self.free), 0)
 
     def _fitting(self, units: int) -> list[str | bytes]:
-        """The roles whose jobs need no more than so many slots."""
+        """The roles whose jobs need at most this many slots."""
         return [_name(role) for role, needed in self._roles.items() if needed <= units]
 
     def _offer(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """`SwitchgearBackend`: a backend for Django's tasks, which enqueues them as jobs and reads their results.
 
 Each queue of the backend is a function on the server, `django.QUEUE`, whose payload names the task: so a worker serves
-whole queues, and need not know beforehand which tasks there are.
+whole queues, and need not know the tasks beforehand.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["DEFAULT_PREFIX", "SwitchgearBackend"]
 
 DEFAULT_PREFIX: Final = "django"
 DEFAULT_QUEUE: Final = "default"
-# Django's priorities go from -100 to 100, with 0 for those who do not care.
+# Django's priorities range from -100 to 100; 0 is the default.
 PRIORITIES: Final = ("low", "normal", "high")
 STATUSES: Final = {
     "running": TaskResultStatus.RUNNING,
@@ -45,7 +45,7 @@ STATUSES: Final = {
     "cancelled": TaskResultStatus.FAILED,
     "expired": TaskResultStatus.FAILED,
 }
-# What a job that ended without an exception of its own ended with.
+# How a job ended that has no exception.
 ENDINGS: Final = {
     "cancelled": "switchgear.errors.JobCancelled",
     "expired": "switchgear.errors.JobExpired",
@@ -57,7 +57,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
     """A task backend that keeps tasks on a Switchgear server, or in a directory.
 
     OPTIONS: `url` (one or a list; default: the directory `.switchgear`), `prefix` of the functions on the server, and
-    whatever `App.task` takes that holds for every task, such as `retries`, `timeout` and `retention`.
+    options of `App.task` that apply to every task, such as `retries`, `timeout` and `retention`.
     """
 
     supports_defer = True
@@ -74,13 +74,14 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
         # The enqueuing process is a web server or a shell; tasks are run by workers.
         try:
             self.app = App(url, run_here=False)
+            self.app.logs_failures = True  # Django's own receiver of `task_finished` does
         except ConfigError as error:
             raise ImproperlyConfigured(f"TASKS[{alias!r}]: OPTIONS: url: {error}") from error
         self._queue_tasks: dict[str, AppTask[..., Any]] = {}
         for queue in sorted(self.queues) or [DEFAULT_QUEUE]:
-            self._queue_task(queue)
+            self.queue_task(queue)
 
-    def _queue_task(self, queue: str) -> AppTask[..., Any]:
+    def queue_task(self, queue: str) -> AppTask[..., Any]:
         """The task of the app for a queue."""
         known = self._queue_tasks.get(queue)
         if known is None:
@@ -111,7 +112,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
             "priority": task.priority,
         }
         named = PRIORITIES[(task.priority > 0) - (task.priority < 0) + 1]
-        queue_task = self._queue_task(task.queue_name).options(priority=cast(Any, named))
+        queue_task = self.queue_task(task.queue_name).options(priority=cast(Any, named))
         return (queue_task.options(at=task.run_after) if task.run_after is not None else queue_task), arguments
 
     def _enqueued(self, task: Any, arguments: dict[str, Any], job: Job[Any]) -> Any:
@@ -132,7 +133,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
         task_enqueued.send(type(self), task_result=result)
         return result
 
-    # --- asking ---
+    # --- results ---
 
     def get_result(self, result_id: str) -> Any:
         try:
@@ -169,7 +170,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
             kwargs=arguments["kwargs"],
             backend=self.alias,
             errors=[failure(answer)] if status == TaskResultStatus.FAILED else [],
-            worker_ids=[""] * len(starts),  # the server remembers attempts, not who made them
+            worker_ids=[""] * len(starts),  # the server stores attempts, not their workers
         )
         if status == TaskResultStatus.SUCCESSFUL:
             object.__setattr__(result, "_return_value", msgspec.json.decode(answer["result"] or "null"))
@@ -187,10 +188,10 @@ def rebuilt(arguments: dict[str, Any], queue: str, run_at: float | None) -> Any:
 
 
 def failure(answer: dict[str, Any]) -> Any:
-    """The exception class and traceback of a job that did not succeed.
+    """The exception class and traceback of an unsuccessful job.
 
-    The first line of its error names the exception; where that comes from is told by the line of the traceback that
-    names it again.  What follows may be the rest of its message.
+    The first line of its error names the exception; the line of the traceback that names it again tells its module. The
+    rest may be more of its message.
     """
     text = answer["error"] if isinstance(answer["error"], str) else ""
     summary, _, remote_traceback = text.partition("\n\n")

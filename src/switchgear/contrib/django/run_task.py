@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from switchgear.app.current_job import current_job
+from switchgear.app.job_execution import is_retried
 from switchgear.contrib.django.framework import (
     Task,
     TaskContext,
@@ -39,12 +40,14 @@ def _run(path: str, args: list[Any], kwargs: dict[str, Any], backend: str, prior
         raise TypeError(f"{path} is not a task of Django's")
     job = current_job()
     now = timezone.now()
-    sender = type(task_backends[backend])
+    tasks_backend = task_backends[backend]
+    sender = type(tasks_backend)
+    queue = job.function.rpartition(".")[2]
     result = TaskResult(
-        task=found.using(priority=priority, queue_name=job.function.rpartition(".")[2], backend=backend),
+        task=found.using(priority=priority, queue_name=queue, backend=backend),
         id=job.handle,
         status=TaskResultStatus.RUNNING,
-        enqueued_at=None,  # the server knows; asking it for each job would take as long as many a job
+        enqueued_at=None,  # only the server has it; a request for each job would take as long as many jobs
         started_at=now,
         last_attempted_at=now,
         finished_at=None,
@@ -59,6 +62,8 @@ def _run(path: str, args: list[Any], kwargs: dict[str, Any], backend: str, prior
         context = (TaskContext(task_result=result),) if found.takes_context else ()
         value = normalize_json(found.call(*context, *args, **kwargs))
     except BaseException as error:
+        if job.cancelled or is_retried(tasks_backend.queue_task(queue).settings, job, error):
+            raise  # the task has not finished; the worker tells of the attempt
         _end(result, TaskResultStatus.FAILED)
         result.errors.append(TaskError(exception_class_path=_path_of(type(error)), traceback=""))
         task_finished.send(sender, task_result=result)

@@ -1,6 +1,6 @@
 """The app that a worker serves: `switchgear worker switchgear.contrib.django.worker:app`.
 
-DJANGO_SETTINGS_MODULE says which project it is, SWITCHGEAR_DJANGO_BACKEND which of its TASKS; usually `default`.
+DJANGO_SETTINGS_MODULE names the project, SWITCHGEAR_DJANGO_BACKEND one of its TASKS, usually `default`.
 """
 
 from __future__ import annotations

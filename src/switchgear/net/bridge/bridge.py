@@ -1,11 +1,11 @@
-"""The bridge as a whole: it keeps a line to its Redis, and lets both directions speak over it.
+"""`Bridge`: connects the server to a Redis with GearMonkey's keys, and runs both directions over that connection.
 
-One task sends what is to be said and handles the answers, one batch at a time, so that everything happens in the order
-in which it was meant.  Another one listens to what is published.  When the line is lost, the server goes on; what was
-to be said waits, and is said when the line is there again.
+One asyncio task sends the pending commands in batches and handles the answers, so that commands are executed in the
+order in which they were added. Another task receives published messages. The server continues while the connection is
+lost; pending commands are sent after the reconnection.
 
-Towards the hub the bridge is a session whose wire carries actions instead of bytes.  So what has to be kept first waits
-for the store by the same rules as everybody's answers.
+To the hub a bridge is a session whose output is actions (callables) instead of bytes. An action that depends on a
+commit therefore waits for the store by the same rule as the answers of every other session.
 """
 
 from __future__ import annotations
@@ -19,91 +19,93 @@ from typing import Any, Final
 
 from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.config import ListenUrl
-from switchgear.errors import Refused
 from switchgear.model import Cause, Job, Worker
-from switchgear.net.bridge.deeds import Deed, Deeds
+from switchgear.net.bridge.bridge_context import Action, BridgeContext
 from switchgear.net.bridge.inbound import Inbound
 from switchgear.net.bridge.keys import FUNCTIONS
-from switchgear.net.bridge.line import Line, LineLost
-from switchgear.net.bridge.office import PROTOCOL, Action, Office
 from switchgear.net.bridge.outbound import Outbound
+from switchgear.net.bridge.pending_commands import PendingCommand, PendingCommands
 from switchgear.net.bridge.recovery import Recovery
-from switchgear.net.bridge.setup import BridgeSetup
+from switchgear.net.bridge.redis_connection import RedisConnection, RedisConnectionLost
+from switchgear.net.bridge.settings import BridgeSettings
 from switchgear.net.hub import Hub
-from switchgear.protocols.base import Session, Wire
+from switchgear.protocols.output import Output
+from switchgear.protocols.transport import PeerTransport
+from switchgear.verbs.answers import ListenerFigures
 
 __all__ = ["Bridge"]
 
 log = logging.getLogger("switchgear")
 
-DEEDS_AT_ONCE: Final = 500
+COMMANDS_PER_BATCH: Final = 500
 TICK_SECONDS: Final = 0.25
 BACKOFF: Final = ReconnectBackoff(first_seconds=0.1, most_seconds=5.0)
 FAREWELL_SECONDS: Final = 3.0
 
 
-class ActionWire(Wire):
-    """What is written is done."""
+class ActionTransport(PeerTransport):
+    """Runs the actions that the bridge writes."""
 
     def write(self, out: list[Action]) -> None:
         for action in out:
             try:
                 action()
             except Exception:
-                log.exception("defect in the bridge to %s:%s", self.host, self.port)  # the others are done all the same
+                # Continue with the other actions.
+                log.exception("internal error in the bridge to %s:%s", self.host, self.port)
 
     def close(self) -> None:
-        """There is nothing to hang up."""
+        """Do nothing: a bridge has no connection to a peer."""
 
 
-class Bridge(Session):
-    """One Redis, and the jobs that go over in both directions."""
+class Bridge(Output):
+    """The connection to one Redis, and the jobs that the bridge transfers in both directions."""
 
     def __init__(
         self,
         url: ListenUrl,
         hub: Hub,
-        setup: BridgeSetup,
+        setup: BridgeSettings,
         handle_prefix: bytes,
         input_bytes: int,
         bridge_workers: set[Worker],
     ) -> None:
-        wire = ActionWire()
-        wire.host, wire.port = url.host, url.port
-        super().__init__(hub, wire)
-        self.protocol = PROTOCOL
+        transport = ActionTransport()
+        transport.host, transport.port = url.host, url.port
+        super().__init__(hub, transport)
         self.url = url
         self.hub = hub
         self._loop = asyncio.get_running_loop()
         self._nudged = asyncio.Event()
-        self.office = Office(
+        self.shared = BridgeContext(
             hub=hub,
             setup=setup,
-            server=secrets.token_hex(8).encode(),  # of this run: what it leaves behind must not be taken for new
-            deeds=Deeds(self._nudged.set),
-            say=self.send,
-            promise=self._promise,
+            # A new name for each run: commands of an earlier run must not count as commands of this one.
+            server=secrets.token_hex(8).encode(),
+            commands=PendingCommands(self._nudged.set),
+            run_action=self.send,
+            run_when_stored=self._say_when_stored,
             nudge=self._nudged.set,
             input_bytes=input_bytes,
             bridge_workers=bridge_workers,
         )
         name = str(ListenUrl(url.scheme, url.host, url.port, path=url.path)).encode()
-        self.outbound = Outbound(self.office, self, name, handle_prefix)
-        self.inbound = Inbound(self.office, self, self.outbound.is_own)
-        self._recovery = Recovery(self.office, self.inbound, self)
-        self._line = Line(setup.place)
+        self.outbound = Outbound(self.shared, self, name, handle_prefix)
+        self.inbound = Inbound(self.shared, self, self.outbound.is_own)
+        self._recovery = Recovery(self.shared, self.inbound, self)
+        self._connection = RedisConnection(setup.location)
         self._task: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._next_tick = self._next_poll = self._next_renewal = 0.0
-        self._lost_at = 0.0  # 0: the line is there, or was never tried
+        self._lost_at = 0.0  # 0: connected, or not tried yet
         self._pauses = RetryPauses(BACKOFF)
-        self._is_leaving = False  # when everything is said
+        self._is_leaving = False  # True when all commands were sent
 
-    # --- like every door ---
+    # --- called by `Listeners`, as for every listener ---
 
     def open(self) -> None:
-        """Begin; the Redis need not be there."""
-        self.engine.audience.append(self)
+        """Start to connect. Redis need not be reachable yet."""
+        self.engine.global_subscribers.append(self)
         self._task = self._loop.create_task(self._run())
 
     @property
@@ -111,139 +113,154 @@ class Bridge(Session):
         return str(self.url)
 
     def stop_accepting(self) -> None:
-        """Claim and push nothing more; what GearMonkey workers have not begun comes back."""
+        """Claim and push no more jobs; jobs that no GearMonkey worker has begun are taken back."""
         self.hub.begin_turn()
-        self.office.is_closing = True
+        self.shared.is_closing = True
         self.engine.withdraw_credit(self.outbound.worker)
         self.outbound.take_all_back()
-        self.inbound.tick()  # counts us out
+        self.inbound.tick()  # removes this server from the worker count
         self._nudged.set()
 
     async def close(self) -> None:
-        """Say what is still to be said, if Redis takes it within a moment."""
+        """Send the remaining commands, if Redis accepts them within a few seconds."""
         self.stop_accepting()
         task, self._task = self._task, None
         if task is not None:
             self._is_leaving = True
             self._nudged.set()
-            if self.office.is_connected:
+            if self.shared.is_connected:
                 await asyncio.wait([task], timeout=FAREWELL_SECONDS)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         await self._stop_listening()
-        await self._line.close()
+        await self._connection.close()
         self.hub.begin_turn()
         self.engine.remove_worker(self.outbound.worker)
-        self.office.bridge_workers.discard(self.outbound.worker)
-        if self in self.engine.audience:
-            self.engine.audience.remove(self)
+        self.shared.bridge_workers.discard(self.outbound.worker)
+        if self in self.engine.global_subscribers:
+            self.engine.global_subscribers.remove(self)
+
+    def describe(self) -> ListenerFigures:
+        """The connection, for operators."""
+        return {
+            "url": self.address,
+            "connections": int(self.shared.is_connected),
+            "input": 0,
+            "output": 0,
+            "largest": None,
+        }
 
     def look_after(self) -> None:
-        """Once a second."""
-        if not self.office.is_connected:
+        """Called once a second: release jobs whose time has passed, if Redis cannot be reached."""
+        if not self.shared.is_connected:
             self.hub.begin_turn()
-            self.outbound.line_is_lost()
+            self.outbound.on_connection_lost()
 
-    # --- the line ---
+    # --- connection ---
 
     async def _run(self) -> None:
         while not self._is_leaving:
             try:
                 await self._connect()
-                await self._converse()
+                await self._send_commands()
                 continue
-            except LineLost as error:
+            except RedisConnectionLost as error:
                 self._note_lost(error)
             except Exception as error:
-                log.exception("defect in the bridge to %s", self.url)
+                log.exception("internal error in the bridge to %s", self.url)
                 self._note_lost(error)
             await asyncio.sleep(self._pauses.next_seconds())
 
     def _note_lost(self, error: Exception) -> None:
-        self.office.is_connected = False
+        self.shared.is_connected = False
         self.hub.begin_turn()
         self.outbound.leave_all()
-        self.outbound.line_is_lost()
+        self.outbound.on_connection_lost()
         if not self._lost_at:
             self._lost_at = self._loop.time()
             self.hub.telemetry.emit("bridge_lost", url=str(self.url), error=str(error))
 
     async def _connect(self) -> None:
         await self._stop_listening()
-        await self._line.connect()
-        office = self.office
-        office.is_cluster = self._line.is_cluster
-        identity = await self._recovery.identify(self._line)
+        await self._connection.connect()
+        shared = self.shared
+        shared.is_cluster = self._connection.is_cluster
+        identity = await self._recovery.identify(self._connection)
         self.hub.begin_turn()
-        if office.identity and office.identity != identity:
+        if shared.identity and shared.identity != identity:
             self.hub.telemetry.emit("bridge_replaced", url=str(self.url))
-            office.deeds.clear()
+            shared.commands.clear()
             self.inbound.forget_all()
             self.outbound.push_all_again()
-        office.identity = identity
-        await self._recovery.run(self._line)
-        self.inbound.line_made()
+        shared.identity = identity
+        await self._recovery.run(self._connection)
+        self.inbound.on_connected()
         self.hub.begin_turn()
-        self.outbound.line_is_lost()  # for the last time
+        self.outbound.on_connection_lost()  # one last time
         self.outbound.poll()
         self._next_tick = self._next_poll = self._next_renewal = 0.0
-        office.is_connected = True
+        shared.is_connected = True
         self._pauses.reset()
         if self._lost_at:
             seconds = round(self._loop.time() - self._lost_at, 1)
             self._lost_at = 0.0
             self.hub.telemetry.emit("bridge_recovered", url=str(self.url), seconds=seconds)
 
-    async def _converse(self) -> None:
-        """Say what is to be said, as long as the line holds, or until everything is said for good."""
+    async def _send_commands(self) -> None:
+        """Send pending commands until the connection is lost, or until the bridge is closing and all commands were
+        sent.
+        """
         while True:
             self._nudged.clear()
-            if self._is_due() or self.office.has_new_channels:
+            if self._run_due_tasks() or self.shared.has_new_channels:
                 await self._subscribe()
             self.inbound.collect()
             self.outbound.collect()
-            if self.office.deeds:
+            if self.shared.commands:
                 await self._say_some()
             elif self._is_leaving:
-                # What was claimed meanwhile, too: the answer to the last claim may have come after the stop.
+                # This includes jobs claimed meanwhile: the answer to the last claim may have come after the stop.
                 idle = [claim for served in self.inbound.served.values() for claim in self.inbound.idle_claims(served)]
                 if not idle:
                     return
                 self.inbound.give_back(idle)
             else:
-                await self._rest()
+                await self._wait_for_work()
             if self._listener is not None and self._listener.done():
-                self._listener.result()  # raises what has ended it
+                self._listener.result()  # raises the error that ended the task
 
     async def _say_some(self) -> None:
-        deeds = self.office.deeds.take(DEEDS_AT_ONCE)
+        commands = self.shared.commands.take(COMMANDS_PER_BATCH)
         try:
-            answers = await self._line.call_all([deed.command for deed in deeds])
+            answers = await self._connection.call_all([pending.command for pending in commands])
         except BaseException:
-            self.office.deeds.put_back(deeds)
+            self.shared.commands.put_back(commands)
             raise
         self.hub.begin_turn()
-        for deed, answer in zip(deeds, answers, strict=True):
+        for pending, answer in zip(commands, answers, strict=True):
+            self.engine.speaker = self
             try:
-                self._answered(deed, answer)
+                self._answered(pending, answer)
             except Exception:
-                log.exception("defect in the bridge to %s", self.url)  # the other answers count all the same
+                log.exception("internal error in the bridge to %s", self.url)  # handle the other answers
+            finally:
+                self.engine.speaker = None
 
-    def _answered(self, deed: Deed, answer: Any) -> None:
+    def _answered(self, pending: PendingCommand, answer: Any) -> None:
         if isinstance(answer, Exception):
             self.hub.telemetry.emit("bridge_refused", url=str(self.url), error=str(answer))
-            deed.refused(answer)
+            pending.refused(answer)
         else:
-            deed.then(answer)
+            pending.then(answer)
 
-    async def _rest(self) -> None:
-        """Until somebody has something to say, or something is due."""
+    async def _wait_for_work(self) -> None:
+        """Wait until a command is added or the next periodic task is due."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, self._next_tick - self._loop.time())):
                 await self._nudged.wait()
 
-    def _is_due(self) -> bool:
-        """Do what is done now and then; True if the channels may have changed."""
+    def _run_due_tasks(self) -> bool:
+        """Run the periodic tasks that are due; returns True if the set of channels may have changed."""
         now = self._loop.time()
         if now < self._next_tick:
             return False
@@ -252,25 +269,25 @@ class Bridge(Session):
         self.inbound.tick()
         self.outbound.check()
         if now >= self._next_poll:
-            self._next_poll = now + self.office.setup.poll_seconds
+            self._next_poll = now + self.shared.setup.poll_seconds
             self.outbound.poll()
         if now >= self._next_renewal:
-            self._next_renewal = now + self.office.setup.lease_seconds / 3
+            self._next_renewal = now + self.shared.setup.lease_seconds / 3
             self.inbound.renew()
-            self.office.deeds.add(("SMEMBERS", FUNCTIONS), then=self._offer_lapsed, again=False)
+            self.shared.commands.add(("SMEMBERS", FUNCTIONS), then=self._offer_lapsed, again=False)
         return True
 
     def _offer_lapsed(self, functions: Any) -> None:
         self.inbound.offer_lapsed(functions)
 
-    # --- what is published ---
+    # --- published messages ---
 
     async def _subscribe(self) -> None:
-        self.office.has_new_channels = False
+        self.shared.has_new_channels = False
         wanted = {b"channel:%b" % name for name in (*self.inbound.served, *self.outbound.functions)}
-        await self._line.subscribe(wanted)
+        await self._connection.subscribe(wanted)
         if wanted and self._listener is None:
-            self._listener = self._loop.create_task(self._line.listen(self._published))
+            self._listener = self._loop.create_task(self._connection.listen(self._published))
             self._listener.add_done_callback(lambda task: self._nudged.set())
 
     async def _stop_listening(self) -> None:
@@ -287,24 +304,15 @@ class Bridge(Session):
         elif word == b"finish":
             self.outbound.published_finish(function, job_id)
 
-    # --- the hub's and the engine's side ---
+    # --- called by the hub and the engine ---
 
-    def _promise(self, action: Action) -> None:
+    def _say_when_stored(self, action: Action) -> None:
+        self.await_commit()
         self.send(action)
-        self.pledge()
-
-    def receive(self, data: bytes) -> None:
-        raise NotImplementedError("nobody speaks to a bridge in bytes")
-
-    def closed(self) -> None:
-        """There is no connection that could be."""
-
-    def refusal(self, refused: Refused) -> bytes:
-        raise NotImplementedError("a bridge promises no job to anybody who could be refused it")
 
     @property
     def unsent_bytes(self) -> int:
-        return 0  # its actions refer to jobs that are counted elsewhere
+        return 0  # its actions refer to jobs, which the engine counts
 
     def job_started(self, job: Job) -> None:
         if self.inbound.by_job and job.worker is not self.outbound.worker:
@@ -322,7 +330,7 @@ class Bridge(Session):
         if claim is None:
             self.outbound.assigned(job)
         else:
-            # It came from this Redis, and GearMonkey workers can have it as it was.
+            # The job came from this Redis, and GearMonkey workers can run it as it was submitted.
             self.context.soon(partial(self.inbound.give_back, [claim]))
 
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:

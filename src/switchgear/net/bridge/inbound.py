@@ -1,11 +1,12 @@
-"""Inbound: jobs of GearMonkey clients, run by the workers that the engine has.
+"""`Inbound`: claims jobs of GearMonkey clients from Redis, and submits them to the engine.
 
-An id is always in some key of Redis: in its queue, or in the claimed set, from which it goes when its result is
-written.  A server holds what it has claimed for as long as it renews the lease.  If it does not, the job is offered
-again.  A job has one unique key, made of the Redis, the function and the id, so that a second claim joins the first;
-and the same word is its name, by which a server that was started again finds results that it had not written yet.
+A job id is always in some key of Redis: in its queue, or in the set of claimed ids until its result is written. A
+server holds a claimed job while it renews its lease. When the lease expires, the job is offered again. The unique key
+of a job consists of the Redis, the function and the id, so that a second claim joins the first. The key is also the
+job's name, by which a restarted server finds results that were not written yet.
 
-Claimed are only as many jobs as the workers can use soon: one for each, and as many as have lately been finished.
+The bridge claims only as many jobs as the workers can start soon: one for each worker, and as many as finished
+recently.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from typing import Any, Final
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import DONE, FAILED, QUEUED_STATES, RUNNING, Delivery, Function, Job, Peer
+from switchgear.net.bridge.bridge_context import FINAL, BridgeContext
 from switchgear.net.bridge.keys import FUNCTIONS, JOB_SECONDS, LOCK_SECONDS, PRIORITIES, Keys
-from switchgear.net.bridge.office import FINAL, Office
 from switchgear.net.bridge.scripts import SCRIPTS
 from switchgear.telemetry import text_of
 
 __all__ = ["Claim", "Inbound", "Served"]
 
-# A client publishes `create` before it queues the job, so one look would often be too early.
+# A client publishes `create` before it queues the job, so a single look at the queue would often be too early.
 LOOKS_SECONDS: Final = (0.001, 0.005, 0.020)
 POLL_SECONDS: Final = 1.0
 REFUSED_PAUSE_SECONDS: Final = 1.0
@@ -33,16 +34,16 @@ IDS_PER_COMMAND: Final = 500
 
 
 class Claim:
-    """A job that this server holds."""
+    """A job of Redis that this server holds."""
 
     __slots__ = ("id", "is_running", "job", "progress_waits", "served")
 
     def __init__(self, served: Served, job_id: bytes) -> None:
         self.served = served
         self.id = job_id
-        self.job: Job | None = None  # None: its input is being read
+        self.job: Job | None = None  # None while the input is being read
         self.is_running = False
-        self.progress_waits = False  # to be told
+        self.progress_waits = False  # progress that was not sent yet
 
 
 class Served:
@@ -53,24 +54,26 @@ class Served:
         self.claims: dict[bytes, Claim] = {}
         self.is_counted = False
         self.workers = 0
-        self.waiting = 0  # claims that no worker has yet
+        self.waiting = 0  # claims that no worker has started
         self.finished = 0  # since the last tick
-        self.finished_before = 0  # between the two ticks before
-        self.is_wanted = False  # a look at the queues
+        self.finished_before = 0  # between the last two ticks
+        self.is_wanted = False  # whether to look at the queues
         self.is_looking = False
-        self.look_stage = -1  # which of LOOKS_SECONDS is next; -1: none
-        self.look_anew = False  # somebody has published since the next look was planned
+        self.look_stage = -1  # index into LOOKS_SECONDS; -1: no look planned
+        self.look_anew = False  # a message was published after the next look was planned
         self.looked_at = 0.0
         self.pause_until = 0.0
-        self.unserved_since = 0.0  # 0: it has workers
+        self.unserved_since = 0.0  # 0: the function has workers
 
 
 class Inbound:
-    """All functions that a bridge takes jobs of."""
+    """All functions whose jobs the bridge claims."""
 
-    def __init__(self, office: Office, watcher: Peer, is_own: Callable[[Keys, bytes, bytes | None], bool]) -> None:
-        """`is_own` gives a claimed job back to the engine, if it was this server that had pushed it."""
-        self.office = office
+    def __init__(
+        self, shared: BridgeContext, watcher: Peer, is_own: Callable[[Keys, bytes, bytes | None], bool]
+    ) -> None:
+        """`is_own` returns a claimed job to the engine, if this server had pushed it."""
+        self.shared = shared
         self._watcher = watcher
         self._is_own = is_own
         self.served: dict[bytes, Served] = {}
@@ -82,44 +85,44 @@ class Inbound:
         served = self.served.get(function)
         if served is None:
             served = self.served[function] = Served(Keys(function))
-            self.office.deeds.add(("SADD", FUNCTIONS, function))
+            self.shared.commands.add(("SADD", FUNCTIONS, function))
         return served
 
-    # --- who has workers ---
+    # --- functions with workers ---
 
     def tick(self) -> None:
-        """See who has workers now; several times a second."""
-        office = self.office
-        only = office.setup.functions
+        """Update which functions have workers; called several times a second."""
+        shared = self.shared
+        only = shared.setup.functions
         now = self._loop.time()
-        for function in list(office.engine.functions.values()):
+        for function in list(shared.engine.functions.values()):
             if function.workers and (only is None or function.name in only):
                 self._note_workers(function)
         for served in list(self.served.values()):
-            known = office.engine.functions.get(served.keys.function)
-            served.workers = office.workers_of(known) if known is not None else 0
+            known = shared.engine.functions.get(served.keys.function)
+            served.workers = shared.workers_of(known) if known is not None else 0
             served.finished_before, served.finished = served.finished, 0
             self._recount(served)
-            if served.workers and not office.is_closing:
+            if served.workers and not shared.is_closing:
                 self._tick_served(served, now)
             else:
                 self._tick_unserved(served, now)
 
     @staticmethod
     def _recount(served: Served) -> None:
-        """A job whose worker was lost waits again."""
+        """Count the claims without a worker again: the job of a lost worker is ready again."""
         for claim in served.claims.values():
             claim.is_running = claim.job is not None and claim.job.state not in QUEUED_STATES
         served.waiting = sum(not claim.is_running for claim in served.claims.values())
 
     def _note_workers(self, function: Function) -> None:
-        office = self.office
+        shared = self.shared
         name = function.name
-        if name in self.served or name in office.skipped or not office.workers_of(function):
+        if name in self.served or name in shared.skipped or not shared.workers_of(function):
             return
-        if office.is_cluster and not Keys(name).has_one_place:
-            office.skipped.add(name)
-            office.hub.telemetry.emit("bridge_function_skipped", function=text_of(name))
+        if shared.is_cluster and not Keys(name).has_one_place:
+            shared.skipped.add(name)
+            shared.hub.telemetry.emit("bridge_function_skipped", function=text_of(name))
             return
         self.serve(name)
 
@@ -134,48 +137,48 @@ class Inbound:
     def _tick_unserved(self, served: Served, now: float) -> None:
         if served.is_counted:
             served.is_counted = False
-            self.office.deeds.add(("EVALSHA", SCRIPTS.count, 2, *self._count_keys(served), self.office.server, ""))
+            self.shared.commands.add(("EVALSHA", SCRIPTS.count, 2, *self._count_keys(served), self.shared.server, ""))
         served.unserved_since = served.unserved_since or now
-        # Workers that lost their connection come back; others may do the job if they do not.
-        if served.claims and now - served.unserved_since >= self.office.setup.lease_seconds:
+        # Workers that lost their connection may come back; other servers may run the job if they do not.
+        if served.claims and now - served.unserved_since >= self.shared.setup.lease_seconds:
             self.give_back(self.idle_claims(served))
 
     @staticmethod
     def idle_claims(served: Served) -> list[Claim]:
-        """Those whose jobs no worker has."""
+        """The claims whose jobs no worker has started."""
         return [claim for claim in served.claims.values() if claim.job is not None and claim.job.state in QUEUED_STATES]
 
     def _count(self, served: Served) -> None:
         served.is_counted = True
-        office = self.office
-        office.deeds.add(("EVALSHA", SCRIPTS.count, 2, *self._count_keys(served), office.server, office.lease_ms))
+        shared = self.shared
+        shared.commands.add(("EVALSHA", SCRIPTS.count, 2, *self._count_keys(served), shared.server, shared.lease_ms))
 
     @staticmethod
     def _count_keys(served: Served) -> tuple[bytes, bytes]:
         return served.keys.count, served.keys.counted
 
     def renew(self) -> None:
-        """Say that we are alive, and see who is not; several times in a lease."""
-        office = self.office
+        """Renew the lease of this server, and find servers whose lease has expired; several times in a lease."""
+        shared = self.shared
         for served in self.served.values():
             if served.is_counted:
                 self._count(served)
             keys = served.keys
             for ids in _pieces(list(served.claims)):
-                words = (keys.claimed, keys.holders, office.lease_ms, office.server, *ids)
-                office.deeds.add(("EVALSHA", SCRIPTS.renew, 2, *words), again=False)
+                words = (keys.claimed, keys.holders, shared.lease_ms, shared.server, *ids)
+                shared.commands.add(("EVALSHA", SCRIPTS.renew, 2, *words), again=False)
 
     def offer_lapsed(self, functions: Iterable[bytes]) -> None:
-        """Put back what others have claimed and do not hold any more."""
+        """Queue jobs again whose claims have expired."""
         for function in functions:
             keys = Keys(function)
             words = (*keys.queues.values(), keys.claimed, keys.holders, "", IDS_PER_COMMAND)
-            self.office.deeds.add(("EVALSHA", SCRIPTS.give_back, 6, *words), again=False)
+            self.shared.commands.add(("EVALSHA", SCRIPTS.give_back, 6, *words), again=False)
 
     # --- looking for jobs ---
 
     def created(self, function: bytes) -> None:
-        """Somebody says that there is a new job, or soon will be."""
+        """Handle the message that a job was created, or is about to be."""
         served = self.served.get(function)
         if served is None or not served.workers:
             return
@@ -200,12 +203,12 @@ class Inbound:
     def look(self, served: Served) -> None:
         served.is_wanted = True
         self._wanted[served.keys.function] = served
-        self.office.nudge()
+        self.shared.nudge()
 
     def collect(self) -> None:
-        """Claim where there is room and something may be waiting."""
-        office = self.office
-        if not self._wanted or office.is_closing or office.engine.refusal is not None:
+        """Claim jobs of functions that have room and may have jobs queued."""
+        shared = self.shared
+        if not self._wanted or shared.is_closing or shared.engine.refusal is not None:
             return
         for name, served in list(self._wanted.items()):
             room = 0 if served.is_looking else self._room(served)
@@ -216,8 +219,8 @@ class Inbound:
             served.is_looking = True
             served.looked_at = self._loop.time()
             keys = served.keys
-            words = (*keys.queues.values(), keys.claimed, keys.holders, room, office.lease_ms, office.server)
-            office.deeds.add(
+            words = (*keys.queues.values(), keys.claimed, keys.holders, room, shared.lease_ms, shared.server)
+            shared.commands.add(
                 ("EVALSHA", SCRIPTS.claim, 6, *words),
                 then=partial(self._claimed, served, room),
                 refused=partial(self._not_claimed, served),
@@ -225,12 +228,12 @@ class Inbound:
             )
 
     def _room(self, served: Served) -> int:
-        function = self.office.engine.functions.get(served.keys.function)
+        function = self.shared.engine.functions.get(served.keys.function)
         if function is None or function.paused or not served.workers or served.pause_until > self._loop.time():
             return 0
-        soon = min(self.office.setup.claim, served.workers + max(served.finished, served.finished_before))
+        soon = min(self.shared.setup.claim, served.workers + max(served.finished, served.finished_before))
         room = soon - served.waiting
-        return room if 2 * room >= soon else 0  # many at once, rather than one after the other
+        return room if 2 * room >= soon else 0  # claim many at once, not one by one
 
     def _not_claimed(self, served: Served, error: Exception) -> None:
         served.is_looking = False
@@ -243,22 +246,22 @@ class Inbound:
         if len(answer) >= 2 * room:
             self.look(served)
 
-    # --- taking a job in ---
+    # --- reading and submitting a job ---
 
     def read(self, served: Served, job_id: bytes, queue: bytes) -> None:
-        """Get the job of an id that this server holds, and take it in."""
+        """Read the job of a claimed id, and submit it."""
         if job_id in served.claims:
             return
         claim = served.claims[job_id] = Claim(served, job_id)
         served.waiting += 1
-        self.office.deeds.add(
+        self.shared.commands.add(
             ("HMGET", served.keys.job(job_id), "input", "status", "origin"),
             then=partial(self._submit, claim, queue),
             refused=lambda error: self._forget(claim),
         )
 
     def unique(self, function: bytes, job_id: bytes) -> bytes:
-        return b"%b%b:%b" % (self.office.unique_prefix, function, job_id)
+        return b"%b%b:%b" % (self.shared.unique_prefix, function, job_id)
 
     def _submit(self, claim: Claim, queue: bytes, fields: list[bytes | None]) -> None:
         if not self._is_held(claim):
@@ -266,17 +269,17 @@ class Inbound:
         data, status, origin = fields
         keys = claim.served.keys
         if status is None or status in FINAL or self._is_own(keys, claim.id, origin):
-            self._forget(claim)  # it is gone, has ended, or is ours
+            self._forget(claim)  # the job is gone, has ended, or was pushed by this server
             return
         data = data or b""
-        if len(data) > self.office.input_bytes:
-            text = b"an input of %d bytes; the server takes %d" % (len(data), self.office.input_bytes)
+        if len(data) > self.shared.input_bytes:
+            text = b"an input of %d bytes; the server takes %d" % (len(data), self.shared.input_bytes)
             self._write_end(claim, b"error", text)
             return
         unique = self.unique(keys.function, claim.id)
-        options = SubmitOptions(name=unique, origin=self.office.server.decode())
+        options = SubmitOptions(name=unique, origin=self.shared.server.decode())
         try:
-            job = self.office.engine.submit(
+            job = self.shared.engine.submit(
                 keys.function, unique, data, PRIORITIES[queue], Delivery.HANDLE, self._watcher, options
             )
         except Refused:
@@ -284,24 +287,23 @@ class Inbound:
             self.give_back([claim])
             return
         self.adopt(claim, job)
-        self.office.promise(lambda: None)  # whatever is said of it, it is kept first
 
     def adopt(self, claim: Claim, job: Job) -> None:
-        """The claim is this job's; the bridge watches it already."""
+        """Attach a claim to a job; the bridge is already subscribed to the job."""
         claim.job = job
         self.by_job[job.id] = claim
         if job.state is RUNNING:
             self.started(job)
 
     def _forget(self, claim: Claim) -> None:
-        """Nothing is to be done for this id."""
+        """Release a claim: this id needs no work."""
         keys = claim.served.keys
         self._drop(claim)
-        self.office.deeds.add(("ZREM", keys.claimed, claim.id))
-        self.office.deeds.add(("HDEL", keys.holders, claim.id))
+        self.shared.commands.add(("ZREM", keys.claimed, claim.id))
+        self.shared.commands.add(("HDEL", keys.holders, claim.id))
 
     def _drop(self, claim: Claim) -> None:
-        """Stop caring for a claim."""
+        """Remove a claim from the tables, without telling Redis."""
         if claim.served.claims.pop(claim.id, None) is None:
             return
         if not claim.is_running:
@@ -310,31 +312,33 @@ class Inbound:
             self.by_job.pop(claim.job.id, None)
 
     def give_back(self, claims: list[Claim]) -> None:
-        """Let others have these; the engine forgets them when Redis has them."""
+        """Return claims to their queues; the engine drops the jobs when Redis has confirmed."""
         for served, held in _by_function(claims):
             keys = served.keys
             for piece in _pieces(held):
-                words = (*keys.queues.values(), keys.claimed, keys.holders, self.office.server)
-                self.office.deeds.add(
+                words = (*keys.queues.values(), keys.claimed, keys.holders, self.shared.server)
+                self.shared.commands.add(
                     ("EVALSHA", SCRIPTS.give_back, 6, *words, *(claim.id for claim in piece)),
                     then=partial(self._given_back, piece),
                 )
 
     def _given_back(self, claims: list[Claim], answer: int) -> None:
-        engine = self.office.engine
+        engine = self.shared.engine
         for claim in claims:
             self._drop(claim)
             if claim.job is not None:
                 engine.cancel(claim.job)
 
     def lose(self, claim: Claim) -> None:
-        """Somebody else has it, since our lease has passed.  What runs may finish; the first result counts."""
+        """Give up a claim that another server has taken after our lease expired. A running job may finish; the first
+        result counts.
+        """
         if claim.job is None or claim.job.state in QUEUED_STATES:
             self._drop(claim)
             if claim.job is not None:
-                self.office.engine.cancel(claim.job)
+                self.shared.engine.cancel(claim.job)
 
-    # --- what becomes of a job: called by the engine, which must not be called back ---
+    # --- events of the engine, which must not be called from here ---
 
     def started(self, job: Job) -> None:
         claim = self.by_job.get(job.id)
@@ -342,13 +346,13 @@ class Inbound:
             if not claim.is_running:
                 claim.is_running = True
                 claim.served.waiting -= 1
-            self.office.say(partial(self._write_start, claim))
+            self.shared.run_action(partial(self._write_start, claim))
 
     def progressed(self, job: Job) -> None:
         claim = self.by_job.get(job.id)
         if claim is not None and not claim.progress_waits:
             claim.progress_waits = True
-            self.office.say(partial(self._write_progress, claim))
+            self.shared.run_action(partial(self._write_progress, claim))
 
     def finished(self, job: Job) -> None:
         claim = self.by_job.pop(job.id, None)
@@ -357,70 +361,71 @@ class Inbound:
             if not claim.is_running:
                 claim.is_running = True
                 claim.served.waiting -= 1
-            self.office.promise(partial(self._write_result, claim, outcome(job)))  # the job will not have it by then
+            # The job has no result any more when the action runs.
+            self.shared.run_action(partial(self._write_result, claim, outcome(job)))
 
-    # --- and is told to Redis ---
+    # --- results to Redis ---
 
     def _is_held(self, claim: Claim) -> bool:
-        """Whether it was not dropped since."""
+        """Whether the claim was not dropped meanwhile."""
         return claim.served.claims.get(claim.id) is claim
 
     def _write_start(self, claim: Claim) -> None:
         if not self._is_held(claim):
             return
         keys = claim.served.keys
-        words = (claim.id, self.office.server, keys.channel, b"start:%b" % claim.id, "status", "busy")
-        self.office.deeds.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words))
+        words = (claim.id, self.shared.server, keys.channel, b"start:%b" % claim.id, "status", "busy")
+        self.shared.commands.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words))
         if claim.served.is_wanted:
-            self.office.nudge()
+            self.shared.nudge()
 
     def _write_progress(self, claim: Claim) -> None:
         claim.progress_waits = False
         job = claim.job
-        if job is None or not self.office.is_connected or not self._is_held(claim):  # the next figures are newer
+        if job is None or not self.shared.is_connected or not self._is_held(claim):  # later figures replace these
             return
         keys = claim.served.keys
         figures = ("status:dividend", job.numerator, "status:divisor", job.denominator)
-        words = (claim.id, self.office.server, keys.channel, "", *figures)
-        self.office.deeds.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words), again=False)
+        words = (claim.id, self.shared.server, keys.channel, "", *figures)
+        self.shared.commands.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words), again=False)
 
     def _write_result(self, claim: Claim, result: tuple[bytes, bytes]) -> None:
         if self._is_held(claim):
             self._write_end(claim, *result)
         if claim.served.is_wanted:
-            self.office.nudge()
+            self.shared.nudge()
 
     def _write_end(self, claim: Claim, status: bytes, output: bytes) -> None:
         keys = claim.served.keys
         words = (claim.id, status, output, keys.channel, JOB_SECONDS, LOCK_SECONDS)
         names = (keys.job(claim.id), keys.lock(claim.id), keys.claimed, keys.holders, *keys.queues.values())
-        self.office.deeds.add(
+        self.shared.commands.add(
             ("EVALSHA", SCRIPTS.finish, 8, *names, *words),
             then=lambda answer: self._drop(claim),
             refused=lambda error: self._forget(claim),
         )
 
     def write_found(self, served: Served, job_id: bytes, job: Job) -> None:
-        """The result of a job that ended when we could not write it: at the end of an earlier run, or just now."""
+        """Write the result of a job that ended while it could not be written: in an earlier run, or just now."""
         claim = served.claims[job_id] = Claim(served, job_id)
         claim.is_running = True
-        self.office.promise(partial(self._write_result, claim, outcome(job)))
+        self.shared.run_when_stored(partial(self._write_result, claim, outcome(job)))
 
-    # --- the line ---
+    # --- the connection ---
 
-    def line_made(self) -> None:
-        """What was asked before has no answer."""
+    def on_connected(self) -> None:
+        """Forget requests that were sent over the lost connection: they get no answer."""
         for served in self.served.values():
             served.is_looking = False
-            self.office.deeds.add(("SADD", FUNCTIONS, served.keys.function))
+            self.shared.commands.add(("SADD", FUNCTIONS, served.keys.function))
             if served.is_counted:
                 self._count(served)
             if served.workers:
                 self.look(served)
 
     def forget_all(self) -> None:
-        """Redis is another one, and knows nothing of what was claimed."""
-        engine = self.office.engine
+        """Drop all claims: this is another Redis, or it has lost its data."""
+        engine = self.shared.engine
         for served in self.served.values():
             claims = list(served.claims.values())
             for claim in claims:
@@ -432,7 +437,7 @@ class Inbound:
 
 
 def outcome(job: Job) -> tuple[bytes, bytes]:
-    """How a job ended, in the words of GearMonkey."""
+    """The status and output of a finished job in GearMonkey's terms."""
     if job.state is DONE:
         return b"success", job.whole_result
     if job.state is FAILED:

@@ -1,4 +1,4 @@
-"""The keys of a bridged function: those of the GearMonkey document, and ours.
+"""`Keys`: the Redis keys of a bridged function, those of the GearMonkey document and those of the bridge.
 
 All of them carry the function's name, so that on a cluster a hash tag in it puts them into one place.
 
@@ -21,16 +21,16 @@ __all__ = ["FUNCTIONS", "IDENTITY", "JOB_SECONDS", "LOCK_SECONDS", "MARK_SECONDS
 FUNCTIONS: Final = b"switchgear:functions"
 IDENTITY: Final = b"switchgear:redis"
 
-JOB_SECONDS: Final = 90_000  # the document's: a finished job is kept for 25 hours
-LOCK_SECONDS: Final = 10  # and the token for whoever blocks for it so long
-MARK_SECONDS: Final = 7 * 86_400  # so long a server may be away without pushing its jobs once more
+JOB_SECONDS: Final = 90_000  # as GearMonkey's document says: a finished job is kept for 25 hours
+LOCK_SECONDS: Final = 10  # how long the token stays for a client that blocks on the lock
+MARK_SECONDS: Final = 7 * 86_400  # how long a server can be away without pushing its jobs a second time
 
 # In the order in which a worker looks at its queues.
 PRIORITIES: Final = {b"scheduled": URGENT, b"high": HIGH, b"normal": NORMAL, b"low": LOW}
 
 
 class Keys:
-    """The keys of one function."""
+    """The Redis keys of one function, made from its name."""
 
     def __init__(self, function: bytes) -> None:
         self.function = function
@@ -56,7 +56,8 @@ class Keys:
 
     @property
     def has_one_place(self) -> bool:
-        """Whether a cluster keeps all of these in one slot: the name has a hash tag, which no key has before it."""
+        """Whether a cluster keeps all of these keys in one slot: the name has a hash tag, and no key has one before
+        it."""
         _, opening, rest = self.function.partition(b"{")
         tag, closing, _ = rest.partition(b"}")
         return bool(opening and closing and tag)

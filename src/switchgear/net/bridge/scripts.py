@@ -1,4 +1,4 @@
-"""The scripts that run inside of Redis, from the files beside this module."""
+"""The Lua scripts that run in Redis, read from the folder `lua` beside this module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["SCRIPTS", "Script"]
 
 
 class Script:
-    """One script: its text, and the name by which Redis knows it once it was loaded."""
+    """One script: its text, and the SHA1 by which Redis runs it once it is loaded."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -18,7 +18,7 @@ class Script:
 
 
 class Scripts:
-    """All of them."""
+    """The scripts of the bridge, by name."""
 
     def __init__(self) -> None:
         self.claim = Script("claim")

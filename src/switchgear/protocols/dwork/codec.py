@@ -1,11 +1,11 @@
-"""QueryMsg and bytes: protocol buffers, read and written by hand.
+"""The codec of dwork's QueryMsg: protocol buffers without the protobuf library.
 
-Written by hand because the server's few message shapes are then as quick as with the protobuf library or quicker, the
-rules for what is malformed are ours alone, and the module can be compiled with the rest (docs/decisions/006).
+This is at least as fast as the protobuf library for the server's few message types, the rules for malformed messages
+are our own, and the module can be compiled with the rest (docs/decisions/006).
 
-Reading a request is strict: every field must be one that requests have, and complete.  Reading an answer skips what it
-does not know, so that a client understands a later server.  Otherwise the rules are those of protocol buffers: fields
-in any order, of a field that may not be repeated the last counts, and numbers are cut to the width of their field.
+Reading a request is strict: every field must be one that requests have, and complete. Reading an answer skips unknown
+fields, so that a client understands a later server. Otherwise the rules are those of protocol buffers: fields in any
+order, the last value of a repeated singular field counts, and numbers are truncated to the width of their field.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "varint",
 ]
 
-# Field number and wire type in one, as they are written.
+# Field number and wire type as one number, as encoded.
 VARINT: Final = 0
 FIXED64: Final = 1
 LENGTH: Final = 2
@@ -43,6 +43,9 @@ WAIT_MS: Final = 101 << 3 | VARINT
 LEASE_MS: Final = 102 << 3 | VARINT
 RETRY_US: Final = 103 << 3 | VARINT
 CURSOR: Final = 104 << 3 | VARINT
+TAGS: Final = 105 << 3 | LENGTH
+RESOURCES: Final = 106 << 3 | LENGTH
+LARGEST_KNOWN: Final = RESOURCES
 TASK_BIT: Final = 1 << 2
 LOCATION_BIT: Final = 1 << 6
 
@@ -63,7 +66,7 @@ LOG_STATE: Final = 1 << 3 | VARINT
 LOG_TIME: Final = 2 << 3 | VARINT
 
 MOST_VARINT_BYTES: Final = 10
-# A task is created at once, whatever it waits for, and nobody shall have to wait for that.
+# A task with all its dependencies is created in one step, in which no other peer is served.
 MOST_PREDECESSORS = 100_000
 LARGEST_TAG: Final = 2**32 - 1
 LARGEST_UNSIGNED: Final = 2**64 - 1
@@ -81,17 +84,18 @@ def cut_short() -> PeerError:
 
 
 def decode_request(data: bytes) -> Query:
-    """A request; raises PeerError.  Whether it has the fields of its kind is another question (`requests`)."""
+    """Decode a request; raises PeerError. Whether it has the fields of its type is checked separately
+    (`request_rules`)."""
     return _decode(data, True)[0]
 
 
 def decode_with_fields(data: bytes) -> tuple[Query, int]:
-    """A request, and which fields it has: of each the bit of its number is set."""
+    """Decode a request; returns it and a bit set of its field numbers."""
     return _decode(data, True)
 
 
 def decode_reply(data: bytes) -> Query:
-    """An answer; raises PeerError."""
+    """Decode an answer; raises PeerError."""
     return _decode(data, False)[0]
 
 
@@ -124,7 +128,7 @@ def _decode(data: bytes, strict: bool) -> tuple[Query, int]:
             else:
                 tag, at = read_tag(data, at)
                 at = _decode_field(query, tag, data, at, end, strict)
-                if tag <= CURSOR:  # a stranger's numbers must not make a set of any size
+                if tag <= LARGEST_KNOWN:  # numbers of a peer must not make a set of unbounded size
                     fields |= 1 << (tag >> 3)
     except IndexError:
         raise cut_short() from None
@@ -137,16 +141,16 @@ def _decode(data: bytes, strict: bool) -> tuple[Query, int]:
 
 
 class RequestReader:
-    """Reads a long request in parts: first everything but its tasks, and then those, as often as they are wanted."""
+    """Reads a long request in parts: first everything except its tasks, and then the tasks, as often as needed."""
 
     def __init__(self, data: bytes) -> None:
-        self.query = Query(-1)  # without its tasks
-        self.fields = 0  # as for `decode_with_fields`
+        self.query = Query(-1)  # without tasks
+        self.fields = 0  # as in `decode_with_fields`
         self._data = data
         self._at = 0
 
     def scan(self, most_fields: int) -> bool:
-        """Pass over the tasks and read the other fields; whether there are more than so many."""
+        """Skip the tasks and read the other fields; returns whether there are more than this many tasks."""
         data = self._data
         at = self._at
         end = len(data)
@@ -163,7 +167,7 @@ class RequestReader:
                     continue
                 tag, at = read_tag(data, at)
                 at = _decode_field(self.query, tag, data, at, end, True)
-                if tag <= CURSOR:
+                if tag <= LARGEST_KNOWN:
                     self.fields |= 1 << (tag >> 3)
         except IndexError:
             raise cut_short() from None
@@ -179,7 +183,7 @@ class RequestReader:
         self._at = 0
 
     def tasks(self, most: int, most_bytes: int) -> list[Task]:
-        """The next tasks, about so many at most; none when all were read.  For a message that was scanned."""
+        """The next tasks, about this many at most; empty after the last. The message must have been scanned."""
         data = self._data
         at = self._at
         end = len(data)
@@ -201,7 +205,7 @@ class RequestReader:
 
 
 def _decode_field(query: Query, tag: int, data: bytes, at: int, end: int, strict: bool) -> int:
-    """Read a field that is not a task, whose tag ends here; returns where the next one begins."""
+    """Read a field that is not a task, after its tag; returns the position of the next one."""
     if tag & 7 == LENGTH:
         size, at = read_varint(data, at)
         stop = at + size
@@ -213,6 +217,10 @@ def _decode_field(query: Query, tag: int, data: bytes, at: int, end: int, strict
             query.name = data[at:stop]
         elif tag == REASON:
             query.reason = data[at:stop]
+        elif tag == TAGS:
+            query.tags = data[at:stop]
+        elif tag == RESOURCES:
+            query.resources = data[at:stop]
         else:
             _refuse_unknown(tag, strict, "the message")
         return stop
@@ -237,7 +245,7 @@ def _decode_field(query: Query, tag: int, data: bytes, at: int, end: int, strict
 
 
 class RarerFields:
-    """What few tasks have, while it is being read."""
+    """Fields that few tasks have, while a task is being read."""
 
     def __init__(self) -> None:
         self.successors: list[bytes] = []
@@ -272,7 +280,7 @@ def _decode_task(data: bytes, at: int, stop: int, strict: bool) -> Task:
         elif tag == TASK_ORIGIN:
             origin = data[at:after]
         else:
-            if 2 <= size < 130 and data[at] == DEP_NAME and data[at + 1] == size - 2:  # nothing but a short name
+            if 2 <= size < 130 and data[at] == DEP_NAME and data[at + 1] == size - 2:  # only a short name
                 dependency = data[at + 2 : after]
             else:
                 dependency = _decode_dependency(data, at, after, strict)
@@ -305,7 +313,7 @@ def _add_rarer_fields(task: Task, rarer: RarerFields) -> None:
 
 
 def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, strict: bool) -> int:
-    """Read a field that few tasks have; returns where the next one begins."""
+    """Read a field that few tasks have; returns the position of the next one."""
     tag, at = read_tag(data, at)
     if tag & 7 == LENGTH:
         size, at = read_varint(data, at)
@@ -331,7 +339,7 @@ def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, stri
         return _skip(data, at, tag, strict, "a task")
     number, at = read_varint(data, at)
     if strict:
-        _refuse_unknown(tag, strict, "a task")  # also one that only a server writes
+        _refuse_unknown(tag, strict, "a task")  # or a field that only a server writes
     elif tag == TASK_ID:
         task.id = int64(number)
     elif tag == TASK_STATE:
@@ -344,7 +352,7 @@ def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, stri
 
 
 def _decode_dependency(data: bytes, at: int, stop: int, strict: bool) -> bytes:
-    """The name of a task that another depends on; where that is, is nothing to us."""
+    """The name of a dependency; its location is ignored."""
     name: bytes | None = None
     while at < stop:
         tag, at = read_tag(data, at)
@@ -395,7 +403,7 @@ def _refuse_unknown(tag: int, strict: bool, where: str) -> None:
 
 
 def _skip(data: bytes, at: int, tag: int, strict: bool, where: str) -> int:
-    """Pass over a field that is not known, whose tag ends here; returns where the next one begins."""
+    """Skip an unknown field, after its tag; returns the position of the next one."""
     _refuse_unknown(tag, strict, where)
     wire_type = tag & 7
     if wire_type == VARINT:
@@ -414,15 +422,15 @@ def _skip(data: bytes, at: int, tag: int, strict: bool, where: str) -> int:
 
 
 def read_tag(data: bytes, at: int) -> tuple[int, int]:
-    """The number and wire type of a field, and where its value begins."""
+    """The number and wire type of a field, and the position of its value."""
     tag, after = read_varint(data, at)
-    if data[after - 1] == 0 and after > at + 1:  # nobody writes that, and each tag shall have one form
+    if data[after - 1] == 0 and after > at + 1:  # non-canonical: each tag shall have one form
         raise malformed("a field whose number is written longer than it need be")
     return tag, after
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and where the next thing begins; raises IndexError at the end of the data."""
+    """A number of up to 64 bits, and the position behind it; raises IndexError at the end of the data."""
     byte = data[at]
     if byte < 128:
         return byte, at + 1
@@ -450,7 +458,7 @@ def int64(number: int) -> int:
 
 
 def encode(query: Query) -> bytes:
-    """The message as it is sent, its fields in the order of their numbers."""
+    """Encode a message, with fields in the order of their numbers."""
     parts = [b"\x08", varint(query.type)]
     for task in query.tasks:
         body = encode_task(task)
@@ -471,6 +479,9 @@ def encode(query: Query) -> bytes:
     ):
         if number is not None:
             parts += (varint(tag), varint(number))
+    for tag, text in ((TAGS, query.tags), (RESOURCES, query.resources)):
+        if text is not None:
+            parts += (varint(tag), varint(len(text)), text)
     return b"".join(parts)
 
 
@@ -497,7 +508,7 @@ def encode_task(task: Task) -> bytes:
 
 
 class TransferWriter:
-    """Writes the answers to Steal, in which all but the names is the same for every task of a moment."""
+    """Encodes the answers to Steal, in which all fields except the names are equal for all tasks of one moment."""
 
     def __init__(self, origin: bytes) -> None:
         self._origin = b"\x12%b%b" % (varint(len(origin)), origin)
@@ -505,13 +516,13 @@ class TransferWriter:
         self._rest = b""
 
     def write(self, names: list[bytes], time_us: int) -> bytes:
-        """The tasks of these names were stolen now."""
+        """Encode the answer for tasks of these names that were stolen now."""
         if time_us != self._time_us:
             entry = b"\x08\x01\x10%b" % varint(time_us)
             self._rest = b"%b2%c%b" % (self._origin, len(entry), entry)
             self._time_us = time_us
         rest = self._rest
-        most = 125 - len(rest)  # a longer name makes one of the lengths take more than a byte
+        most = 125 - len(rest)  # with a longer name one of the lengths takes more than a byte
         parts = [b"\x08\x03"]
         for name in names:
             size = len(name)
@@ -524,7 +535,7 @@ class TransferWriter:
 
 
 def varint(number: int) -> bytes:
-    """A number as protocol buffers write it; one below zero takes ten bytes."""
+    """Encode a number; a negative one takes ten bytes."""
     if 0 <= number < 128:
         return SHORT[number]
     number &= LARGEST_UNSIGNED

@@ -1,10 +1,10 @@
-"""The dwork server: requests to engine calls, news to answers.
+"""`DworkSession`: the server side of dwork; translates requests into engine calls, and events into answers.
 
-One request, one answer.  An answer goes back in the envelope that its request came in: the sender's identity, whatever
-other frames stand before the empty one, and the empty one.
+Each request gets one answer, in the envelope of the request: the sender's routing id, any other frames before the empty
+one, and the empty one.
 
-A task is a durable job of one function, whose name and payload are the task's name.  Jobs that others submit to that
-function are tasks as well, called by their payload.
+A task is a durable job of one function, whose name and payload are the task's name. Jobs submitted to that function
+over other protocols are tasks as well, named by their payload.
 """
 
 from __future__ import annotations
@@ -13,52 +13,65 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from switchgear.engine.core import REFUSED_DRAINING, REFUSED_LIMIT
 from switchgear.errors import PeerError, Refused
-from switchgear.protocols.base import Context, Message, Wire
-from switchgear.protocols.dwork.codec import RequestReader, malformed
-from switchgear.protocols.dwork.creators import on_create
-from switchgear.protocols.dwork.desk import Desk, DworkSetup, error_text, with_reason
+from switchgear.protocols.context import Context
+from switchgear.protocols.dwork.codec import RequestReader, encode, malformed
+from switchgear.protocols.dwork.create_requests import must_read, on_create
 from switchgear.protocols.dwork.listing import on_list, on_lookup, on_status
-from switchgear.protocols.dwork.long_requests import FIELDS_PER_STEP, complete, concerns_change, create, steal, transfer
+from switchgear.protocols.dwork.long_requests import FIELDS_PER_STEP, complete, concerns_graph, create, steal, transfer
 from switchgear.protocols.dwork.messages import Query, QueryType
-from switchgear.protocols.dwork.requests import check_fields, check_values, read_request
-from switchgear.protocols.dwork.workers import on_complete, on_exit, on_steal, on_transfer
+from switchgear.protocols.dwork.request_rules import check_fields, check_values, read_request
+from switchgear.protocols.dwork.session_base import DworkSessionBase, DworkSetup, error_text, with_reason
+from switchgear.protocols.dwork.worker_requests import on_complete, on_exit, on_steal, on_transfer
+from switchgear.protocols.multipart import Message
+from switchgear.protocols.pending_read import Step
+from switchgear.protocols.transport import PeerTransport
+from switchgear.refusals import REFUSALS, REFUSED_LIMIT, REFUSED_RUNNING
 from switchgear.text import harmless
 
 __all__ = ["ON_REQUEST", "DworkSession", "DworkSetup"]
 
-# Workers send the same few bytes again and again.  Short requests without tasks are read once, and as many remembered.
+# Workers repeat the same few requests. Short requests without tasks are decoded once, and this many are cached.
 REMEMBERED_REQUESTS = 4096
 SHORT_REQUEST_BYTES: Final = 128
 
-# Longer ones, and a Steal of more tasks, are worked off in steps.  So many bytes are up to a thousand tasks.
+# Longer requests, and a Steal of more tasks, run in steps. This many bytes are up to a thousand tasks.
 LONG_REQUEST_BYTES = 16_384
 LONG_STEAL_TASKS = 200
-# So many requests may wait for one of the same sender that is worked off in steps.
-MOST_BEHIND = 1_000
+# How many requests may wait for one of the same sender that runs in steps.
+MOST_PIPELINED = 1_000
 
-# What comes before a request is kept while it waits.  Each hop on the way adds a frame, so few are enough.
+# The envelope is kept while a request waits. Each hop adds a frame, so few are enough.
 MOST_ENVELOPE_FRAMES: Final = 16
 MOST_ENVELOPE_BYTES: Final = 4096
 
 
-class DworkSession(Desk):
-    """All conversations of a dwork listener."""
+ANSWERED_BY_EXIT: Final = frozenset(reason for reason, refusal in REFUSALS.items() if refusal.dwork == "Exit")
 
-    def __init__(self, context: Context, wire: Wire, setup: DworkSetup) -> None:
-        super().__init__(context, wire, setup)
+
+class DworkSession(DworkSessionBase):
+    """The session of a dwork listener, with all its peers."""
+
+    def __init__(self, context: Context, transport: PeerTransport, setup: DworkSetup) -> None:
+        super().__init__(context, transport, setup)
         self._requests: dict[bytes, Query] = {}
-        # By the sender of a request that is being worked off, what it has sent since.
-        self._behind: dict[bytes, deque[tuple[Message, bytes]]] = {}
+        # By the sender of a request that runs in steps, its later requests.
+        self._pipelined: dict[bytes, deque[tuple[Message, bytes]]] = {}
 
-    def receive_message(self, message: Message) -> None:
+    def handle_message(self, message: Message) -> None:
         """[identity, any other frames, an empty one, the request]"""
+        self.is_arriving = True
+        try:
+            self._handle(message)
+        finally:
+            self.is_arriving = False
+
+    def _handle(self, message: Message) -> None:
         try:
             empty = message.index(b"", 1)
         except ValueError:
             empty = len(message)
-        if empty >= len(message) - 1:  # nobody could find the answer, so there is none
+        if empty >= len(message) - 1:  # without a delimiter the answer could not be delivered
             self.context.count_bad_input(self, "MALFORMED", "no empty frame between the envelope and the request")
             return
         payload = message.pop()
@@ -69,10 +82,10 @@ class DworkSession(Desk):
             if empty > 1 and (empty > MOST_ENVELOPE_FRAMES + 1 or sum(map(len, message)) > MOST_ENVELOPE_BYTES):
                 limits = f"{MOST_ENVELOPE_FRAMES} frames and {MOST_ENVELOPE_BYTES} bytes"
                 raise malformed(f"more than {limits} before the request")
-            if self._behind:
-                behind = self._behind.get(message[0])
-                if behind is not None:
-                    self._put_off(behind, message, payload)
+            if self._pipelined:
+                pipelined = self._pipelined.get(message[0])
+                if pipelined is not None:
+                    self._defer(pipelined, message, payload)
                     return
             query = self._requests.get(payload)
             if query is None:
@@ -92,29 +105,34 @@ class DworkSession(Desk):
         if isinstance(error, PeerError):
             self.context.count_bad_input(self, error.code, text)
             self.answer(message, error_text(text))
-        elif error.reason == REFUSED_DRAINING:
+        elif error.reason in ANSWERED_BY_EXIT:
             self.answer(message, with_reason(QueryType.EXIT, str(error)))
+        elif error.reason == REFUSED_RUNNING:
+            self.answer(message, error_text(f"{error.told(self.task_label)}, by Transfer"))
         else:
             self.answer(message, error_text(str(error)))
 
-    # --- requests that are worked off in steps ---
+    # --- requests that run in steps ---
 
     def _is_long(self, query: Query) -> bool:
+        """Whether a request takes more than one turn: it is long, or needs a read of the store."""
         if query.type == QueryType.STEAL:
             return query.n is not None and query.n > LONG_STEAL_TASKS
-        return self.is_changing and concerns_change(self, query)
+        if query.type in IN_STEPS or must_read(self, query):
+            return True
+        return self.engine.is_graph_under_way and concerns_graph(self, query)
 
     def _begin_long(self, message: Message, payload: bytes) -> None:
-        """Work a request off in steps.  What its sender asks for next waits until it is answered."""
+        """Run a request in steps. Later requests of its sender wait for its answer."""
         if not self.engine.memory.has_room(len(payload)):
             raise Refused(REFUSED_LIMIT, "the server holds as much as it may; try again later")
         identity = message[0]
-        self._behind[identity] = deque()
-        self.context.work_off(self._work_off(identity, message, payload))
+        self._pipelined[identity] = deque()
+        self.work_off(self._work_off(identity, message, payload))
 
-    def _work_off(self, identity: bytes, message: Message, payload: bytes) -> Iterator[bool]:
+    def _work_off(self, identity: bytes, message: Message, payload: bytes) -> Iterator[Step]:
         memory = self.engine.memory
-        behind = self._behind[identity]
+        pipelined = self._pipelined[identity]
         try:
             memory.input_bytes += len(payload)
             while True:
@@ -124,14 +142,14 @@ class DworkSession(Desk):
                     self._answer_error(message, error)
                 finally:
                     memory.input_bytes -= len(payload)
-                if not behind:
+                if not pipelined:
                     return
                 yield False
-                message, payload = behind.popleft()
+                message, payload = pipelined.popleft()
         finally:
-            self._behind.pop(identity, None)
+            self._pipelined.pop(identity, None)
 
-    def _answer_long(self, message: Message, payload: bytes) -> Iterator[bool]:
+    def _answer_long(self, message: Message, payload: bytes) -> Iterator[Step]:
         if not payload:
             raise malformed("the message is empty")
         reader = RequestReader(payload)
@@ -148,16 +166,30 @@ class DworkSession(Desk):
             yield from transfer(self, message, query, reader)
         elif query.type == QueryType.STEAL and query.n is not None:
             yield from steal(self, message, query)
+        elif query.type in IN_STEPS:
+            yield from self.while_connected(message[0], IN_STEPS[query.type](self, message, query))
         else:
             ON_REQUEST[query.type](self, message, query)
 
-    def _put_off(self, behind: deque[tuple[Message, bytes]], message: Message, payload: bytes) -> None:
-        """Let a request wait for one of the same sender that is being worked off."""
-        if len(behind) >= MOST_BEHIND or not self.engine.memory.has_room(len(payload)):
-            text = f"{len(behind)} requests wait already for one that is being worked off"
+    def _defer(self, pipelined: deque[tuple[Message, bytes]], message: Message, payload: bytes) -> None:
+        """Let a request wait for one of the same sender that is in progress."""
+        if len(pipelined) >= MOST_PIPELINED or not self.engine.memory.has_room(len(payload)):
+            text = f"{len(pipelined)} requests wait already for one that is being worked off"
             raise PeerError(text, code="TOO_MANY")
         self.engine.memory.input_bytes += len(payload)
-        behind.append((message, payload))
+        pipelined.append((message, payload))
+
+    def peer_gone(self, identity: bytes) -> None:
+        """What it has asked to be told need not be looked up; what it has asked to be done is done."""
+        pipelined = self._pipelined.get(identity)
+        if pipelined:
+            for _ in range(len(pipelined)):
+                message, payload = pipelined.popleft()
+                if payload[:2] in QUESTIONS:
+                    self.engine.memory.input_bytes -= len(payload)
+                else:
+                    pipelined.append((message, payload))
+        super().peer_gone(identity)
 
     def _read(self, payload: bytes) -> Query:
         query = read_request(payload)
@@ -168,13 +200,20 @@ class DworkSession(Desk):
         return query
 
 
-ON_REQUEST: Final[dict[int, Callable[[Desk, Message, Query], None]]] = {
+ON_REQUEST: Final[dict[int, Callable[[DworkSessionBase, Message, Query], None]]] = {
     QueryType.CREATE: on_create,
     QueryType.STEAL: on_steal,
     QueryType.COMPLETE: on_complete,
     QueryType.TRANSFER: on_transfer,
-    QueryType.LOOKUP: on_lookup,
     QueryType.OK: on_status,
     QueryType.EXIT: on_exit,
+}
+
+# Requests that may need a read of the store.
+IN_STEPS: Final[dict[int, Callable[[DworkSessionBase, Message, Query], Iterator[Step]]]] = {
+    QueryType.LOOKUP: on_lookup,
     QueryType.LIST: on_list,
 }
+
+# How their messages begin, as everybody writes them: with the field `type`.
+QUESTIONS: Final = frozenset([encode(Query(kind))[:2] for kind in IN_STEPS])

@@ -1,4 +1,4 @@
-"""The text protocol: one line in, some lines out, as gearmand formats them.
+"""The text administration protocol: one line in, some lines out, formatted as gearmand does.
 
 Line ends differ between the answers, because they do in gearmand and clients have come to rely on it.
 """
@@ -14,14 +14,16 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function, Job
 from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.session import GearmanSession, refusal_code
+from switchgear.protocols.pending_read import Step
 from switchgear.text import escaped_name, harmless
+from switchgear.verbs.table import VERBS, OperatorVerb
 
 __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
 
 MOST_WORDS: Final = 5
 MOST_LIMIT: Final = 2**31 - 1
 LINES_AT_ONCE: Final = 200  # of a long answer, in one step
-MOST_UNREAD_BYTES: Final = 65_536  # then the peer has to read before more is made
+MOST_UNREAD_BYTES: Final = 65_536  # beyond this, the peer has to read before the answer continues
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
 
@@ -29,8 +31,8 @@ Words = list[bytes]
 
 
 def on_line(session: GearmanSession, line: bytes) -> None:
-    """Answer one line."""
-    first, *rest = line.split(b" ")  # names of functions may have other white space
+    """Handle a line of the text protocol, and send its answer."""
+    first, *rest = line.split(b" ")  # names of functions may contain other white space
     words = [word for word in rest if word]
     if len(words) >= MOST_WORDS:
         session.context.count_bad_input(session, "TOO_MANY_WORDS", f"text command of {len(words) + 1} words")
@@ -43,6 +45,7 @@ def on_line(session: GearmanSession, line: bytes) -> None:
         session.send(unknown(first))
         return
     try:
+        session.require_access(VERB_OF_COMMAND[first.lower()])
         answer: bytes | Iterator[bytes] = command(session, words)
     except PeerError as error:
         text = harmless(str(error))
@@ -57,8 +60,8 @@ def on_line(session: GearmanSession, line: bytes) -> None:
         session.work_off(send_in_steps(session, answer))
 
 
-def send_in_steps(session: GearmanSession, lines: Iterator[bytes]) -> Iterator[bool]:
-    """Send a long answer as fast as the peer reads it, and make it no faster."""
+def send_in_steps(session: GearmanSession, lines: Iterator[bytes]) -> Iterator[Step]:
+    """Send a long answer as fast as the peer reads it."""
     unread_bytes = 0
     while piece := b"".join(islice(lines, LINES_AT_ONCE)):
         if session not in session.setup.sessions:
@@ -74,10 +77,10 @@ def send_in_steps(session: GearmanSession, lines: Iterator[bytes]) -> Iterator[b
 
 
 def first_line_refusal(line: bytes) -> bytes:
-    """The answer to the first line of a connection if it is no command, or nothing.
+    """The answer to the first line of a connection if it is not a command; otherwise empty.
 
-    Whoever begins with something else may be a program that was made to send its user's words here, so it is not
-    listened to any further.
+    A peer that begins otherwise may be a program that was tricked into sending its user's text here, so the connection
+    is closed.
     """
     first = line.partition(b" ")[0]
     return b"" if first.lower() in ON_COMMAND else unknown(first)
@@ -113,7 +116,7 @@ def on_status(session: GearmanSession, words: Words) -> Iterator[bytes]:
 
 
 def on_priority_status(session: GearmanSession, words: Words) -> Iterator[bytes]:
-    """Jobs that wait for a worker.  Gearman has three priorities, and urgent ones count as high."""
+    """The numbers of ready jobs. Gearman has three priorities, and urgent jobs count as high."""
     for function in list(session.engine.functions.values()):
         ready = function.ready_of
         counts = (ready(URGENT) + ready(HIGH), ready(NORMAL), ready(LOW), len(function.workers))
@@ -121,23 +124,23 @@ def on_priority_status(session: GearmanSession, words: Words) -> Iterator[bytes]
 
 
 def on_workers(session: GearmanSession, words: Words) -> Iterator[bytes]:
-    """One line per connection, whatever it does; the function registered last comes first."""
+    """One line per connection, whether it is a worker or not; the function registered last comes first."""
     for other in list(session.setup.sessions):
         functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
         names = b"".join(b" " + escaped_name(function.name) for function in functions)
         client_id = escaped_name(other.client_id)
-        yield b"%d %b %b :%b\n" % (other.wire.descriptor, other.wire.host.encode(), client_id, names)
+        yield b"%d %b %b :%b\n" % (other.transport.descriptor, other.transport.host.encode(), client_id, names)
 
 
 def unfinished_jobs(session: GearmanSession) -> Iterator[Job]:
-    """Every unfinished job by id, some at a time: those that there are when their turn comes."""
+    """All unfinished jobs by id, in portions: those that exist when their turn comes."""
     from_id = 0
     while some := list(islice(session.engine.unfinished_jobs(from_id), LINES_AT_ONCE)):
         yield from some
         from_id = some[-1].id + 1
 
 
-# Generator functions: a compiled generator expression would be made into a list first.
+# Generator functions: a compiled generator expression would become a list first.
 
 
 def job_lines(session: GearmanSession) -> Iterator[bytes]:
@@ -148,7 +151,7 @@ def job_lines(session: GearmanSession) -> Iterator[bytes]:
 
 def unique_lines(session: GearmanSession) -> Iterator[bytes]:
     for job in unfinished_jobs(session):
-        yield b"%b\n" % escaped_name(job.shown_unique)
+        yield b"%b\n" % escaped_name(job.client_unique)
 
 
 def on_show(session: GearmanSession, words: Words) -> bytes | Iterator[bytes]:
@@ -171,7 +174,6 @@ def on_cancel(session: GearmanSession, words: Words) -> bytes:
     if job is None:
         return b"ERR UNKNOWN_JOB\r\n"
     session.engine.cancel(job)
-    session.pledge()
     return OK
 
 
@@ -184,12 +186,11 @@ def on_maxqueue(session: GearmanSession, words: Words) -> bytes:
         numbers *= 3
     high, normal, low = (*numbers, 0, 0, 0)[:3]
     session.engine.set_limits(function, high, normal, low)
-    session.pledge()
     return OK
 
 
 def limit(word: bytes) -> int:
-    """A queue limit; nothing, nonsense and negative numbers mean none."""
+    """A queue limit; missing, invalid and negative numbers mean no limit."""
     return min(leading_number(word), MOST_LIMIT)
 
 
@@ -208,37 +209,15 @@ def on_drop(session: GearmanSession, words: Words) -> bytes:
         return b"ERR function not found\r\n"
     if not session.engine.drop_function(function):
         return b"ERR there are still connected workers or executing clients\r\n"
-    session.pledge()
     return OK
 
 
 def on_shutdown(session: GearmanSession, words: Words) -> bytes:
-    refusal = shutdown_refusal(session)
-    if refusal:
-        session.context.count_bad_input(session, "NOT_ALLOWED", f"shutdown: {refusal}")
-        return b"ERR NOT_ALLOWED %b\r\n" % refusal.replace(" ", "+").encode()
     graceful = [word.lower() for word in words]
     if graceful not in ([], [b"graceful"]):
         return b"ERR UNKNOWN_SHUTDOWN_ARGUMENTS\r\n"
     session.context.request_stop(graceful=bool(graceful))
     return OK
-
-
-def shutdown_refusal(session: GearmanSession) -> str:
-    """Why this peer may not stop the server, and what to do about it; or nothing."""
-    allowed = session.setup.shutdown
-    if allowed == "anywhere":
-        return ""
-    if allowed == "never":
-        return "shutdown is not allowed here; send the server SIGTERM, or change gearman.shutdown"
-    if not session.wire.is_loopback:
-        return "shutdown is not allowed from other machines; send the server SIGTERM, or set gearman.shutdown=anywhere"
-    if allowed == "same-user" and not session.wire.is_of_same_user():
-        return (
-            "shutdown is only allowed to the user whom the server runs as, and to root;"
-            " send the server SIGTERM, or set gearman.shutdown=loopback"
-        )
-    return ""
 
 
 ON_COMMAND: Final[dict[bytes, Callable[[GearmanSession, Words], bytes | Iterator[bytes]]]] = {
@@ -254,4 +233,9 @@ ON_COMMAND: Final[dict[bytes, Callable[[GearmanSession, Words], bytes | Iterator
     b"create": on_create,
     b"drop": on_drop,
     b"shutdown": on_shutdown,
+}
+
+# The verb that corresponds to a command decides who may use it.
+VERB_OF_COMMAND: Final[dict[bytes, OperatorVerb]] = {
+    command.encode(): verb for verb in VERBS.values() for command in verb.text_commands
 }

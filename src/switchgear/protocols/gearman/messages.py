@@ -1,15 +1,15 @@
-"""The packets of the Gearman protocol: numbers, argument counts, and the words of its errors."""
+"""The packets of the Gearman protocol: their numbers, how many arguments each has, and the error codes."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["ARGUMENTS", "EXTENSIONS", "NOT_REQUESTS", "Packet"]
+__all__ = ["ARGUMENTS", "BEFORE_PAYLOAD", "EXTENSIONS", "NOT_REQUESTS", "Packet"]
 
 
 class Packet(IntEnum):
-    """Packet types by number.  From 1000 on they are extensions that only this server knows."""
+    """Packet types by number. From 1000 on they are extensions of this server."""
 
     CAN_DO = 1
     CANT_DO = 2
@@ -66,11 +66,13 @@ class Packet(IntEnum):
     REVOKE = 1009
     RETRY_LATER = 1010
     HAND_BACK = 1011
+    WORKER_TAGS = 1012
+    WORKER_RESOURCES = 1013
 
 
 EXTENSIONS: Final = frozenset(packet for packet in Packet if packet >= Packet.SUBMIT_JOB_OPTIONS)
 
-# What only a server says, and what was reserved and never implemented anywhere: an error as a request.
+# Packets that only a server sends, and reserved types that were never implemented: errors as requests.
 NOT_REQUESTS: Final = frozenset(
     {
         Packet.UNUSED,
@@ -95,7 +97,7 @@ NOT_REQUESTS: Final = frozenset(
     }
 )
 
-# How many NUL-separated pieces the body of a request has.  The last one may contain NULs.
+# How many NUL-separated arguments the body of a request has. The last one may contain NULs.
 ARGUMENTS: Final[dict[Packet, int]] = {
     Packet.CAN_DO: 1,
     Packet.CANT_DO: 1,
@@ -132,4 +134,28 @@ ARGUMENTS: Final[dict[Packet, int]] = {
     Packet.CREDIT: 2,
     Packet.RETRY_LATER: 4,
     Packet.HAND_BACK: 1,
+    Packet.WORKER_TAGS: 1,
+    Packet.WORKER_RESOURCES: 1,
+}
+
+# The requests that carry a payload, a result or other data as their last argument, and how many precede it.
+BEFORE_PAYLOAD: Final[dict[int, int]] = {
+    int(kind): ARGUMENTS[kind] - 1
+    for kind in (
+        Packet.SUBMIT_JOB,
+        Packet.SUBMIT_JOB_BG,
+        Packet.SUBMIT_JOB_HIGH,
+        Packet.SUBMIT_JOB_HIGH_BG,
+        Packet.SUBMIT_JOB_LOW,
+        Packet.SUBMIT_JOB_LOW_BG,
+        Packet.SUBMIT_JOB_EPOCH,
+        Packet.SUBMIT_REDUCE_JOB,
+        Packet.SUBMIT_REDUCE_JOB_BACKGROUND,
+        Packet.SUBMIT_JOB_OPTIONS,
+        Packet.WORK_COMPLETE,
+        Packet.WORK_DATA,
+        Packet.WORK_WARNING,
+        Packet.WORK_EXCEPTION,
+        Packet.ECHO_REQ,
+    )
 }

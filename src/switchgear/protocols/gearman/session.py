@@ -1,7 +1,7 @@
-"""One Gearman connection: packets to engine calls, news to packets.
+"""`GearmanSession`: one Gearman connection; translates packets into engine calls, and engine events into packets.
 
-A connection may be client, worker and administrator at once; the protocol does not tell them apart, so neither does
-this. Handlers only translate.  What happens to a job is the engine's decision.
+A connection may be client, worker and administrator at once; the protocol does not distinguish them. Handlers only
+translate; the engine decides what happens to a job.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_LIMIT, REFUSED_UNIQUE
-from switchgear.engine.edge_errors import error_told
+from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import PeerError, Refused
 from switchgear.model import DONE, Cause, Job, Worker
-from switchgear.protocols.base import Context, Listed, Session, Wire, number_in_handle
+from switchgear.protocols.context import Context, Listed
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman.codec import (
     FOREIGN_MAGIC,
@@ -23,12 +22,11 @@ from switchgear.protocols.gearman.codec import (
     REQUEST,
     RESPONSE,
     TEXT,
-    Decoder,
-    ResponseMaker,
+    GearmanDecoder,
+    JobPackets,
     response,
 )
-from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
-from switchgear.protocols.gearman.news import (
+from switchgear.protocols.gearman.job_packets import (
     COMPLETE,
     bad_end_start,
     job_push,
@@ -36,7 +34,14 @@ from switchgear.protocols.gearman.news import (
     progress_packet,
     revocation,
 )
+from switchgear.protocols.gearman.messages import ARGUMENTS, BEFORE_PAYLOAD, Packet
+from switchgear.protocols.handles import number_in_handle
+from switchgear.protocols.session import ByteSession
+from switchgear.protocols.transport import PeerTransport
+from switchgear.refusals import REFUSALS
 from switchgear.text import harmless
+from switchgear.verbs.access import AccessRules, refusal_of
+from switchgear.verbs.table import OperatorVerb
 
 __all__ = [
     "GearmanSession",
@@ -47,91 +52,96 @@ __all__ = [
 ]
 
 NOOP: Final = response(Packet.NOOP)
-DATA: Final = ResponseMaker(Packet.WORK_DATA)
-WARNING: Final = ResponseMaker(Packet.WORK_WARNING)
+DATA: Final = JobPackets(Packet.WORK_DATA)
+WARNING: Final = JobPackets(Packet.WORK_WARNING)
 
-# When long answers of so many bytes wait to be sent, further requests are put off until the peer has taken them: a few
+# When this many bytes of long answers are unsent, further requests are deferred until the peer has read them: a few
 # bytes of requests must not fill the memory with answers.
 LONG_BYTES: Final = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
-# A worker with much credit is sent so many jobs, and further ones when it has taken these.
+# A worker with much credit is sent this many jobs, and further ones when it has read these.
 MOST_PUSHED: Final = 500
-REFUSAL_CODES: Final = {
-    REFUSED_LIMIT: b"ARGUMENT_TOO_LARGE",
-    REFUSED_CONFLICT: b"INVALID_ARGUMENT",
-    REFUSED_UNIQUE: b"ALREADY_SUBMITTED",
-}
+REFUSAL_CODES: Final = {reason: refusal.gearman.encode() for reason, refusal in REFUSALS.items()}
+
+# After these causes a job is not the worker's any more, and may be pushed to it again.
+TAKEN_AWAY: Final = (Cause.TIMED_OUT, Cause.HELD_BACK)
+# REVOKEs that a worker may leave without an answer; beyond that the oldest counts as answered.
+MOST_REVOKED: Final = 10_000
 
 
 @dataclass(slots=True)
 class GearmanSetup:
-    """What the sessions of one listener share."""
+    """Settings and state that the sessions of one listener share."""
 
     handle_prefix: bytes  # up to and including the colon before the number
     version: str
     on_messages: Callable[[GearmanSession, list[Message]], None]
     on_line: Callable[[GearmanSession, bytes], None]
     exceptions: bool = False
+    sleep_ends_time_limits: bool = False  # PRE_SLEEP ends those of CAN_DO_TIMEOUT for jobs in hand
     packet_bytes: int = 64 * 1024 * 1024
     line_bytes: int = 8192
     name_bytes: int = 512
     long_bytes: int = LONG_BYTES
     long_answer_bytes: int = LONG_ANSWER_BYTES
-    shutdown: str = "same-user"
+    access: AccessRules = field(default_factory=AccessRules)
     log_level: str = "INFO"
     sessions: dict[Listed, None] = field(default_factory=dict)
 
 
-class GearmanSession(Session):
-    """A conversation in the modern protocol, with text commands in between."""
+class GearmanSession(ByteSession):
+    """The session of one connection: Gearman packets, with text commands in between."""
 
     protocol = "gearman"
 
-    def __init__(self, context: Context, wire: Wire, setup: GearmanSetup) -> None:
-        super().__init__(context, wire)
+    def __init__(self, context: Context, transport: PeerTransport, setup: GearmanSetup) -> None:
+        super().__init__(context, transport)
         self.setup = setup
         self.on_messages = setup.on_messages
-        self.decoder = Decoder(REQUEST, setup.packet_bytes, setup.line_bytes)
+        self.decoder = GearmanDecoder(REQUEST, setup.packet_bytes, setup.line_bytes, BEFORE_PAYLOAD)
+        self.long_start = b""  # the arguments of a long packet, before its payload
         self.prefix = setup.handle_prefix
-        self.keeps = context.keeps
+        self.is_durable = context.is_durable
         self.client_id = b"-"
         self.exceptions = setup.exceptions
         self.extended = False  # the peer understands the extension packets
-        self.worker: Worker | None = None  # from the first time it acts like one
-        self.handle_bytes = 0  # how long the last handle was that a worker reported on
-        self.last_function = b""  # the name of the last one that a job was submitted to
-        self.last_name = b"\0"  # and the NUL after it, as they begin a packet
-        self.unique_bytes = 0  # how long its unique key was
-        self.ended = False  # the peer will send no more
+        self.worker: Worker | None = None  # set when it first acts as a worker
+        self.handle_bytes = 0  # the length of the last handle that a worker reported on
+        self.last_function = b""  # the function of the last submission
+        self.last_name = b"\0"  # its name with the NUL after it, as at the start of a packet
+        self.unique_bytes = 0  # the length of its unique key
+        self.ended = False  # the peer has closed its side
         self.threw = 0  # the job that ended with this worker's last exception
-        self.followed: set[int] = set()  # jobs it was promised a moment ago, and watches for that reason alone
-        self.takes_pushes = False  # it has granted credit, now or once
-        self.pushed_jobs = self.pushed_bytes = 0  # since the peer was last known to have taken what it was sent
-        self.held_credit = 0  # what the engine is not given until then
-        self.lease_us = 0  # how long the worker lives after each sign of life; 0: as long as the connection
+        self.followed: set[int] = set()  # jobs that it is subscribed to only because they were just promised to it
+        # Jobs that were taken from the worker, and how many REVOKEs for each it has yet to answer with HAND_BACK.
+        self.revoked: dict[int, int] = {}
+        self.takes_pushes = False  # it has granted credit at some time
+        self.pushed_jobs = self.pushed_bytes = 0  # since the peer last had read all output
+        self.held_credit = 0  # credit that the engine does not get until then
+        self.lease_us = 0  # how long the worker counts as alive after each message; 0: as long as the connection
         setup.sessions[self] = None
 
-    # --- the wire side ---
+    # --- called by the connection ---
 
-    def receive(self, data: bytes) -> None:
+    def handle_data(self, data: bytes) -> None:
         if self.closing:
             return
         if self.lease_us and data:
             self._renew_lease()
         messages = self.decoder.feed(data)
         if self.operation is not None:
-            self.put_off += messages
+            self.deferred += messages
             self.mark()
             return
-        if self.put_off:
-            messages = self.put_off + messages
-            self.put_off = []
+        if self.deferred:
+            messages = self.deferred + messages
+            self.deferred = []
         if self.long_bytes and not self.out:
             self.long_bytes = 0
         self.on_messages(self, messages)
-        if (self.out or self.put_off) and not self.marked:
+        if (self.out or self.deferred) and not self.marked:
             self.mark()
-        if self.put_off or self.closing or self._is_at_work():  # answers come in the order of the requests
+        if self.deferred or self.closing or self._is_at_work():  # answers come in the order of the requests
             return
         failure = self.decoder.failure
         if failure is not None:
@@ -140,40 +150,45 @@ class GearmanSession(Session):
             super().eof()
 
     def _is_at_work(self) -> bool:
-        """Whether a request that was begun just now is worked off in steps."""
+        """Whether a request that was just begun runs in steps."""
         return self.operation is not None
 
-    def go_on(self) -> None:
+    def handle_deferred(self) -> None:
         if self.operation is not None:
             self.resume_operation()
             return
-        if self.choked:
-            self.choked = False
+        if self.write_paused:
+            self.write_paused = False
             self.pushed_bytes = 0
             self.pushed_jobs = 0
             self.grant(0)
-        self.receive(b"")
+        self.handle_data(b"")
 
     def eof(self) -> None:
         self.ended = True
         self.take_back_credit(self.held_credit + (self.worker.credits if self.worker is not None else 0))
-        self.choked = False
-        if not self.put_off and self.operation is None:
+        self.write_paused = False
+        if not self.deferred and self.operation is None:
             super().eof()
 
     @property
     def buffered_bytes(self) -> int:
         return self.decoder.buffered_bytes
 
+    @property
+    def awaited_bytes(self) -> int:
+        return self.decoder.awaited_bytes
+
     def closed(self) -> None:
+        self.abandon_read()
         self.setup.sessions.pop(self, None)
-        self.engine.unwatch(self)  # first, so that a job that it did for itself is not queued again
+        self.engine.unsubscribe(self)  # first, so that its own foreground jobs are not requeued
         if self.worker is not None:
             self.engine.remove_worker(self.worker)
             self.worker = None
 
     def not_a_request(self, kind: int, body: bytes) -> None:
-        """A line of text, or something that only a server may say."""
+        """Handle a line of text, or a packet that only a server may send."""
         if kind == TEXT:
             self.setup.on_line(self, body)
         elif kind == FOREIGN_MAGIC:
@@ -184,7 +199,7 @@ class GearmanSession(Session):
             self.send_error("INVALID_COMMAND", "Command not expected")
 
     def answer_error(self, error: PeerError | Refused) -> None:
-        """What the peer asked for cannot be done."""
+        """Answer a request with an error."""
         if isinstance(error, Refused):
             self.send(self.refusal(error))
             return
@@ -193,9 +208,9 @@ class GearmanSession(Session):
         self.send_error(error.code, text)
 
     def _lose_framing(self, failure: PeerError) -> None:
-        """Nothing after this can be understood: say why where there are words for it, and hang up."""
+        """Answer with the reason, if the peer would understand it, and close: no further input can be decoded."""
         self.context.count_bad_input(self, failure.code, str(failure))
-        if failure.code != "LINE_TOO_LONG":  # whoever speaks text would not understand a packet
+        if failure.code != "LINE_TOO_LONG":  # a client of the text protocol would not understand a packet
             self.send_error(failure.code, str(failure))
         self.closing = True
         self.mark()
@@ -216,7 +231,7 @@ class GearmanSession(Session):
         return super().release()
 
     def refuse_withdrawn(self, refused: Refused) -> None:
-        self.followed.difference_update([job.id for _, job in self.pledged_jobs if job.withdrawn])
+        self.followed.difference_update([job.id for _, job in self.promised_jobs if job.withdrawn])
         super().refuse_withdrawn(refused)
 
     # --- handles and names ---
@@ -225,32 +240,38 @@ class GearmanSession(Session):
         return b"%b%d" % (self.prefix, job.id)
 
     def job_id(self, handle: bytes) -> int:
-        """The number in a handle of ours, or 0."""
+        """The id in a handle of this server, or 0."""
         return number_in_handle(handle, self.prefix)
 
     def name_of(self, body: bytes) -> bytes:
-        """A function name that is not too long."""
+        """A function name, checked for its length."""
         if len(body) > self.setup.name_bytes:
             raise PeerError(f"Function name over {self.setup.name_bytes} bytes", code="ARGUMENT_TOO_LARGE")
         return body
 
-    # --- working for credit ---
+    def require_access(self, verb: OperatorVerb) -> None:
+        """Refuse a verb that the peer may not use; raises PeerError."""
+        refusal = refusal_of(verb, self.transport, self.setup.access)
+        if refusal:
+            raise PeerError(refusal, code="NOT_ALLOWED")
+
+    # --- credit ---
 
     def grant(self, credit: int) -> None:
-        """The worker takes so many more jobs; how many of them at once depends on how it reads."""
+        """Add credit of the worker; how much of it the engine gets at once depends on how fast the worker reads."""
         self.held_credit += credit
-        if self.worker is not None and not self.choked:
+        if self.worker is not None and not self.write_paused:
             credit, self.held_credit = self.held_credit, 0
             self.engine.grant(self.worker, credit)
 
     def take_back_credit(self, credit: int) -> None:
-        """The worker takes so many jobs less, if it has not been sent them yet."""
+        """Take back credit that is not used yet."""
         if self.worker is not None:
             credit -= self.engine.take_back_credit(self.worker, credit)
         self.held_credit = max(0, self.held_credit - credit)
 
     def use_lease(self, lease_us: int) -> None:
-        """From now on the worker is taken for lost if nothing is heard of it for so long; 0: never."""
+        """Set the worker's lease; 0: none."""
         if self.worker is not None and self.lease_us and not lease_us:
             self.engine.suspend_lease(self.worker)
         self.lease_us = lease_us
@@ -267,36 +288,28 @@ class GearmanSession(Session):
         if self.worker is not None and self.lease_us:
             self.engine.renew_lease(self.worker, self.lease_us)
 
-    # --- news from the engine ---
+    # --- events of the engine ---
 
     def assign(self, worker: Worker, job: Job) -> None:
-        if self.closing or self.ended:  # it would be lost, through no fault of its own
+        if self.closing or self.ended:  # otherwise the job would be lost, and is not to blame
             self.take_back_credit(self.held_credit + worker.credits)
-            self.context.soon(partial(self.engine.hand_back, worker, job.id))
+            self.context.soon(partial(self.engine.release, worker, job.id))
             return
-        payload = job.payload
-        if payload is None:
-            if not self.has_payload(worker, job):
-                self.context.soon(partial(self.grant, 1))
-                return
-            payload = job.payload or b""
-        packet = job_push(b"%b%d" % (self.prefix, job.id), worker, job, payload)
+        packet = job_push(self.prefix, worker, job, job.payload or b"")
         self.send(packet)
-        if self.keeps and job.delivery and self.engine.start_must_be_kept(job):
-            self.pledge()  # should the server die now, it must remember that this attempt was made
         self.pushed_bytes += len(packet)
         self.pushed_jobs += 1
-        if (self.pushed_bytes > self.setup.long_bytes or self.pushed_jobs >= MOST_PUSHED) and not self.choked:
-            self.choked = True
+        if (self.pushed_bytes > self.setup.long_bytes or self.pushed_jobs >= MOST_PUSHED) and not self.write_paused:
+            self.write_paused = True
             self.held_credit += self.engine.take_back_credit(worker, worker.credits)
 
     def expired(self, worker: Worker) -> None:
-        """The engine has given the worker's jobs to others; it can only come back as a new one."""
+        """The engine has given the worker's jobs to others; the peer has to register again."""
         self.worker = None
         text = f"Nothing was heard within the lease of {self.lease_us // 1000} ms"
         self.lease_us = self.held_credit = 0
-        self.choked = False
-        self.put_off = []
+        self.write_paused = False
+        self.deferred = []
         self.send_error("LEASE_EXPIRED", text)
         self.closing = True
 
@@ -304,9 +317,27 @@ class GearmanSession(Session):
         self.send(NOOP)
 
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
-        # The plain protocol has no words for this.
+        # The plain protocol has no packet for this.
         if self.takes_pushes:
             self.send(revocation(self.handle(job), cause))
+            if cause in TAKEN_AWAY:
+                self.revoked[job.id] = self.revoked.pop(job.id, 0) + 1
+                if len(self.revoked) > MOST_REVOKED:
+                    del self.revoked[next(iter(self.revoked))]
+
+    def reporter(self, job_id: int) -> Worker | None:
+        """The worker, if its report on this job counts: not if the job was taken from it and it may not know yet."""
+        return None if self.revoked and job_id in self.revoked else self.worker
+
+    def confirm_revocation(self, job_id: int) -> bool:
+        """The worker hands back a job.  If that answers a REVOKE, whatever it reports from now on is about a later
+        attempt."""
+        count = self.revoked.get(job_id, 0)
+        if count > 1:
+            self.revoked[job_id] = count - 1
+        elif count:
+            del self.revoked[job_id]
+        return count > 0
 
     def job_progress(self, job: Job) -> None:
         self.send(progress_packet(self.handle(job), job, extended=self.extended))
@@ -317,28 +348,25 @@ class GearmanSession(Session):
     def job_warning(self, job: Job, data: bytes) -> None:
         self._tell(WARNING, job, data)
 
-    def _tell(self, packets: ResponseMaker, job: Job, data: bytes) -> None:
-        """Pass on what a worker says.  Many may hear of it, and share what is long."""
-        start = b"%b%d\0" % (self.prefix, job.id)
+    def _tell(self, packets: JobPackets, job: Job, data: bytes) -> None:
+        """Pass on data of a worker. Many peers may receive it, and share long data."""
+        start = packets.start(self.prefix, job.id, len(data) + 1)
         if len(data) <= self.setup.long_answer_bytes:
-            self.send(packets.packet(start + data))
+            self.send(b"%b%d\0%b" % (start, job.id, data))
         else:
-            self.send(packets.beginning(start, len(data)))
+            self.send(b"%b%d\0" % (start, job.id))
             self.send(data)
 
     def job_finished(self, job: Job) -> None:
         if job.state is DONE and len(job.result) > self.setup.long_answer_bytes:
-            self.send(COMPLETE.beginning(b"%b%d\0" % (self.prefix, job.id), len(job.result)))
-            self.send(job.result)
+            self._tell(COMPLETE, job, job.result)
         elif job.error is not None and len(job.error) > self.setup.long_answer_bytes:
             self._tell_long_error(job)
         else:
             self.send(self.last_packet(job))
-        if job.delivery:
-            self.pledge()
 
     def _tell_long_error(self, job: Job) -> None:
-        """The same for a job that ended badly, whose error others may share."""
+        """Send the end of a failed job, whose long error other peers may share."""
         start = bad_end_start(self.prefix, job, exceptions=self.exceptions, extended=self.extended)
         error = error_told(job, self.handle_text)
         if start is None or error is None:
@@ -349,21 +377,21 @@ class GearmanSession(Session):
             self.send(error)
 
     def handle_text(self, job_id: int) -> str:
-        """The handle of a job, in a text."""
+        """The handle of a job as text."""
         return f"{self.prefix.decode(errors='replace')}{job_id}"
 
     def last_packet(self, job: Job) -> bytes:
-        """How the end of a job is told to this peer."""
+        """The packet with the end of a job for this peer."""
         return last_packet(self.prefix, job, exceptions=self.exceptions, extended=self.extended)
 
 
 def refusal_code(refused: Refused) -> bytes:
-    """The protocol's word for why something was refused."""
-    return REFUSAL_CODES.get(refused.reason, b"QUEUE_ERROR")
+    """The protocol's error code for a refusal."""
+    return REFUSAL_CODES[refused.reason]
 
 
 def split(body: bytes, kind: Packet) -> list[bytes]:
-    """The arguments of a request, as many as it must have."""
+    """The arguments of a request; raises PeerError for a wrong number."""
     count = ARGUMENTS[kind]
     arguments = body.split(b"\0", count - 1)
     if len(arguments) != count:
@@ -372,5 +400,5 @@ def split(body: bytes, kind: Packet) -> list[bytes]:
 
 
 def first_argument(body: bytes) -> bytes:
-    """The one argument of a request; what follows a NUL is ignored, as gearmand does."""
+    """The only argument of a request; like gearmand, this ignores what follows a NUL."""
     return body.partition(b"\0")[0]

@@ -1,4 +1,4 @@
-"""Bytes to packets of the 2005 draft, and back; the same for both directions."""
+"""The codec of the 2005 draft: bytes to packets and back; both directions have the same format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from switchgear.errors import PeerError
 from switchgear.protocols.framing import Message, StreamDecoder
 from switchgear.protocols.gearman_draft.messages import ErrorCode
 
-__all__ = ["MAGIC", "Decoder", "Message", "packet"]
+__all__ = ["MAGIC", "DraftDecoder", "Message", "packet"]
 
 MAGIC: Final = b"\0JOB"
 HEADER: Final = Struct(">4sBI")
@@ -17,12 +17,12 @@ HEADER_BYTES: Final = 9
 
 
 def packet(kind: int, body: bytes = b"") -> bytes:
-    """A whole packet."""
+    """An encoded packet."""
     return HEADER.pack(MAGIC, kind, len(body)) + body
 
 
-class Decoder(StreamDecoder):
-    """Cuts a stream into packets."""
+class DraftDecoder(StreamDecoder):
+    """Decodes a stream of bytes into packets."""
 
     def _decode(self, data: bytes) -> list[Message]:
         messages: list[Message] = []
@@ -40,20 +40,23 @@ class Decoder(StreamDecoder):
         return messages
 
     def _keep(self, rest: bytes) -> None:
-        """Hold the beginning of an unfinished packet, if it may ever be finished."""
+        """Hold the beginning of an unfinished packet, unless it can never be valid."""
         if not MAGIC.startswith(rest[: len(MAGIC)]):
             text = "the magic bytes of a packet were expected"
             self.failure = PeerError(text, code=ErrorCode.BAD_MAGIC.name, framing_lost=True)
             return
         if len(rest) < len(MAGIC):
-            self._need = len(rest) + 1  # a wrong byte is told at once
+            self._need = len(rest) + 1  # a wrong byte is reported at once
         elif len(rest) < HEADER_BYTES:
             self._need = HEADER_BYTES
         else:
-            size = HEADER.unpack_from(rest)[2]
+            _, kind, size = HEADER.unpack_from(rest)
             if size > self.packet_bytes:
                 text = f"packet of {size} bytes, at most {self.packet_bytes} are taken"
                 self.failure = PeerError(text, code=ErrorCode.TOO_LARGE.name, framing_lost=True)
+                return
+            if size >= self.long_bytes:
+                self._begin_long(kind, rest[HEADER_BYTES:], size)
                 return
             self._need = HEADER_BYTES + size
         self._held += rest

@@ -1,6 +1,6 @@
 """The packets of the 2005 draft: their types, and what is in each body, for both ends of a connection.
 
-Numbers are unsigned, 4 bytes, most significant byte first.  A body that is not as it should be raises PeerError.
+Numbers are unsigned, 4 bytes, most significant byte first. A malformed body raises PeerError.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COMPLETION: Final = Struct(">IB")
 
 
 class Packet(IntEnum):
-    """Packet types by number."""
+    """The types of packets, by number."""
 
     NOOP = 0x00
     WORKER_CONNECT = 0x01
@@ -74,23 +74,23 @@ WITHOUT_BODY: Final = frozenset(
 
 
 class ErrorCode(IntEnum):
-    """The first byte of an error packet.  After those marked with a star the server hangs up."""
+    """The first byte of an error packet. The server closes the connection after those marked with a star."""
 
     MALFORMED = 1  # a body that its packet type does not allow
-    UNEXPECTED = 2  # a packet that nobody should send now, or ever
+    UNEXPECTED = 2  # a packet that must not be sent now, or ever
     UNKNOWN_HANDLE = 3  # no job of this server, or one that was dropped from its log
     BUSY = 4  # the worker has a task already, or the application too many open requests
-    REFUSED = 5  # the job was not taken: queue full, store failed, server stopping
+    REFUSED = 5  # the job was refused: queue full, store failed, server stopping
     TOO_LARGE = 6  # a name over the limit, or (*) a packet
-    BAD_MAGIC = 7  # * the stream is not where a packet begins
+    BAD_MAGIC = 7  # * no packet begins here
 
 
 class JobType(IntEnum):
-    """What an application wants of a job's result."""
+    """How an application uses a job's result."""
 
-    SYNC_WAIT = 0  # stays connected for it
-    ASYNC_HANDLE = 1  # gets a handle to ask with
-    ASYNC_THROW_AWAY = 2  # nothing
+    SYNC_WAIT = 0  # waits for it on the connection
+    ASYNC_HANDLE = 1  # gets a handle to ask for it
+    ASYNC_THROW_AWAY = 2  # does not use it
 
 
 def malformed(text: str) -> PeerError:
@@ -98,7 +98,7 @@ def malformed(text: str) -> PeerError:
 
 
 class JobRequest(NamedTuple):
-    """job_create_req."""
+    """The body of job_create_req."""
 
     name: bytes
     dupkey: bytes  # empty: no check for duplicates
@@ -121,7 +121,7 @@ class JobRequest(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """job_assign_res."""
+    """The body of job_assign_res."""
 
     name: bytes
     args: bytes
@@ -138,11 +138,11 @@ class Assignment(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """job_status_announce and job_status_res."""
+    """The body of job_status_announce and of job_status_res."""
 
     numerator: int
     denominator: int
-    seconds_left: int = 0  # 0: nobody knows
+    seconds_left: int = 0  # 0: unknown
 
     def pack(self) -> bytes:
         return _PROGRESS.pack(*(max(0, min(number, LARGEST_NUMBER)) for number in self))
@@ -157,7 +157,7 @@ class Progress(NamedTuple):
 
 
 class Result(NamedTuple):
-    """job_complete_announce."""
+    """The body of job_complete_announce."""
 
     code: int  # 0 is success, 1 to 255 an error
     data: bytes = b""
@@ -175,7 +175,7 @@ class Result(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """job_complete_res."""
+    """The body of job_complete_res."""
 
     elapsed_seconds: int  # since the job was created; 0: it is not complete
     code: int = 0
@@ -193,7 +193,7 @@ class Completion(NamedTuple):
 
 
 class ErrorReport(NamedTuple):
-    """error."""
+    """The body of error."""
 
     code: int  # mostly an ErrorCode; a reader should be prepared for others
     text: str
@@ -209,12 +209,13 @@ class ErrorReport(NamedTuple):
 
 
 def join_names(names: list[bytes]) -> bytes:
-    """The body of worker_connect."""
+    """The body of worker_connect: the names of functions."""
     return b"\0".join(names)
 
 
 def split_names(body: bytes, most: int) -> list[bytes]:
-    """The names in the body of worker_connect, each once.  A NUL may also end the last one; no body, no names."""
+    """The names in the body of worker_connect, each once. A NUL may also end the last one; an empty body has no
+    names."""
     if not body:
         return []
     if body.removesuffix(b"\0").count(b"\0") >= most:

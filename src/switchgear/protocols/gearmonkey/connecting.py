@@ -1,11 +1,13 @@
-"""What client libraries say to any Redis: greetings, names, questions about the server, and transactions."""
+"""Redis commands beside GearMonkey's own: handshake, client names, information about the server, transactions."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from switchgear import numbers
 from switchgear.errors import PeerError
+from switchgear.protocols.gearmonkey.keys import Key
 from switchgear.protocols.gearmonkey.queues import whole_number
 from switchgear.protocols.gearmonkey.resp import (
     OK,
@@ -20,6 +22,8 @@ from switchgear.protocols.gearmonkey.resp import (
     verbatim,
 )
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
+from switchgear.resources import resource_amounts
+from switchgear.tags import tag_set
 
 PONG: Final = simple(b"PONG")
 WRONG_PASSWORD: Final = error("WRONGPASS invalid username-password pair or user is disabled.")
@@ -27,6 +31,7 @@ NO_PASSWORD: Final = error(
     "ERR AUTH <password> called without any password configured for the default user. "
     "Are you sure your configuration is correct?"
 )
+JOB_WORDS: Final = (b"job:", b"lock:")  # prefixes of the keys of jobs
 BAD_NAME: Final = "Client names cannot contain spaces, newlines or special characters."
 NAME_BYTES: Final = 127
 
@@ -50,7 +55,7 @@ def on_quit(session: GearMonkeySession, command: Command) -> None:
 
 
 def on_http(session: GearMonkeySession, command: Command) -> None:
-    """A browser speaks, perhaps because a web page has told it to, and the next lines might be commands."""
+    """Close the connection of a browser, which a web page may have made connect: the next lines might be commands."""
     session.context.count_bad_input(session, "HTTP", "this is HTTP")
     session.closing = True
     session.mark()
@@ -60,17 +65,21 @@ def on_reset(session: GearMonkeySession, command: Command) -> None:
     session.end_transaction()
     session.unsubscribe_all()
     session.version = 2
+    session.refused_database = 0
     set_name(session, b"")
     session.send(simple(b"RESET"))
 
 
 def on_select(session: GearMonkeySession, command: Command) -> None:
-    if whole_number(command[1]):
+    """There is one database.  Some libraries ignore that another is refused, and would go on in this one."""
+    number = whole_number(command[1])
+    session.refused_database = max(0, number)
+    if number:
         raise PeerError("DB index is out of range", code="ERR")
     session.send(OK)
 
 
-# --- who is speaking ---
+# --- handshake ---
 
 
 def on_hello(session: GearMonkeySession, command: Command) -> None:
@@ -95,7 +104,7 @@ def on_hello(session: GearMonkeySession, command: Command) -> None:
 
 
 def read_hello(options: Command) -> tuple[bytes | None, bool]:
-    """The name that is given, and whether a user is named that there is not; raises PeerError."""
+    """The given name, and whether an unknown user is named; raises PeerError."""
     name: bytes | None = None
     is_refused = False
     while options:
@@ -124,7 +133,7 @@ def about(session: GearMonkeySession) -> list[tuple[bytes, bytes]]:
 
 
 def on_auth(session: GearMonkeySession, command: Command) -> None:
-    """There is no password, as in a Redis that nobody has given one: its default user may come with any."""
+    """Accept any password, like a Redis without one: its default user may send any."""
     if len(command) > 3:
         raise PeerError("syntax error", code="ERR")
     if len(command) == 2:
@@ -159,25 +168,27 @@ def on_client_id(session: GearMonkeySession, command: Command) -> None:
 
 
 def on_client_maintenance(session: GearMonkeySession, command: Command) -> None:
-    """redis-py asks every server, and takes no for an answer.  It is no mistake, so it is not counted as one."""
+    """Refuse without counting an error: redis-py asks every server, and accepts a refusal."""
     session.send(error(f"ERR unknown subcommand '{command[1].decode('utf-8', 'replace')}'. Try CLIENT HELP."))
 
 
 def on_client_setinfo(session: GearMonkeySession, command: Command) -> None:
-    if command[2].lower() not in (b"lib-name", b"lib-ver"):
+    if command[2].lower() in (b"tags", b"resources"):
+        describe_workers(session, command[2].lower(), command[3])
+    elif command[2].lower() not in (b"lib-name", b"lib-ver"):
         shown = command[2][:100].decode("utf-8", "replace")
         raise PeerError(f"Unrecognized option '{shown}'", code="ERR")
     session.send(OK)
 
 
 def on_client_switch(session: GearMonkeySession, command: Command) -> None:
-    """NO-EVICT and NO-TOUCH: there is nothing to evict."""
+    """NO-EVICT and NO-TOUCH have no effect here."""
     if command[2].lower() not in (b"on", b"off"):
         raise PeerError("syntax error", code="ERR")
     session.send(OK)
 
 
-# --- what the server is ---
+# --- information about the server ---
 
 
 def on_info(session: GearMonkeySession, command: Command) -> None:
@@ -206,17 +217,13 @@ def on_info(session: GearMonkeySession, command: Command) -> None:
 
 
 def on_nothing(session: GearMonkeySession, command: Command) -> None:
-    """A list that is empty here: of commands."""
+    """An empty list."""
     session.send(array(()))
 
 
 def on_no_answers(session: GearMonkeySession, command: Command) -> None:
-    """A table that is empty here: of settings, of the documentation of commands."""
+    """An empty table: of settings, or of the documentation of commands."""
     session.send(mapping(session.version, ()))
-
-
-def on_command_count(session: GearMonkeySession, command: Command) -> None:
-    session.send(integer(len(session.setup.verbs)))
 
 
 # --- transactions ---
@@ -232,6 +239,8 @@ def on_multi(session: GearMonkeySession, command: Command) -> None:
 def on_exec(session: GearMonkeySession, command: Command) -> None:
     if session.queued is None:
         raise PeerError("EXEC without MULTI", code="ERR")
+    if not session.is_broken and session.must_read(command, jobs_named(session, session.queued), with_payloads=True):
+        return
     commands = session.end_transaction()
     if session.is_broken:
         session.send(error("EXECABORT Transaction discarded because of previous errors."))
@@ -239,8 +248,34 @@ def on_exec(session: GearMonkeySession, command: Command) -> None:
         session.execute(commands)
 
 
+def jobs_named(session: GearMonkeySession, commands: list[Command]) -> list[Key]:
+    """The keys of jobs and locks in these commands; some may be values that look like keys."""
+    keys: list[Key] = []
+    for command in commands:
+        for word in command[1:]:
+            if word.startswith(JOB_WORDS):
+                with suppress(PeerError):
+                    keys.append(session.key(word))
+    return keys
+
+
 def on_discard(session: GearMonkeySession, command: Command) -> None:
     if session.queued is None:
         raise PeerError("DISCARD without MULTI", code="ERR")
     session.end_transaction()
     session.send(OK)
+
+
+def describe_workers(session: GearMonkeySession, option: bytes, text: bytes) -> None:
+    """Set the tags or resources of the workers of this connection, present and future ones."""
+    try:
+        if option == b"tags":
+            session.stated_tags = tag_set(text.decode())
+        else:
+            session.stated_resources = resource_amounts(text.decode())
+    except UnicodeDecodeError as error:
+        raise PeerError(f"{option.decode()} are UTF-8", code="ERR") from error
+    except ValueError as error:
+        raise PeerError(str(error), code="ERR") from error
+    for worker in session.workers.values():
+        session.engine.describe_worker(worker, session.stated_tags, session.stated_resources)

@@ -1,7 +1,7 @@
-"""What is written of jobs beside what the engine knows, all of it in memory and bounded.
+"""`Drafts` and `ExtraFields`: data of jobs that the engine does not have, in memory and bounded.
 
-A GearMonkey client gets an id, writes the job's hash, and then pushes the id.  Until the push there is no job: what was
-written is a draft.  Fields that the engine has no use for are kept beside the job until it ends.
+A GearMonkey client gets an id, writes the job's hash, and then pushes the id. Until the push there is no job: the
+written fields are a draft. Fields that the engine does not use are kept beside the job until it ends.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from switchgear.engine.core import REFUSED_FULL
 from switchgear.engine.engine import Engine
 from switchgear.errors import PeerError, Refused
 from switchgear.model import SECOND_US, Job
 from switchgear.protocols.gearmonkey.keys import IDLE, INPUT, STATUS
+from switchgear.refusals import REFUSED_FULL
 
 __all__ = ["Draft", "Drafts", "ExtraFields"]
 
-# Ids that were given out and not pushed yet, and what is written for them.  A client pushes an id within moments, so
-# the oldest of so many has been given up.
+# The maximum number of ids that were given out and not pushed yet. A client pushes an id within moments, so the oldest
+# of this many has been abandoned.
 MOST_DRAFTS = 100_000
 MOST_DRAFT_BYTES = 256 * 1024 * 1024
 
-MOST_FIELDS = 1000  # of a draft; beside a job, of those that the engine has no use for
+MOST_FIELDS = 1000  # of a draft; beside a job, of those that the engine does not use
 MOST_EXTRA_BYTES = 64 * 1024 * 1024
-DRAFT_OVERHEAD_BYTES: Final = 1250  # of an id that was given out; as much as of the job that becomes of it
+DRAFT_OVERHEAD_BYTES: Final = 1250  # for an id that was given out; as much as for the later job
 FEW: Final = 1000
-FIELD_OVERHEAD_BYTES: Final = 200  # of a field that is kept, whatever its length
+FIELD_OVERHEAD_BYTES: Final = 200  # for a stored field, besides its length
 
 Fields = dict[bytes, bytes]
 
@@ -39,11 +39,11 @@ class Draft:
     def __init__(self, function: bytes) -> None:
         self.function = function
         self.fields: Fields = {}
-        self.size = 0  # of the fields
+        self.size = 0  # bytes of the fields
 
     @property
     def held_bytes(self) -> int:
-        """What it makes the server hold."""
+        """The memory that it takes."""
         return self.size + len(self.function) + DRAFT_OVERHEAD_BYTES
 
 
@@ -59,11 +59,11 @@ class Drafts:
         return len(self._drafts)
 
     def begin(self, job_id: int, function: bytes) -> None:
-        """This id was given out for a job of this function."""
+        """Begin a draft for an id that was given out."""
         self._add(job_id, Draft(function))
 
     def check_room(self, more_bytes: int = DRAFT_OVERHEAD_BYTES) -> None:
-        """Whether there is memory for so much more; raises Refused."""
+        """Check whether there is memory for this many more bytes; raises Refused."""
         if not self._memory.has_room(more_bytes):
             raise Refused(REFUSED_FULL, "there is no memory for more jobs that are not pushed yet")
 
@@ -82,7 +82,7 @@ class Drafts:
         return draft if draft is not None and draft.function == function else None
 
     def write(self, draft: Draft, fields: Fields) -> None:
-        """Raises PeerError or Refused, and writes nothing then."""
+        """Write fields; raises PeerError or Refused, and writes nothing then."""
         check_number(draft.fields, fields)
         more = growth(draft.fields, fields)
         if draft.fields and draft.size + more > max(draft.size, MOST_DRAFT_BYTES):
@@ -96,7 +96,7 @@ class Drafts:
         self._drop_oldest()
 
     def put_back(self, job: Job, extras: Fields) -> None:
-        """The push of this job was undone: it is a draft again, and may be pushed again."""
+        """Restore the draft of a job whose push was undone; it may be pushed again."""
         draft = Draft(job.function.name)
         draft.fields = {STATUS: IDLE, INPUT: job.payload or b"", **extras}
         draft.size = growth({}, draft.fields)
@@ -111,7 +111,7 @@ class Drafts:
 
 
 class ExtraFields:
-    """Fields of unfinished jobs that only GearMonkey's clients and workers know the meaning of."""
+    """Fields of unfinished jobs that only GearMonkey's clients and workers use."""
 
     def __init__(self, engine: Engine) -> None:
         self.bytes = 0
@@ -123,7 +123,7 @@ class ExtraFields:
         return self._fields.get(job_id) or {}
 
     def check_room(self, job_id: int, fields: Fields) -> None:
-        """Whether so much more can be kept; raises PeerError or Refused."""
+        """Check whether this many more bytes can be kept; raises PeerError or Refused."""
         kept = self.of(job_id)
         check_number(kept, fields)
         more = growth(kept, fields)
@@ -143,7 +143,7 @@ class ExtraFields:
         kept.update(fields)
 
     def forget(self, job_id: int) -> Fields:
-        """The job has ended, or is none any more; returns what there was."""
+        """Remove and return the fields of a job that has ended or was withdrawn."""
         fields = self._fields.pop(job_id, {})
         self._hold(-growth({}, fields))
         return fields
@@ -153,7 +153,8 @@ class ExtraFields:
         self._engine.memory.draft_bytes += more_bytes
 
     def _forget_finished(self) -> None:
-        """Jobs that ended elsewhere are noticed when room is short, and not again at once: all have to be looked at."""
+        """Remove the fields of jobs that ended elsewhere. This happens only when room is short, and not twice in a
+        row, because all have to be examined."""
         if self._engine.now_us < self._swept_us + SECOND_US and len(self._fields) > FEW:
             return
         self._swept_us = self._engine.now_us
@@ -162,13 +163,13 @@ class ExtraFields:
 
 
 def check_number(kept: Fields, fields: Fields) -> None:
-    """Whether these may be written to those; raises PeerError."""
+    """Check whether the number of fields is within its limit; raises PeerError."""
     if len(kept) + sum(name not in kept for name in fields) > MOST_FIELDS:
         raise PeerError(f"a hash may have {MOST_FIELDS} fields", code="ERR")
 
 
 def growth(kept: Fields, fields: Fields) -> int:
-    """How many bytes more are kept when these are written."""
+    """By how many bytes the fields grow when these are written."""
     more = 0
     for name, value in fields.items():
         before = kept.get(name)

@@ -1,4 +1,4 @@
-"""The job as a hash: `job:{FN}:{ID}`.
+"""Hash commands: a job is the hash `job:{FN}:{ID}`.
 
 Clients write one before they push its id, workers report by writing to it, and both read it.  Behind it is the engine's
 job; until the push it is a draft.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from switchgear.errors import PeerError
-from switchgear.model import CANCELLED, DONE, EXPIRED, FINAL_STATES, READY, RUNNING, SECOND_US, Cause, Job, Worker
+from switchgear.model import CANCELLED, DONE, EXPIRED, FINAL_STATES, RUNNING, Job, Worker
 from switchgear.numbers import whole_number
 from switchgear.protocols.gearmonkey.drafts import Draft, Fields
 from switchgear.protocols.gearmonkey.keys import (
@@ -18,16 +18,18 @@ from switchgear.protocols.gearmonkey.keys import (
     ERROR,
     IDLE,
     INPUT,
-    JOB_SECONDS,
+    KEEP_US,
     STATUS,
     SUCCESS,
     Key,
-    Kind,
+    KeyKind,
     wrong_type,
 )
+from switchgear.protocols.gearmonkey.listener_state import PROTOCOL
 from switchgear.protocols.gearmonkey.messages import Pieces
 from switchgear.protocols.gearmonkey.resp import OK, Command, integer
 from switchgear.protocols.gearmonkey.session import MOST_ANSWER_BYTES, GearMonkeySession
+from switchgear.states import LateReport
 
 __all__ = ["find_job", "hidden_from_us", "on_hget", "on_hgetall", "on_hmget", "on_hmset", "on_hset"]
 
@@ -38,11 +40,7 @@ KNOWN: Final = frozenset({STATUS, INPUT, DIVIDEND, DIVISOR})
 
 ENDS: Final = {SUCCESS, ERROR}
 STATES: Final = {IDLE, BUSY, *ENDS}
-STOPS: Final = {Cause.SERVER_LOST, Cause.GIVEN_BACK}
 SERVER_WORDS: Final = {CANCELLED: b"cancelled", EXPIRED: b"expired"}
-
-# How long a finished job is shown, as the document has workers say it: 25 hours.
-KEEP_US: Final = JOB_SECONDS * SECOND_US
 
 
 # --- reading ---
@@ -50,19 +48,22 @@ KEEP_US: Final = JOB_SECONDS * SECOND_US
 
 def job_key(session: GearMonkeySession, text: bytes) -> Key:
     key = session.key(text)
-    if key.kind is not Kind.JOB:
+    if key.kind is not KeyKind.JOB:
         raise wrong_type()
     return key
 
 
 def hidden_from_us(session: GearMonkeySession, job: Job) -> int:
-    """When a finished job is shown no more."""
-    return session.setup.hidden.get(job.id, job.finished_us + KEEP_US)
+    """When a finished job is no longer shown: after 25 hours, unless it leaves the history earlier."""
+    kept_us = job.retention_us if job.retention_us > 0 else session.engine.settings.retention_us
+    if not kept_us or not session.context.is_durable:
+        kept_us = KEEP_US
+    return session.setup.hidden.get(job.id, job.finished_us + min(KEEP_US, kept_us))
 
 
 def find_job(session: GearMonkeySession, key: Key) -> Job | None:
-    """The job behind a key, if it is to be shown; raises Refused."""
-    job = session.engine.job(key.number) or session.context.find_job(key.number)
+    """The job of a key, if it is to be shown; data of the store must have been read (`GearMonkeySession.must_read`)."""
+    job = session.found_job(key.number)
     if job is None or job.function.name != key.function:
         return None
     if job.state in FINAL_STATES and hidden_from_us(session, job) <= session.engine.now_us:
@@ -77,24 +78,18 @@ def status_of(job: Job) -> bytes:
 
 
 def output_of(job: Job) -> bytes:
-    """What a job has come to that has ended."""
+    """The output of a finished job."""
     if job.state in SERVER_WORDS:
         return SERVER_WORDS[job.state]
-    # A worker of another protocol may have sent parts of a result before it failed: the reason is worth more.
+    # A worker of another protocol may have sent parts of a result before it failed: the error is more useful.
     return job.whole_result if job.error is None else job.error
 
 
 def input_of(session: GearMonkeySession, job: Job) -> bytes:
-    """What the job is to work on; raises Refused or PeerError."""
+    """The payload of the job; raises PeerError."""
     if job.payload is not None or session.engine.jobs.get(job.id) is not job:
         return job.payload or b""
-    try:
-        return session.context.payload(job)
-    except LookupError as lost:
-        text = str(lost.args[0])
-        if job.worker is not None and session.is_held(job):
-            session.engine.could_not_be_sent(job.worker, job.id, lost=text.encode())
-        raise PeerError(text, code="ERR") from lost
+    return session.payload_of(job)
 
 
 def value_of(session: GearMonkeySession, job: Job, field: bytes) -> bytes | None:
@@ -113,7 +108,7 @@ def value_of(session: GearMonkeySession, job: Job, field: bytes) -> bytes | None
 
 
 def usual_fields(job: Job) -> list[bytes]:
-    """The names of the fields of a job's hash, as the conversation of the document would have put them there."""
+    """The names of the fields that GearMonkey's document defines for a job in its state."""
     fields = [STATUS, INPUT]
     if job.numerator or job.denominator:
         fields += (DIVIDEND, DIVISOR)
@@ -128,13 +123,18 @@ def fields_of(session: GearMonkeySession, job: Job) -> list[bytes]:
     return usual + [name for name in session.setup.extras.of(job.id) if name not in usual]
 
 
-def read(session: GearMonkeySession, key: Key, wanted: list[bytes] | None = None) -> list[tuple[bytes, bytes | None]]:
-    """These fields of a hash with their values, or all of them."""
+def read(
+    session: GearMonkeySession, command: Command, wanted: list[bytes] | None = None
+) -> list[tuple[bytes, bytes | None]] | None:
+    """These fields of a hash with their values, or all of them; `None` if the store has to be read first."""
+    key = job_key(session, command[1])
     draft = session.setup.drafts.get(key.number, key.function)
     known: Mapping[bytes, bytes | None] = {}
     if draft is not None:
         known = draft.fields
         names = list(known) if wanted is None else wanted
+    elif must_read(session, command, key):
+        return None
     elif (job := find_job(session, key)) is not None:
         names = fields_of(session, job) if wanted is None else wanted
         known = {name: value_of(session, job, name) for name in dict.fromkeys(names)}
@@ -145,8 +145,16 @@ def read(session: GearMonkeySession, key: Key, wanted: list[bytes] | None = None
     return [(name, known.get(name)) for name in names]
 
 
+def must_read(session: GearMonkeySession, command: Command, key: Key) -> bool:
+    """Whether the store has to be read first for the job of a key."""
+    job = session.engine.job(key.number)
+    return (job is None or job.payload is None) and session.must_read(command, (key,), with_payloads=True)
+
+
 def on_hgetall(session: GearMonkeySession, command: Command) -> None:
-    found = read(session, job_key(session, command[1]))
+    found = read(session, command)
+    if found is None:
+        return
     fields = [(name, value) for name, value in found if value is not None]
     answer = Pieces(b"%%%d\r\n" % len(fields) if session.version == 3 else b"*%d\r\n" % (2 * len(fields)))
     for name, value in fields:
@@ -156,14 +164,19 @@ def on_hgetall(session: GearMonkeySession, command: Command) -> None:
 
 
 def on_hget(session: GearMonkeySession, command: Command) -> None:
-    ((_, value),) = read(session, job_key(session, command[1]), command[2:])
+    found = read(session, command, command[2:])
+    if found is None:
+        return
+    ((_, value),) = found
     answer = Pieces(b"")
     answer.add(value, session.version)
     session.send_pieces(answer.whole())
 
 
 def on_hmget(session: GearMonkeySession, command: Command) -> None:
-    found = read(session, job_key(session, command[1]), command[2:])
+    found = read(session, command, command[2:])
+    if found is None:
+        return
     answer = Pieces(b"*%d\r\n" % len(found))
     for _, value in found:
         answer.add(value, session.version)
@@ -182,7 +195,7 @@ def on_hset(session: GearMonkeySession, command: Command) -> None:
 
 
 def write(session: GearMonkeySession, command: Command, *, counts: bool) -> None:
-    """Write fields of a hash; HSET is answered with the number of those that are new, HMSET with OK."""
+    """Write fields of a hash; HSET answers with the number of new fields, HMSET with OK."""
     if len(command) % 2:
         name = "hset" if counts else "hmset"
         raise PeerError(f"wrong number of arguments for '{name}' command", code="ERR")
@@ -193,12 +206,12 @@ def write(session: GearMonkeySession, command: Command, *, counts: bool) -> None
     if draft is not None:
         new = sum(name not in draft.fields for name in fields)
         write_draft(session, draft, fields)
+    elif (job is None or INPUT in fields) and session.must_read(command, (key,), with_payloads=True):
+        return
     elif job is not None and job.function.name == key.function:
         usual, extras = usual_fields(job), session.setup.extras.of(job.id)
         new = sum(name not in usual and name not in extras for name in fields)
         report(session, job, Report.read(session, job, fields))
-        if job.delivery and job.state in FINAL_STATES:
-            session.pledge()
     else:
         new = 0
         write_ended(session, key, fields)
@@ -212,16 +225,16 @@ def write_draft(session: GearMonkeySession, draft: Draft, fields: Fields) -> Non
 
 
 class Report(NamedTuple):
-    """What is written to the hash of an unfinished job, understood."""
+    """The parsed report in the fields written to an unfinished job."""
 
     status: bytes | None
     output: bytes | None
     progress: tuple[int, int] | None
-    extras: Fields  # what the engine has no use for
+    extras: Fields  # fields that the engine does not use
 
     @classmethod
     def read(cls, session: GearMonkeySession, job: Job, fields: Fields) -> Report:
-        """Check all before anything is done; raises PeerError or Refused."""
+        """Parse and check all fields before anything is done; raises PeerError or Refused."""
         status = fields.get(STATUS)
         if status is not None and status not in STATES:
             raise PeerError("status is one of idle, busy, success, error", code="ERR")
@@ -237,14 +250,14 @@ class Report(NamedTuple):
         output = None
         if status in ENDS:
             output = extras.pop(OUTPUT, None)
-            extras.clear()  # nobody could read them any more
+            extras.clear()  # they could not be read any more
         elif extras:
             session.setup.extras.check_room(job.id, extras)
         return cls(status, output, progress, extras)
 
 
 def number(text: bytes) -> int:
-    """A whole number, not negative."""
+    """A non-negative whole number; raises PeerError."""
     found = whole_number(text)
     if found is None:
         raise PeerError("value is not an integer or out of range", code="ERR")
@@ -252,14 +265,14 @@ def number(text: bytes) -> int:
 
 
 def report(session: GearMonkeySession, job: Job, said: Report) -> None:
-    """What is said of a job that is not over yet."""
-    worker = job.worker if session.is_held(job) else None
+    """Apply a report on an unfinished job."""
+    worker = job.worker if session.is_held(job) and not session.is_late(job) else None
     if said.status == IDLE and job.state is RUNNING:
         raise PeerError(f"job {job.id} is busy", code="ERR")
     if worker is None and (said.status == BUSY or said.progress is not None):
         raise not_taken(job)
     if said.status in ENDS and worker is None:
-        settle(session, job, said)
+        report_late(session, job, said)
         return
     if worker is not None and said.progress is not None:
         session.engine.progress(worker, job.id, *said.progress)
@@ -269,12 +282,12 @@ def report(session: GearMonkeySession, job: Job, said: Report) -> None:
 
 
 def output_in(session: GearMonkeySession, job: Job, said: Report) -> bytes:
-    """The output may have been written ahead of the status."""
+    """The output, which may have been written before the status."""
     return session.setup.extras.of(job.id).get(OUTPUT, b"") if said.output is None else said.output
 
 
 def end(session: GearMonkeySession, worker: Worker, job: Job, said: Report) -> None:
-    """A worker reports the end of its job, on its own connection or on another."""
+    """Apply a worker's report of the end of its job, on its own connection or on another."""
     channels = session.setup.channels
     output = output_in(session, job, said)
     channels.spoken_for = job.id
@@ -283,37 +296,25 @@ def end(session: GearMonkeySession, worker: Worker, job: Job, said: Report) -> N
     else:
         session.engine.fail(worker, job.id, 1, output or None, output)
     channels.spoken_for = 0
-    holder = worker.peer
-    if isinstance(holder, GearMonkeySession):
-        holder.popped.discard(job.id)
     note_end(session, job)
 
 
-def settle(session: GearMonkeySession, job: Job, said: Report) -> None:
-    """The end of a job is reported that is nobody's of us.  If it was, and was taken from its worker, who has done it
-    all the same, the first result counts."""
-    if not was_taken(session, job):
-        raise not_taken(job)
-    if said.status == ERROR:
-        raise PeerError(f"job {job.id} was taken from its worker and will be tried again", code="ERR")
-    session.setup.channels.spoken_for = job.id
-    is_settled = session.engine.settle(job, output_in(session, job, said))
-    session.setup.channels.spoken_for = 0
-    if not is_settled:
-        raise not_taken(job)
-    session.popped.discard(job.id)
-    session.setup.lost.pop(job.id, None)
-    note_end(session, job)
+def report_late(session: GearMonkeySession, job: Job, said: Report) -> None:
+    """Apply a report of the end of a job that no worker of this protocol has, or not the one that reports.
 
-
-def was_taken(session: GearMonkeySession, job: Job) -> bool:
-    """Whether a worker of ours may have had this job.
-
-    After the server has stopped nobody knows whose it was, so anybody is believed until somebody else has it.
+    The engine knows whether a worker of this protocol had the job; then the first result counts.
     """
-    if job.id in session.popped or job.id in session.setup.lost:
-        return True
-    return job.state is READY and any(cause in STOPS for cause, _ in job.log)
+    result = output_in(session, job, said) if said.status == SUCCESS else None
+    session.setup.channels.spoken_for = job.id
+    verdict = session.engine.report_late(job.id, PROTOCOL, 0, result)
+    session.setup.channels.spoken_for = 0
+    if verdict is LateReport.UNKNOWN:
+        raise not_taken(job)
+    if result is None:
+        raise PeerError(f"job {job.id} was taken from its worker and will be tried again", code="ERR")
+    if verdict is LateReport.DROPPED:
+        raise not_taken(job)
+    note_end(session, job)
 
 
 def note_end(session: GearMonkeySession, job: Job) -> None:
@@ -322,22 +323,21 @@ def note_end(session: GearMonkeySession, job: Job) -> None:
 
 
 def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> None:
-    """Something is written to a job that has ended, or never was.
+    """Handle a write to a job that has ended, or never existed.
 
-    A worker whose job was ended by somebody else meanwhile may say what it likes.  And a report that is sent again,
-    because its answer was lost, is no mistake.
+    A worker whose job was ended meanwhile may write anything. And a report that is repeated, because its answer was
+    lost, is not an error.
     """
     for worker in session.workers.values():
         if key.number in worker.running:
             if fields.get(STATUS) in ENDS:
                 session.engine.complete(worker, key.number, b"")
-                session.popped.discard(key.number)
             return
     job = find_job(session, key)
     if job is None:
         raise PeerError(f"there is no job {key.number}: an id comes from INCR uid:, and is written to soon", code="ERR")
     if job.state not in FINAL_STATES:
-        session.pledge()  # its end is just being kept, so whoever reports on it now has done so before
+        session.await_commit()  # its end is being stored, so this report is a repetition
     elif any(value_of(session, job, name) != value for name, value in fields.items()):
         raise PeerError(f"job {job.id} has ended", code="ERR")
 

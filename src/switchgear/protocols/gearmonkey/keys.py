@@ -1,4 +1,4 @@
-"""The words of GearMonkey: its keys, the states of a job, and its script.
+"""GearMonkey's keys, fields, job states, and its script.
 
 uid:{FN}          the last id that was given out        count:{FN}      workers that have registered
 job:{FN}:{ID}     a hash: the job                       queue:{FN}:{PRIO}   ids that wait, by priority
@@ -12,8 +12,8 @@ from hashlib import sha1
 from typing import Final, NamedTuple
 
 from switchgear.errors import PeerError
-from switchgear.model import HIGH, LOW, NORMAL, URGENT
-from switchgear.protocols.base import number_in_handle
+from switchgear.model import HIGH, LOW, NORMAL, SECOND_US, URGENT
+from switchgear.protocols.handles import number_in_handle
 from switchgear.text import harmless
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "IDLE",
     "INPUT",
     "JOB_SECONDS",
+    "KEEP_US",
     "LOCK_SECONDS",
     "PRIORITY_WORDS",
     "SCRIPT",
@@ -31,7 +32,7 @@ __all__ = [
     "SUCCESS",
     "FunctionKeys",
     "Key",
-    "Kind",
+    "KeyKind",
     "parse_key",
     "queue_key",
     "wrong_type",
@@ -48,14 +49,15 @@ ERROR: Final = b"error"
 CHANNEL: Final = b"channel:"
 
 JOB_SECONDS: Final = 90_000  # a finished job is kept for 25 hours
-LOCK_SECONDS: Final = 10  # so long a finished job's token waits for its client
+KEEP_US: Final = JOB_SECONDS * SECOND_US
+LOCK_SECONDS: Final = 10  # how long the token of a finished job waits for its client
 
 # By the number of a priority.
 PRIORITY_WORDS: Final = {HIGH: b"high", NORMAL: b"normal", LOW: b"low", URGENT: b"scheduled"}
 _PRIORITIES: Final = {word: priority for priority, word in PRIORITY_WORDS.items()}
 
-# What a worker loads to take the next scheduled job that is due.  Nothing here runs it: it is recognised by its
-# SHA-1, which every worker knows, so not a blank of it may change.
+# The script that a worker loads to take the next due scheduled job. It is never run here: it is recognised by its
+# SHA-1, which every worker knows, so not a byte of it may change.
 SCRIPT: Final = (
     b"local item = redis.call('ZRANGEBYSCORE', KEYS[1], 0, ARGV[1], 'LIMIT', 0, 1); "
     b"if (#item > 0) then redis.call('ZREM', KEYS[1], item[1]); return { KEYS[1],  item[1] }; end"
@@ -63,8 +65,8 @@ SCRIPT: Final = (
 SCRIPT_SHA: Final = sha1(SCRIPT).hexdigest().encode()
 
 
-class Kind(Enum):
-    """What a key is about, by what it begins with."""
+class KeyKind(Enum):
+    """The kind of a key, by its prefix."""
 
     UID = b"uid"
     COUNT = b"count"
@@ -73,32 +75,32 @@ class Kind(Enum):
     LOCK = b"lock"
 
 
-_KINDS: Final = {kind.value: kind for kind in Kind}
+_KINDS: Final = {kind.value: kind for kind in KeyKind}
 
 
 class Key(NamedTuple):
-    """A key that GearMonkey knows."""
+    """A parsed GearMonkey key."""
 
-    kind: Kind
+    kind: KeyKind
     function: bytes
     number: int = 0  # the job's id, or the queue's priority
 
 
 def parse_key(text: bytes, name_bytes: int) -> Key:
-    """Read a key; raises PeerError."""
+    """Parse a key; raises PeerError."""
     word, _, rest = text.partition(b":")
     kind = _KINDS.get(word)
     number = 0
     function = rest
     if kind is None:
         raise PeerError(f"key {_shown(text)} is none of GearMonkey's: uid:, count:, job:, queue:, lock:", code="ERR")
-    if kind is Kind.QUEUE:
+    if kind is KeyKind.QUEUE:
         function, _, last = rest.rpartition(b":")
         priority = _PRIORITIES.get(last)
         if priority is None:
             raise PeerError(f"key {_shown(text)} does not end with high, normal, low or scheduled", code="ERR")
         number = priority
-    elif kind is Kind.JOB or kind is Kind.LOCK:
+    elif kind is KeyKind.JOB or kind is KeyKind.LOCK:
         function, _, last = rest.rpartition(b":")
         number = number_in_handle(last, b"")
         if not number:
@@ -115,7 +117,7 @@ def queue_key(function: bytes, priority: int) -> bytes:
 
 
 class FunctionKeys:
-    """The keys of one function, for those who keep its jobs in a Redis."""
+    """The keys of one function, for code that keeps its jobs in a Redis."""
 
     def __init__(self, function: bytes) -> None:
         self.function = function
@@ -132,7 +134,7 @@ class FunctionKeys:
 
 
 def wrong_type() -> PeerError:
-    """The command is for keys of another kind."""
+    """The error for a command that is for keys of another kind."""
     return PeerError("Operation against a key holding the wrong kind of value", code="WRONGTYPE")
 
 

@@ -1,7 +1,7 @@
-"""What subscribers are sent, and other long answers.
+"""`Published`: messages to subscribers, encoded once and shared; `Pieces`: other long answers.
 
-A message may go to any number of connections, and to one connection once for each of its patterns.  So it is encoded
-once for all of them, and a long one is a piece of output by itself, of which all share the one copy.
+A message may go to any number of connections, and to one connection once for each of its patterns. So it is encoded
+once for all of them, and a long one is a separate piece of output that all share.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ END: Final = b"\r\n"
 
 
 class Pieces:
-    """An answer of several values.  One that is long is a piece by itself: it may be asked for many times at once."""
+    """An answer of several values. A long value is a separate piece: it may be requested many times at once."""
 
     def __init__(self, start: bytes) -> None:
-        self._short = [start]  # what is to be one piece
+        self._short = [start]  # the values of the current piece
         self._pieces: list[bytes] = []
 
     def add(self, value: bytes | None, version: int = 2) -> None:
@@ -40,11 +40,11 @@ class Pieces:
 
 
 class Published:
-    """A message on its way to those who have subscribed."""
+    """A message to subscribers."""
 
     def __init__(self, name: bytes, message: bytes) -> None:
         self._message = message
-        self._start = bulk(name) + b"$%d\r\n" % len(message)  # what stands between the pattern and the message
+        self._start = bulk(name) + b"$%d\r\n" % len(message)  # between the pattern and the message
         self._is_long = len(message) > LONG_BYTES
         self._rest = b"" if self._is_long else self._start + message + END
         self._rest_bytes = len(self._start) + len(message) + len(END)
@@ -52,11 +52,11 @@ class Published:
 
     @property
     def message_bytes(self) -> int:
-        """How long it is for whoever has subscribed to the channel."""
+        """Its size for a subscriber of the channel."""
         return len(_opening(2, 3, b"message")) + self._rest_bytes
 
     def message(self, version: int) -> list[bytes]:
-        """The same pieces for all who have subscribed to the channel."""
+        """The pieces for all subscribers of the channel."""
         pieces = self._encoded.get(version)
         if pieces is None:
             opening = _opening(version, 3, b"message")
@@ -65,11 +65,11 @@ class Published:
         return pieces
 
     def pattern_messages_bytes(self, patterns: list[bytes]) -> int:
-        """How long it is for a connection with these patterns, once for each."""
+        """Its size for a connection with these patterns, once for each."""
         return len(patterns) * (len(_opening(2, 4, b"pmessage")) + self._rest_bytes) + sum(map(len, patterns))
 
     def pattern_messages(self, version: int, patterns: list[bytes]) -> list[bytes]:
-        """The message once for each of these patterns, which are encoded."""
+        """The message once for each of these encoded patterns."""
         opening = _opening(version, 4, b"pmessage")
         if not self._is_long:
             return [opening + (self._rest + opening).join(patterns) + self._rest]

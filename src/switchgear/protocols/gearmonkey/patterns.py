@@ -1,8 +1,8 @@
 """Patterns of channel names, as Redis has them, in memory and time that are bounded by the length of the pattern.
 
-A pattern is cut at its stars.  The part before the first star has to stand at the beginning of a name and the part
-after the last at its end; each part between is searched for from the left, and is never looked for again further to the
-right: if the rest fits after a later place, it fits after the first as well.
+A pattern is split at its stars. The part before the first star must match the beginning of a name and the part after
+the last its end; each part between is searched for from the left, without backtracking: if the rest matches after a
+later position, it also matches after the first.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ __all__ = ["Pattern", "special_count"]
 
 _SPECIAL: Final = re.compile(rb"\*+|[?\[\\]")
 
-# The bytes that may stand in one place, as a table: for each byte whether it may.  Those of a single byte and of all
-# bytes are there once for all patterns.
+# The bytes that match one position, as a table with an entry for each byte. The tables for a single byte and for all
+# bytes are shared by all patterns.
 _NONE: Final = bytes(256)
 _ANY: Final = b"\1" * 256
 _SINGLE: Final = [_NONE[:byte] + b"\1" + _NONE[byte + 1 :] for byte in range(256)]
 
 Part = bytes | list[bytes]
-"""What stands between stars: these very bytes, or for each place a table of the bytes that may be there."""
+"""A part between stars: literal bytes, or for each position a table of the bytes that match."""
 
-# A step is what the comparison of one place costs: some 30 nanoseconds.
-SCAN_STEPS: Final = 20  # of a look at any pattern
+# A step is the cost of comparing one position: some 30 nanoseconds.
+SCAN_STEPS: Final = 20  # of examining any pattern
 PART_STEPS: Final = 20  # of any part
-SEARCHED_BYTE_STEPS: Final = 8  # of a byte that is searched for as it is
-TRIED_PLACE_STEPS: Final = 10  # of trying whether a part that has tables stands in one place, beside comparing
+SEARCHED_BYTE_STEPS: Final = 8  # for each byte of a literal search
+TRIED_PLACE_STEPS: Final = 10  # of trying a part with tables at one position, besides comparing
 
 STAR: Final = ord("*")
 BACKSLASH: Final = ord("\\")
 END_OF_CHOICE: Final = ord("]")
 
 TABLE_BYTES: Final = 289
-OBJECT_BYTES: Final = 64  # of a list, beside what is in it
+OBJECT_BYTES: Final = 64  # of a list, besides its contents
 PLACE_BYTES: Final = 8
 
 
@@ -50,19 +50,19 @@ class Pattern:
         self._has_star = len(parts) > 1
         self._first = parts[0]
         self._last = parts[-1] if self._has_star else b""
-        self._middle = [part for part in parts[1:-1] if part]  # nothing stands between two stars that touch
+        self._middle = [part for part in parts[1:-1] if part]  # nothing between two adjacent stars
         self._least_bytes = sum(map(len, parts))
         self.memory_bytes = parser.memory_bytes
 
     @property
     def prefix(self) -> bytes | None:
-        """What names begin with that fit, if nothing else is asked of them; None if something is."""
+        """The prefix, if the pattern is only a prefix and a star; otherwise `None`."""
         if not self._has_star or self._middle or self._last:
             return None
         return self._first if isinstance(self._first, bytes) else None
 
     def steps(self, name_bytes: int) -> int:
-        """How much work the comparison with a name of so many bytes can be at most."""
+        """The maximum number of steps of a comparison with a name of this length."""
         steps = SCAN_STEPS
         for part in (self._first, self._last):
             if not isinstance(part, bytes):
@@ -94,14 +94,14 @@ class Pattern:
 
 
 def _stands_at(part: Part, text: bytes, position: int) -> bool:
-    """Whether the part is found there; the text is long enough for that."""
+    """Whether the part matches at this position; the text is long enough."""
     if isinstance(part, bytes):
         return text.startswith(part, position)
     return all(map(getitem, part, text[position : position + len(part)]))
 
 
 def _find(part: Part, text: bytes, start: int, end: int) -> int:
-    """Where the part is found first between these, or -1."""
+    """The first position of the part in this range, or -1."""
     if isinstance(part, bytes):
         return text.find(part, start, end)
     for position in range(start, end - len(part) + 1):
@@ -111,15 +111,15 @@ def _find(part: Part, text: bytes, start: int, end: int) -> int:
 
 
 class _Parser:
-    """Cuts a pattern at its stars."""
+    """Splits a pattern at its stars."""
 
     def __init__(self, pattern: bytes) -> None:
         self.parts: list[Part] = []
         self.memory_bytes = 0  # of the parts
         self._pattern = pattern
-        self._literal: list[bytes] = []  # of a part in which there are only bytes so far
-        self._places: list[bytes] | None = None  # of one in which there is something else
-        self._tables: dict[bytes, bytes] = {}  # what is written more than once is kept once
+        self._literal: list[bytes] = []  # of a part with only literal bytes so far
+        self._places: list[bytes] | None = None  # of a part with other elements
+        self._tables: dict[bytes, bytes] = {}  # equal tables are shared
         self._parse()
 
     def _parse(self) -> None:
@@ -168,7 +168,7 @@ class _Parser:
     def _end_part(self) -> None:
         places = self._places
         part: Part = b"".join(self._literal) if places is None else places
-        if part or not self.parts or self.parts[-1]:  # of several stars in a row one is enough
+        if part or not self.parts or self.parts[-1]:  # several stars in a row count as one
             self.parts.append(part)
             self.memory_bytes += OBJECT_BYTES + len(part) * (1 if places is None else PLACE_BYTES)
         elif len(self.parts) == 1:
@@ -178,7 +178,7 @@ class _Parser:
 
 
 def _choice(pattern: bytes, position: int) -> tuple[bytes, int]:
-    """What stands between brackets, as a table, and where the pattern goes on after them."""
+    """The table for a bracket expression, and the position behind it."""
     is_negated = pattern[position : position + 1] == b"^"
     if is_negated:
         position += 1
@@ -199,5 +199,5 @@ def _choice(pattern: bytes, position: int) -> tuple[bytes, int]:
 
 
 def special_count(pattern: bytes) -> int:
-    """How many places of a pattern have to be looked at one by one to understand it."""
+    """How many positions of a pattern have to be parsed one by one."""
     return len(_SPECIAL.findall(pattern))

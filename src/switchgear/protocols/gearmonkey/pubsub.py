@@ -1,4 +1,4 @@
-"""Channels: who wants to hear of what, and who has something to say."""
+"""Handlers of PUBLISH, (P)SUBSCRIBE and (P)UNSUBSCRIBE."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["on_psubscribe", "on_publish", "on_punsubscribe", "on_subscribe", "on
 
 Subscribe = Callable[[GearMonkeySession, list[bytes]], None]
 
-# Steps (`Pattern.steps`) that one transaction may make publishing take: nobody else is served meanwhile.
+# How many steps (`Pattern.steps`) the publishing of one transaction may take: no other peer is served meanwhile.
 MOST_STEPS_OF_TRANSACTION = 600_000
 
 MOST_NAMES: Final = 1000  # in one command; no connection has more subscriptions
 
 
 def on_publish(session: GearMonkeySession, command: Command) -> None:
-    check_names(session, command[1:2])  # matching a long one with many patterns would take long
+    check_names(session, command[1:2])  # matching a long name with many patterns would take long
     if session.executing and session.setup.channels.spent_steps > session.steps_before + MOST_STEPS_OF_TRANSACTION:
         raise PeerError("the transaction publishes too much, to too many", code="ERR")
-    # What a worker tells after a report that is not kept yet must not be heard before that is kept.
-    promised = bool(session.pledges or session.waiting or session.held is not None)
+    # A message that follows a worker's report must not be delivered before the report is stored.
+    promised = session.awaits_commit
     session.send(integer(session.setup.channels.publish(command[1], command[2], promised=promised)))
 
 
@@ -55,7 +55,7 @@ def on_punsubscribe(session: GearMonkeySession, command: Command) -> None:
 
 
 def subscribe(session: GearMonkeySession, word: bytes, names: list[bytes], do: Subscribe) -> None:
-    """Subscribe to all of these or, if that cannot be, to none."""
+    """Subscribe to all of these or, if that is refused, to none."""
     check_time(session)
     check_names(session, names)
     count = len(session.channels) + len(session.patterns)
@@ -69,7 +69,7 @@ def subscribe(session: GearMonkeySession, word: bytes, names: list[bytes], do: S
 
 
 def check_names(session: GearMonkeySession, names: list[bytes]) -> None:
-    """Whether these may be names, and may be named by one command: each is answered by itself.  Raises PeerError."""
+    """Check whether these can be names in one command: each gets its own answer. Raises PeerError."""
     if len(names) > MOST_NAMES:
         raise PeerError(f"more than {MOST_NAMES} channels or patterns at once", code="ERR")
     limit = session.channel_bytes
@@ -78,12 +78,12 @@ def check_names(session: GearMonkeySession, names: list[bytes]) -> None:
 
 
 def check_time(session: GearMonkeySession) -> None:
-    """Not in a transaction, whose commands have one answer each."""
+    """Refuse a subscription in a transaction, whose commands have one answer each."""
     if session.queued is not None:
         raise PeerError("subscriptions cannot be changed in a transaction", code="ERR")
 
 
 def confirm(session: GearMonkeySession, word: bytes, name: bytes | None, count: int) -> None:
-    """Say that there is one subscription more, or less, and how many there are now."""
+    """Confirm that a subscription was added or removed, with the number of all."""
     named = null(session.version) if name is None else bulk(name)
     session.send(push(session.version, (bulk(word), named, integer(count))))

@@ -1,4 +1,4 @@
-"""Queues, and the lock lists: pushing, popping, scheduling.
+"""List commands on queues and locks: push, pop, schedule.
 
 A push is a submission to the engine, and a pop takes a job from it.
 """
@@ -12,25 +12,25 @@ from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, SECOND_US, URGENT, Delivery, Job
 from switchgear.numbers import real_number, signed_number
-from switchgear.protocols.base import number_in_handle
 from switchgear.protocols.gearmonkey.drafts import Draft
-from switchgear.protocols.gearmonkey.keys import INPUT, SCRIPT, SCRIPT_SHA, STATUS, Key, Kind, wrong_type
-from switchgear.protocols.gearmonkey.locks import LOCK_US, Ended
+from switchgear.protocols.gearmonkey.keys import INPUT, KEEP_US, SCRIPT, SCRIPT_SHA, STATUS, Key, KeyKind, wrong_type
+from switchgear.protocols.gearmonkey.lock_lists import LOCK_US, Ended
 from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, error, integer, null, null_array
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 from switchgear.protocols.gearmonkey.waiting import LockWait, QueueWait
+from switchgear.protocols.handles import number_in_handle
 
 INFINITE: Final = {sign + word: float(sign + word) for sign in (b"", b"+", b"-") for word in (b"inf", b"infinity")}
-LATEST_SECONDS: Final = 253_402_300_799  # the last second of the year 9999: nobody can show a later one
+LATEST_SECONDS: Final = 253_402_300_799  # the last second of the year 9999: later times cannot be shown
 LONGEST_WAIT_SECONDS: Final = 10 * 366 * 86_400
-MOST_KEYS: Final = 100  # that one command may name: to each belongs a look into the store
+MOST_KEYS: Final = 100  # in one command: each may need a read of the store
 
 
-# --- numbers as Redis reads them ---
+# --- numbers in Redis notation ---
 
 
 def whole_number(text: bytes) -> int:
-    """A number that may be negative; raises PeerError."""
+    """A signed number; raises PeerError."""
     number = signed_number(text)
     if number is None:
         raise PeerError("value is not an integer or out of range", code="ERR")
@@ -38,12 +38,12 @@ def whole_number(text: bytes) -> int:
 
 
 def score(text: bytes) -> float | None:
-    """A number that may be infinite; None: it is none."""
+    """A number that may be infinite; `None` if it is not a number."""
     return INFINITE.get(text[:10].lower()) or real_number(text)
 
 
 def end_of_patience_us(session: GearMonkeySession, text: bytes) -> int:
-    """Until when a command waits; 0: for ever."""
+    """The end of a wait; 0: no limit."""
     seconds = real_number(text)
     if seconds is None:
         raise PeerError("timeout is not a float or out of range", code="ERR")
@@ -59,11 +59,11 @@ def end_of_patience_us(session: GearMonkeySession, text: bytes) -> int:
 
 def on_lpush(session: GearMonkeySession, command: Command) -> None:
     key = session.key(command[1])
-    if key.kind is Kind.LOCK:
-        # The end of the job has done already what this is to bring about.
+    if key.kind is KeyKind.LOCK:
+        # The end of the job has already done this.
         session.send(integer(len(command) - 2))
         return
-    if key.kind is not Kind.QUEUE or key.number == URGENT:
+    if key.kind is not KeyKind.QUEUE or key.number == URGENT:
         raise wrong_type()
     function = session.engine.functions.get(key.function)
     before = function.ready_of(key.number) if function is not None else 0
@@ -73,7 +73,7 @@ def on_lpush(session: GearMonkeySession, command: Command) -> None:
 
 def on_zadd(session: GearMonkeySession, command: Command) -> None:
     key = session.key(command[1])
-    if key.kind is not Kind.QUEUE or key.number != URGENT:
+    if key.kind is not KeyKind.QUEUE or key.number != URGENT:
         raise wrong_type()
     if len(command) % 2:
         raise PeerError("syntax error", code="ERR")
@@ -82,33 +82,34 @@ def on_zadd(session: GearMonkeySession, command: Command) -> None:
 
 
 def moment_us(text: bytes) -> int:
-    """A score: a time in seconds since 1970."""
+    """The time of a score, which is in seconds since 1970."""
     seconds = score(text)
     if seconds is None:
         raise PeerError("value is not a valid float", code="ERR")
     if abs(seconds) > LATEST_SECONDS:
         raise PeerError("the job is scheduled too far away", code="ERR")
-    whole = numbers.whole_number(text)  # which is more exact
+    whole = numbers.whole_number(text)  # more exact
     return max(0, round(seconds * SECOND_US) if whole is None else whole * SECOND_US)
 
 
 def submit(session: GearMonkeySession, key: Key, ids: list[bytes], moments_us: list[int], answer: int) -> None:
-    """Make jobs of what was written under these ids.  All are looked at before any is made."""
+    """Submit the jobs of these drafts. All are checked before any is submitted."""
     drafts = {job_id: draft_of(session, key, job_id) for job_id in map(job_number, ids)}
     if len(drafts) != len(ids):
         raise PeerError("an id is pushed twice", code="ERR")
     jobs: list[Job] = []
+    promised = len(session.promised_jobs)
     try:
         for (job_id, draft), run_at_us in zip(drafts.items(), moments_us, strict=True):
             jobs.append(submit_draft(session, key, job_id, draft, run_at_us))
     except Refused as refused:
         if not jobs:
             raise
+        session.answer_all_since(promised)
         session.send(error(f"ERR {len(jobs)} of {len(ids)} ids were pushed, the others not: {refused}"))
     else:
+        session.answer_all_since(promised)
         session.send(integer(answer))
-    for job in jobs:
-        session.pledge_job(job)
 
 
 def job_number(text: bytes) -> int:
@@ -134,9 +135,11 @@ def submit_draft(session: GearMonkeySession, key: Key, job_id: int, draft: Draft
     extras = {name: value for name, value in fields.items() if name not in (STATUS, INPUT)}
     if extras:
         setup.extras.check_room(job_id, extras)
-    options = SubmitOptions(job_id=job_id, run_at_us=run_at_us, origin=session.protocol)
+    options = SubmitOptions(
+        job_id=job_id, run_at_us=run_at_us, origin=session.protocol, retention_us=retention_us(session)
+    )
     memory = session.engine.memory
-    memory.draft_bytes -= draft.held_bytes  # the engine counts it from now on, if it takes it
+    memory.draft_bytes -= draft.held_bytes  # the engine counts it from now on, if it accepts the job
     try:
         data = fields.get(INPUT, b"")
         job = session.engine.submit(key.function, b"", data, key.number, Delivery.HANDLE, options=options)
@@ -150,6 +153,16 @@ def submit_draft(session: GearMonkeySession, key: Key, job_id: int, draft: Draft
     return job
 
 
+def retention_us(session: GearMonkeySession) -> int:
+    """How long a job is kept after its end: as long as workers of this protocol expect, unless the server's setting is
+    longer.
+
+    A store in memory keeps the last jobs of all, whatever their retention is.
+    """
+    is_shorter = session.engine.settings.retention_us < KEEP_US
+    return KEEP_US if is_shorter and session.context.is_durable else -1
+
+
 # --- popping ---
 
 
@@ -157,7 +170,7 @@ def on_brpop(session: GearMonkeySession, command: Command) -> None:
     until_us = end_of_patience_us(session, command[-1])
     keys = command[1:-1]
     if keys[0].startswith(b"lock:"):
-        wait_for_end(session, keys, until_us)
+        wait_for_end(session, command, until_us)
         return
     plan = session.plan_for(keys)
     job = plan.take(session)
@@ -181,7 +194,7 @@ def on_rpop(session: GearMonkeySession, command: Command) -> None:
             raise PeerError("value is out of range, must be positive", code="ERR")
         count = wanted
     key = session.key(command[1])
-    if key.kind is Kind.LOCK:
+    if key.kind is KeyKind.LOCK:
         found = [LockWait.WORD] if count and take_lock(session, key) else []
     else:
         found = pop_ids(session, command[1], count)
@@ -195,18 +208,20 @@ def pop_ids(session: GearMonkeySession, key: bytes, count: int) -> list[bytes]:
     plan = session.plan_for([key])
     found: list[bytes] = []
     while len(found) < count and (job := plan.take(session)) is not None:
-        session.take_over(job)
         found.append(b"%d" % job.id)
     return found
 
 
-def wait_for_end(session: GearMonkeySession, texts: list[bytes], until_us: int) -> None:
-    """Pop from lock lists: once one of the jobs has ended."""
+def wait_for_end(session: GearMonkeySession, command: Command, until_us: int) -> None:
+    """Pop from lock lists: when one of the jobs has ended."""
+    texts = command[1:-1]
     keys = [session.key(text) for text in texts[:MOST_KEYS]]
-    if any(key.kind is not Kind.LOCK for key in keys):
+    if any(key.kind is not KeyKind.LOCK for key in keys):
         raise wrong_type()
     if len(texts) > MOST_KEYS:
         raise PeerError(f"more than {MOST_KEYS} keys at once", code="ERR")
+    if session.must_read(command, keys):
+        return
     for text, key in zip(texts, keys, strict=True):
         if take_lock(session, key):
             LockWait.answer(session, text)
@@ -218,7 +233,7 @@ def wait_for_end(session: GearMonkeySession, texts: list[bytes], until_us: int) 
 
 
 def take_lock(session: GearMonkeySession, key: Key) -> bool:
-    """Whether what is in the lock list, if anything, is this connection's now."""
+    """Whether this connection gets the token in the lock list."""
     lock = find_lock(session, key)
     if lock is None:
         return False
@@ -227,25 +242,25 @@ def take_lock(session: GearMonkeySession, key: Key) -> bool:
 
 
 def find_lock(session: GearMonkeySession, key: Key) -> Ended | None:
-    """A lock that can be had; raises Refused.  Whoever is told of it hears of an end, which has to be kept first."""
+    """A lock that can be popped; raises Refused. The answer tells of an end, which must be stored first."""
     ended = find_ended(session, key)
     if ended is None or ended.is_taken:
         return None
-    session.pledge()
+    session.await_commit()
     return ended
 
 
 def find_ended(session: GearMonkeySession, key: Key) -> Ended | None:
-    """The job of this lock, if it has ended less than ten seconds ago; raises Refused."""
+    """The job of this lock, if it ended less than ten seconds ago; raises Refused."""
     now_us = session.engine.now_us
     locks = session.setup.locks
     ended = locks.find(key.number, key.function, now_us)
     if ended is not None or session.engine.has_job(key.number):
         return ended
-    job = session.context.find_job(key.number)
+    job = session.found_job(key.number)
     if job is None or job.function.name != key.function:
         return None
-    # The engine knows it no more, so it has ended; if it does not look so, the end is just being kept.
+    # The engine no longer has it, so it has ended; if its state is not final, the end is being stored.
     ended_us = job.finished_us if job.state in FINAL_STATES else now_us
     return locks.job_ended(key.number, key.function, ended_us) if now_us < ended_us + LOCK_US else None
 
@@ -284,7 +299,7 @@ def on_evalsha(session: GearMonkeySession, command: Command) -> None:
 
 
 def take_due(session: GearMonkeySession, command: Command) -> None:
-    """What the script does.  When a job is due is known here; what the worker takes for the time is not looked at."""
+    """Run the equivalent of the script. The server's time decides when a job is due, not the worker's."""
     count = whole_number(command[2])
     if count < 0:
         raise PeerError("Number of keys can't be negative", code="ERR")
@@ -293,7 +308,7 @@ def take_due(session: GearMonkeySession, command: Command) -> None:
     if count != 1 or len(command) != 5:
         raise PeerError("the script takes the key of a queue of scheduled jobs, and the time", code="ERR")
     key = session.key(command[3])
-    if key.kind is not Kind.QUEUE or key.number != URGENT:
+    if key.kind is not KeyKind.QUEUE or key.number != URGENT:
         raise wrong_type()
     if score(command[4]) is None:
         raise PeerError("min or max is not a float", code="ERR")
@@ -302,5 +317,4 @@ def take_due(session: GearMonkeySession, command: Command) -> None:
     if job is None:
         session.send(null(session.version))
         return
-    session.take_over(job)
     session.send(array((bulk(command[3]), bulk(b"%d" % job.id))))

@@ -1,7 +1,7 @@
-"""Bytes to commands of RESP, the protocol of Redis, and replies back to bytes.
+"""The codec of RESP, the protocol of Redis: bytes to commands, and replies to bytes.
 
-A command is an array of strings, or a line of words as somebody types it.  A reply has one of two shapes for some
-things: RESP2, which every client knows, and RESP3, which a client asks for with HELLO 3.
+A command is an array of strings, or a typed line of words. Some replies have two forms: RESP2, which every client
+knows, and RESP3, which a client requests with HELLO 3.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from switchgear.errors import PeerError
+from switchgear.protocols.framing import LONG_BYTES, LongBody
 from switchgear.text import harmless
 
 __all__ = [
     "OK",
     "WORD_OVERHEAD_BYTES",
     "Command",
-    "Decoder",
+    "RespDecoder",
     "array",
     "bulk",
     "error",
@@ -26,6 +27,7 @@ __all__ = [
     "null",
     "null_array",
     "push",
+    "set_of",
     "simple",
     "split_line",
     "verbatim",
@@ -36,48 +38,67 @@ Command = list[bytes]
 
 OK: Final = b"+OK\r\n"
 
-# As long may a line be: a typed command, or the number that announces what follows.
+# The maximum length of a line: a typed command, or the number that announces an item.
 MOST_LINE_BYTES: Final = 65_536
 
-# So many words may a command have.  The longest of GearMonkey's, a push of many ids, does with fewer.
+# The maximum number of words of a command. The longest of GearMonkey's, a push of many ids, needs fewer.
 MOST_ARGUMENTS: Final = 65_536
-WORD_OVERHEAD_BYTES: Final = 64  # of each word in memory, whatever its length, and of each command
+WORD_OVERHEAD_BYTES: Final = 64  # memory of each word besides its length, and of each command
 
-# A number as Redis reads it: no sign but a minus, and no zero ahead.
+# A number in Redis notation: no plus sign, and no leading zero.
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
-# Most words are short, and looking up how their length is written is quicker than reading it.
+# Most words are short, and looking up their encoded length is faster than parsing it.
 SHORT: Final = {b"$%d\r" % size: size for size in range(1000)}
 
 _ASTERISK: Final = 0x2A
 _DOLLAR: Final = 0x24
 
 
-class Decoder:
-    """Cuts a stream into commands, however it was sliced on the way.
+class RespDecoder:
+    """Decodes a stream into commands, independent of how it is sliced.
 
-    What is complete of an unfinished command is not looked at again when more of it arrives, so the work grows with
-    the bytes and not with the slices.
+    Complete words of an unfinished command are not parsed again when more arrives, so the work grows with the bytes and
+    not with the slices.
     """
 
     def __init__(self, packet_bytes: int) -> None:
         self.packet_bytes = packet_bytes  # of a whole command
-        self.failure: PeerError | None = None  # framing is lost; what came before it was still decoded
-        self._held = bytearray()  # what has arrived and is not understood yet
-        self._need = 0  # so many bytes of it are worth another look; 0: the end of a line is
+        self.long_bytes = LONG_BYTES  # from this length on a word is collected in its own buffer
+        self.failure: PeerError | None = None  # framing is lost; earlier commands were still decoded
+        self._long: LongBody | None = None  # an unfinished long word
+        self._long_word: bytes | None = None  # a long word without the end of its line
+        self._held = bytearray()  # received and not parsed yet
+        self._need = 0  # bytes of it that are needed for the next attempt; 0: a line end is
         self._command: Command = []  # the words so far of an unfinished command
         self._missing = 0  # how many more it will have
-        self._bytes = 0  # how long the words are so far
+        self._bytes = 0  # the length of the words so far
 
     @property
     def buffered_bytes(self) -> int:
-        """What an unfinished command makes us hold."""
-        return len(self._held) + self._bytes + WORD_OVERHEAD_BYTES * len(self._command)
+        """The bytes that an unfinished command holds."""
+        held_bytes = len(self._held) + self._bytes + WORD_OVERHEAD_BYTES * len(self._command)
+        if self._long_word is not None:
+            held_bytes += len(self._long_word)
+        long = self._long
+        return held_bytes if long is None else held_bytes + long.size - long.missing
+
+    @property
+    def awaited_bytes(self) -> int:
+        """How many bytes of a long word are missing."""
+        long = self._long
+        return 0 if long is None else long.missing
 
     def feed(self, data: bytes) -> list[Command]:
-        """The commands that are complete now.  After `failure` is set nothing more is understood."""
+        """The commands that are complete now. After `failure` is set no more are decoded."""
         if self.failure is not None:
             return []
+        if self._long is not None:
+            data = self._long.take(data)
+            if self._long.missing:
+                return []
+            self._long_word = self._long.whole()
+            self._long = None
         if self._held:
             if self._need:
                 if len(self._held) + len(data) < self._need:
@@ -95,6 +116,7 @@ class Decoder:
         except PeerError as failure:
             self.failure = failure
             self._command = []
+            self._long_word = None
             self._bytes = 0
         return commands
 
@@ -123,34 +145,49 @@ class Decoder:
             position = stop + 1
 
     def _words(self, data: bytes, position: int) -> tuple[int, bool]:
-        """Read words of the command; where they end, and whether they are all there."""
-        command = self._command
+        """Read words of the command; returns where they end, and whether the command is complete."""
         end = len(data)
         find = data.find
         while self._missing:
             if position == end:
                 return position, False
+            if self._long_word is not None:
+                if end - position < 2:
+                    self._held += data[position:]
+                    self._need = 2
+                    return position, False
+                self._add_word(self._long_word, data[position : position + 2])
+                self._long_word = None
+                position += 2
+                continue
             stop = find(b"\n", position, position + MOST_LINE_BYTES)
             if stop < 0:
                 self._keep_line(data, position)
                 return position, False
             room = self.packet_bytes - self._bytes
             size = SHORT.get(data[position:stop], room + 1)
-            if size > room:  # or not one of the usual
+            if size > room:  # or an unusual word
                 size = self._size(data, position, stop, room)
             start = stop + 1
             after = start + size
+            if after > end and size >= self.long_bytes:
+                self._long = LongBody(size)
+                self._long.take(data[start:])
+                return position, False
             if after + 2 > end:
                 self._held += data[position:]
                 self._need = after + 2 - position
                 return position, False
-            if data[after : after + 2] != b"\r\n":
-                raise _broken("expected CRLF after a bulk string")
-            command.append(data[start:after])
-            self._bytes += size
-            self._missing -= 1
+            self._add_word(data[start:after], data[after : after + 2])
             position = after + 2
         return position, True
+
+    def _add_word(self, word: bytes, behind: bytes) -> None:
+        if behind != b"\r\n":
+            raise _broken("expected CRLF after a bulk string")
+        self._command.append(word)
+        self._bytes += len(word)
+        self._missing -= 1
 
     def _size(self, data: bytes, position: int, stop: int, room: int) -> int:
         if data[position] != _DOLLAR:
@@ -159,9 +196,7 @@ class Decoder:
 
     def _number(self, data: bytes, position: int, stop: int, most: int, what: str) -> int:
         """The number that follows the first byte of a line."""
-        line = data[
-            position + 1 : stop
-        ]  # of which there may be nothing: a compiled slice must not end before its start
+        line = data[position + 1 : stop]  # it may be empty: a compiled slice must not end before its start
         digits = line[:-1]
         if not line.endswith(b"\r") or _NUMBER.fullmatch(digits) is None:
             raise _broken(f"invalid {what} length")
@@ -176,7 +211,7 @@ class Decoder:
         return number
 
     def _keep_line(self, data: bytes, position: int) -> None:
-        """Hold the beginning of a line, if it may ever end."""
+        """Hold the beginning of a line, unless it is too long."""
         if len(data) - position >= MOST_LINE_BYTES:
             kinds = {_ASTERISK: "too big mbulk count string", _DOLLAR: "too big bulk count string"}
             raise _broken(kinds.get(data[position], "too big inline request"))
@@ -189,7 +224,7 @@ def _broken(text: str) -> PeerError:
     return PeerError(harmless(f"Protocol error: {text}"), code="ERR", framing_lost=True)
 
 
-# --- a line as somebody types it ---
+# --- typed lines ---
 
 _WORD: Final = re.compile(
     rb"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"'][^\s"']*))(?=\s|\Z)""",
@@ -200,7 +235,7 @@ _ESCAPED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\
 
 
 def split_line(line: bytes) -> Command:
-    """The words of a line; quotes hold words with blanks together, as in a shell.  Raises PeerError."""
+    """The words of a line; quotes as in a shell. Raises PeerError."""
     words: Command = []
     position = 0
     line = line.rstrip()
@@ -232,7 +267,7 @@ def simple(text: bytes) -> bytes:
 
 
 def error(text: str) -> bytes:
-    """An error; the first word tells its kind."""
+    """An error; its first word is its code."""
     return b"-%b\r\n" % harmless(text).encode()
 
 
@@ -245,12 +280,12 @@ def bulk(data: bytes) -> bytes:
 
 
 def null(version: int) -> bytes:
-    """Nothing, where a string might have been."""
+    """A null in place of a string."""
     return b"_\r\n" if version == 3 else b"$-1\r\n"
 
 
 def null_array(version: int) -> bytes:
-    """Nothing, where an array might have been."""
+    """A null in place of an array."""
     return b"_\r\n" if version == 3 else b"*-1\r\n"
 
 
@@ -266,8 +301,13 @@ def mapping(version: int, items: Iterable[tuple[bytes, bytes]]) -> bytes:
     return header + b"".join(pieces)
 
 
+def set_of(version: int, items: Sequence[bytes]) -> bytes:
+    """A set of replies; in RESP2 an array."""
+    return b"~%d\r\n%b" % (len(items), b"".join(items)) if version == 3 else array(items)
+
+
 def push(version: int, items: Sequence[bytes]) -> bytes:
-    """What comes without having been asked for."""
+    """A message that is not an answer."""
     return b"%b%d\r\n%b" % (b">" if version == 3 else b"*", len(items), b"".join(items))
 
 

@@ -1,8 +1,8 @@
-"""Frames to commands and headers, and back; the same for managers, workers and devices.
+"""The codec of WMP: frames to commands and headers, and back; for managers, workers and devices.
 
-`decode` sees to it that a message is one of the protocol, that its headers are plain data of bounded size and depth,
-and that its routes are routes.  What other headers have to be is checked by whoever reads them, with the functions
-below, so that nobody pays for headers that are not read.
+`decode` checks that a message belongs to the protocol, that its headers are plain data of bounded size and depth, and
+that its routes are valid. Other headers are checked when they are read, with the functions below, so that unread
+headers cost nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from switchgear.errors import PeerError
+from switchgear.resources import resource_amounts
+from switchgear.tags import tag_set
 
 __all__ = [
     "CANCEL",
@@ -37,10 +39,12 @@ __all__ = [
     "lease_of",
     "manager_of",
     "progress_of",
+    "resources_of",
     "role_of",
     "roles_of",
     "slots_of",
     "status_of",
+    "tags_of",
 ]
 
 VERSION: Final = b"WMP1"
@@ -61,10 +65,10 @@ WITH_PAYLOAD: Final = 5
 MOST_HOPS: Final = 16
 LONGEST_ELEMENT: Final = 255  # of a route, as of a routing id
 LARGEST_HEADERS: Final = 64 * 1024
-DEEPEST: Final = 8  # arrays and maps within each other, the headers themselves not counted
+DEEPEST: Final = 8  # nested arrays and maps, not counting the headers themselves
 MOST_ROLES: Final = 1000
 LONGEST_ROLE: Final = 512
-LARGEST_NUMBER: Final = 2**63 - 1  # what a store can hold
+LARGEST_NUMBER: Final = 2**63 - 1  # the maximum in a store
 STATUSES: Final = ("done", "failed", "returned", "cancelled")
 
 ROUTES: Final = frozenset({"path", "to"})
@@ -75,7 +79,7 @@ _encode_map: Final = msgspec.msgpack.Encoder().encode
 
 
 def encode(command: bytes, headers: dict[str, Any], payload: bytes | None = None) -> list[bytes]:
-    """The frames of a message, from the empty delimiter on.  Raises ValueError for what nobody would understand."""
+    """The frames of a message, from the empty delimiter on. Raises ValueError for an invalid message."""
     encoded = _encode_map(headers)
     if len(encoded) > LARGEST_HEADERS:
         raise ValueError(f"headers of {len(encoded)} bytes; at most {LARGEST_HEADERS} are taken")
@@ -116,7 +120,7 @@ def _headers(encoded: bytes) -> dict[str, Any]:
         headers: dict[str, Any] = _decode_map(encoded)
     except RecursionError:
         raise too_deep() from None
-    except ValueError as error:  # everything that msgspec raises, and text that is not UTF-8
+    except ValueError as error:  # all errors of msgspec, and text that is not UTF-8
         raise bad_header(f"the headers are not a msgpack map with text for keys: {error}") from None
     has_nil = False
     for key, value in headers.items():
@@ -140,7 +144,7 @@ def _check_route(key: str, route: Any) -> None:
 
 
 def _check_plain(value: Any, depth: int) -> None:
-    """Only what can be shown, compared and passed on as it came, and only so deep."""
+    """Check that a value can be shown, compared and passed on unchanged, and is not too deep."""
     if type(value) is dict:
         if not all(type(key) is str for key in value):
             raise bad_header("a map within the headers has a key that is not text")
@@ -162,17 +166,39 @@ def too_deep() -> PeerError:
     return bad_header(f"arrays and maps in the headers are nested more than {DEEPEST} deep")
 
 
-# --- what is in the headers; each raises PeerError for what it must not be ---
+# --- headers; each function raises PeerError for an invalid value ---
 
 
 def roles_of(headers: dict[str, Any], longest: int = LONGEST_ROLE) -> tuple[bytes, ...] | None:
-    """The functions that a worker can do, each once; None if it does not say."""
+    """The functions of a worker, each once; `None` if the header is missing."""
     roles = headers.get("roles")
     if roles is None:
         return None
     if type(roles) is not list or not 0 < len(roles) <= MOST_ROLES:
         raise bad_header(f"`roles` is not an array of 1 to {MOST_ROLES} names")
     return tuple(dict.fromkeys(_names(roles, longest)))
+
+
+def tags_of(headers: dict[str, Any]) -> frozenset[bytes]:
+    """The tags of a worker."""
+    tags = headers.get("tags", [])
+    if type(tags) is not list and type(tags) is not str:
+        raise bad_header("`tags` is neither an array of tags nor a text of tags with commas")
+    try:
+        return tag_set(tags)
+    except ValueError as error:
+        raise bad_header(f"`tags`: {error}") from None
+
+
+def resources_of(headers: dict[str, Any]) -> dict[bytes, int]:
+    """The resources of a worker, in thousandths."""
+    resources = headers.get("resources", "")
+    if type(resources) is not dict and type(resources) is not str:
+        raise bad_header("`resources` is neither a map of amounts nor a text such as memory=64G,cores=8")
+    try:
+        return resource_amounts(resources)
+    except ValueError as error:
+        raise bad_header(f"`resources`: {error}") from None
 
 
 def _names(roles: Iterable[Any], longest: int) -> Iterable[bytes]:
@@ -194,7 +220,7 @@ def _name(text: Any, key: str, longest: int) -> bytes:
 
 
 def _text(text: Any, key: str) -> bytes:
-    """str or bin: to this protocol there is no difference."""
+    """A str or bin: the protocol does not distinguish them."""
     if type(text) is str:
         return text.encode()
     if not isinstance(text, bytes):
@@ -211,7 +237,7 @@ def job_of(headers: dict[str, Any]) -> bytes:
 
 
 def manager_of(headers: dict[str, Any]) -> bytes | None:
-    """The identity of the manager whose job it is; None if that is the origin of the path."""
+    """The identity of the manager of the job; `None` if that is the origin of the path."""
     manager = headers.get("manager")
     if manager is None:
         return None
@@ -221,7 +247,7 @@ def manager_of(headers: dict[str, Any]) -> bytes | None:
 
 
 def lease_of(headers: dict[str, Any]) -> float | None:
-    """Seconds within which a worker says something of each job that it holds."""
+    """The lease in seconds: how often a worker reports on each of its jobs."""
     lease = headers.get("lease")
     if lease is None:
         return None
@@ -231,7 +257,7 @@ def lease_of(headers: dict[str, Any]) -> float | None:
 
 
 def slots_of(headers: dict[str, Any]) -> int | None:
-    """How many jobs a worker does at a time."""
+    """How many jobs a worker runs at a time."""
     slots = headers.get("slots")
     return None if slots is None else _number(slots, "slots", 1, LARGEST_NUMBER)
 
@@ -250,13 +276,13 @@ def code_of(headers: dict[str, Any]) -> int:
 
 
 def error_of(headers: dict[str, Any]) -> bytes | None:
-    """What went wrong, in words."""
+    """The error text."""
     error = headers.get("error")
     return None if error is None else _text(error, "error")
 
 
 def progress_of(headers: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Numerator, denominator and seconds left; None for what is not said."""
+    """Numerator, denominator and seconds left; `None` for missing ones."""
     numerator = headers.get("numerator")
     denominator = headers.get("denominator")
     time_left = headers.get("time_left")

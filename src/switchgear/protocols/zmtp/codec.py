@@ -1,7 +1,7 @@
 """ZMTP frames: bytes to frames and back, for ZMTP 3.x, 2.0 and 1.0 (rfc.zeromq.org/spec/37, 15 and 13).
 
-A frame is decoded as its flags and its body.  The flags are those of ZMTP 3 without the one for a long length: `MORE`
-(the message goes on) and `COMMAND`.  ZMTP 1.0 has another order of bytes, and is decoded to the same flags.
+A frame is decoded as its flags and its body. The flags are those of ZMTP 3 without the one for a long length: `MORE`
+(the message continues) and `COMMAND`. ZMTP 1.0 has another layout, and is decoded to the same flags.
 
 A read of 64 KiB may hold 32,768 empty frames.  So at most `FRAMES_AT_ONCE` are decoded in one call, and `has_more`
 tells that the next call finds more without new bytes.
@@ -46,7 +46,7 @@ _MORE_HEADERS: Final = [bytes((MORE, size)) for size in range(MOST_SHORT + 1)]
 
 
 class FrameDecoder(StreamDecoder):
-    """Cuts a stream into frames."""
+    """Decodes a stream of bytes into ZMTP frames."""
 
     def __init__(self, packet_bytes: int, *, is_version_1: bool = False) -> None:
         super().__init__(packet_bytes)
@@ -64,12 +64,12 @@ class FrameDecoder(StreamDecoder):
         while end - position >= SHORTEST_HEADER:
             flags: i64 = data[position]
             if flags > COMMAND + LONG or flags == COMMAND + MORE:
-                break  # `_keep` tells what is wrong
+                break  # `_keep` reports the error
             start: i64 = position + SHORTEST_HEADER
             size: i64 = data[position + 1]
             if flags & LONG:
                 if end - position < LONG_HEADER or size:
-                    break  # no frame that is taken needs the highest byte of its length
+                    break  # no accepted frame needs the highest byte of its length
                 start = position + LONG_HEADER
                 size = int.from_bytes(data[position + 1 : start], "big")
             stop: i64 = start + size
@@ -84,14 +84,14 @@ class FrameDecoder(StreamDecoder):
         return frames
 
     def _rest_later(self, frames: list[Frame], rest: bytes) -> list[Frame]:
-        """These are enough for one call."""
+        """Leave the rest to the next call."""
         self._held += rest
         self._need = 1
         self.has_more = True
         return frames
 
     def _keep(self, rest: bytes) -> None:
-        """Hold the beginning of an unfinished frame, if it may ever be finished."""
+        """Hold the beginning of an unfinished frame, unless it can never be valid."""
         flags = rest[0]
         self._need = SHORTEST_HEADER
         if flags > COMMAND + LONG or flags == COMMAND + MORE:
@@ -104,11 +104,14 @@ class FrameDecoder(StreamDecoder):
             size = int.from_bytes(rest[1:start], "big")
             if not self._is_taken(size):
                 return
+            if size >= self.long_bytes:
+                self._begin_long(flags & (MORE | COMMAND), rest[start:], size)
+                return
             self._need = start + size
         self._held += rest
 
     def _is_taken(self, size: int) -> bool:
-        """Whether a frame may be so long; if not, nothing after it is understood."""
+        """Whether a frame may be this long; if not, no further input is decoded."""
         if size > self.packet_bytes:
             text = f"frame of {size} bytes, at most {self.packet_bytes} are taken"
             self.failure = PeerError(text, code="TOO_LARGE", framing_lost=True)
@@ -151,12 +154,15 @@ class FrameDecoder(StreamDecoder):
         if len(rest) >= start:
             if not self._is_taken(length - 1):
                 return
+            if length > self.long_bytes:
+                self._begin_long(rest[start - 1] & MORE, rest[start:], length - 1)
+                return
             self._need = start + length - 1
         self._held += rest
 
 
 def append_frame(out: list[bytes], body: bytes, more: bool) -> None:
-    """Add a frame of ZMTP 2.0 or 3.x to what is to be sent; its header and its body apart, to copy nothing."""
+    """Append an encoded frame of ZMTP 2.0 or 3.x to the output; header and body are separate, to avoid a copy."""
     size = len(body)
     if size <= MOST_SHORT:
         out.append(_MORE_HEADERS[size] if more else _LAST_HEADERS[size])
@@ -168,7 +174,7 @@ def append_frame(out: list[bytes], body: bytes, more: bool) -> None:
 
 
 def append_frame_1_0(out: list[bytes], body: bytes, more: bool) -> None:
-    """The same for ZMTP 1.0."""
+    """Append an encoded frame to the output, in the format of ZMTP 1.0."""
     size = len(body)
     flags = b"\1" if more else b"\0"
     if size <= MOST_SHORT_1_0:
@@ -179,7 +185,7 @@ def append_frame_1_0(out: list[bytes], body: bytes, more: bool) -> None:
 
 
 def command_frame(body: bytes) -> bytes:
-    """A frame with a command."""
+    """An encoded frame with a ZMTP command."""
     size = len(body)
     if size <= MOST_SHORT:
         return bytes((COMMAND, size)) + body

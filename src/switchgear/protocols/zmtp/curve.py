@@ -1,8 +1,8 @@
-"""CurveZMQ, the server's side (rfc.zeromq.org/spec/26): who the peer is, and frames that nobody else can read.
+"""CurveZMQ, the server's side (rfc.zeromq.org/spec/26): authenticates the peer and encrypts frames.
 
-The names in brackets are those of the specification.  C is the client's permanent public key, C' the one of this
-connection; S and S' are the server's; the small letters are the secret keys.  A handshake is HELLO, WELCOME, INITIATE,
-READY.  With INITIATE the client proves that it has c (the vouch), and the server looks whether C may come in.
+The names in brackets are those of the specification. C is the client's permanent public key, C' the one of this
+connection; S and S' are the server's; the small letters are the secret keys. A handshake is HELLO, WELCOME, INITIATE,
+READY. With INITIATE the client proves that it has c (the vouch), and the server checks whether C is admitted.
 
 Each direction numbers its frames (the nonces), and a number that is not larger than the last one is refused, so that
 nothing can be replayed.
@@ -39,7 +39,7 @@ READY: Final = b"\5READY"
 MESSAGE: Final = b"\7MESSAGE"
 
 KEY_BYTES: Final = 32
-NONCE_BYTES: Final = 8  # that are sent of a nonce that counts
+NONCE_BYTES: Final = 8  # the transmitted part of a counting nonce
 LONG_NONCE_BYTES: Final = 16  # and of a random one
 HELLO_BYTES: Final = 200
 HELLO_KEY: Final = 80  # where in HELLO the client's key is; before it is padding
@@ -48,19 +48,19 @@ VOUCH_BYTES: Final = 96
 LEAST_INITIATE_BYTES: Final = len(INITIATE) + COOKIE_BYTES + NONCE_BYTES + 16 + KEY_BYTES + VOUCH_BYTES
 LEAST_MESSAGE_BYTES: Final = len(MESSAGE) + NONCE_BYTES + 16 + 1
 
-# How the flags of a frame are written inside of a MESSAGE.
+# The encoded flags inside a MESSAGE.
 INNER_MORE: Final = 1
 INNER_COMMAND: Final = 2
 
-NOT_ADMITTED: Final = b"\5ERROR\x03400"  # ZeroMQ's status for a peer that is not let in; peers know it as such
+NOT_ADMITTED: Final = b"\5ERROR\x03400"  # ZeroMQ's status code for a peer that is not admitted
 
 
 class CurveCipher(FrameCipher):
-    """The frames of one connection, encrypted with the key that both sides have agreed on."""
+    """Encrypts the frames of one connection with the negotiated key."""
 
     def __init__(self, shared_key: bytes, peer_nonce: int) -> None:
         self._key = shared_key
-        self._nonce = 1  # of the last frame that was sent: READY
+        self._nonce = 1  # of the last sent frame: READY
         self._peer_nonce = peer_nonce
 
     def encrypt(self, flags: int, body: bytes) -> bytes:
@@ -93,7 +93,7 @@ class CurveServerHandshake(ServerHandshake):
     def __init__(self, secret_key: bytes, public_key: bytes, is_admitted: Callable[[bytes], bool]) -> None:
         self._secret_key = secret_key  # s
         self._public_key = public_key  # S
-        self._is_admitted = is_admitted  # whether the client with this permanent key may come in
+        self._is_admitted = is_admitted  # whether the client with this permanent key is admitted
         self._client_key = b""  # C'
         self._connection_secret = b""  # s'
         self._cookie = b""
@@ -111,7 +111,7 @@ class CurveServerHandshake(ServerHandshake):
             raise MechanismRefusal("its keys do not fit; does it know this server's public key?") from None
 
     def _welcome(self, hello: bytes) -> bytes:
-        """The answer to HELLO: S' and a cookie, for whoever knows S."""
+        """The answer to HELLO: S' and a cookie, for a client that knows S."""
         if len(hello) != HELLO_BYTES or not hello.startswith(HELLO):
             raise MechanismRefusal("HELLO was expected, of version 1.0 and 200 bytes")
         key_end = HELLO_KEY + KEY_BYTES
@@ -124,7 +124,7 @@ class CurveServerHandshake(ServerHandshake):
         self._peer_nonce = int.from_bytes(nonce, "big")
         connection_key, self._connection_secret = crypto_box_keypair()
         cookie_nonce = os.urandom(LONG_NONCE_BYTES)
-        # The state is kept here as well, so the cookie is only compared with the one that comes back.
+        # The state is kept here as well, so the returned cookie is only compared.
         secret = crypto_secretbox_easy(
             self._client_key + self._connection_secret, b"COOKIE--" + cookie_nonce, os.urandom(KEY_BYTES)
         )
@@ -134,7 +134,7 @@ class CurveServerHandshake(ServerHandshake):
         return WELCOME + welcome_nonce + box
 
     def _ready(self, initiate: bytes) -> bytes:
-        """The answer to INITIATE: the client has shown who it is, and is told what this is."""
+        """The answer to INITIATE: the client is authenticated, and gets the server's metadata."""
         if self.metadata is not None or len(initiate) < LEAST_INITIATE_BYTES or not initiate.startswith(INITIATE):
             raise MechanismRefusal("INITIATE was expected")
         cookie_end = len(INITIATE) + COOKIE_BYTES
@@ -162,7 +162,7 @@ class CurveServerHandshake(ServerHandshake):
         )
 
     def _check_vouch(self, permanent_key: bytes, vouch: bytes) -> None:
-        """The client that has this key says that C' and S are what it means."""
+        """Check the vouch: the client with this permanent key confirms C' and S."""
         nonce = b"VOUCH---" + vouch[:LONG_NONCE_BYTES]
         opened = crypto_box_open_easy(vouch[LONG_NONCE_BYTES:], nonce, permanent_key, self._connection_secret)
         if not hmac.compare_digest(opened, self._client_key + self._public_key):

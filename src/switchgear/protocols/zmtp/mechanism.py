@@ -15,7 +15,7 @@ __all__ = ["FrameCipher", "MechanismRefusal", "NullHandshake", "ServerHandshake"
 
 
 class MechanismRefusal(PeerError):
-    """The handshake cannot go on.  `answer` is the ERROR command that the peer is sent, or nothing."""
+    """The handshake failed. `answer` is the ERROR command for the peer, or empty."""
 
     def __init__(self, text: str, *, answer: bytes = b"") -> None:
         super().__init__(text, code="HANDSHAKE", framing_lost=True)
@@ -39,7 +39,7 @@ class FrameCipher(ABC):
 class ServerHandshake(ABC):
     """The server's side of a mechanism for one connection."""
 
-    metadata: dict[bytes, bytes] | None = None  # what the peer told of itself; None: the handshake is not over
+    metadata: dict[bytes, bytes] | None = None  # the peer's metadata; None: the handshake is not complete
     cipher: FrameCipher | None = None  # for everything after the handshake
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""ZMTP metadata: the properties that peers tell of themselves in the handshake, such as Socket-Type and Identity."""
+"""ZMTP metadata: the properties that peers exchange in the handshake, such as Socket-Type and Identity."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from switchgear.errors import PeerError
 
 __all__ = [
+    "EXTENSIONS_PROPERTY",
     "LONGEST_IDENTITY",
     "ROUTER_METADATA",
     "SOCKET_TYPES_2_0",
@@ -17,7 +18,7 @@ __all__ = [
 
 LONGEST_IDENTITY: Final = 255
 
-# The types of sockets as ZMTP 2.0 numbers them, and those that a ROUTER socket talks to.
+# The socket types by their numbers in ZMTP 2.0, and those that a ROUTER socket accepts.
 SOCKET_TYPES_2_0: Final = (
     b"PAIR",
     b"PUB",
@@ -38,7 +39,14 @@ def _property(name: bytes, value: bytes) -> bytes:
     return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
 
 
-ROUTER_METADATA: Final = _property(b"Socket-Type", b"ROUTER") + _property(b"Identity", b"")
+# With this property a peer can tell that this ROUTER socket understands the extensions of the protocol spoken on it.
+# libzmq shows it to applications as metadata of every message.
+EXTENSIONS_PROPERTY: Final = "X-Switchgear"
+ROUTER_METADATA: Final = (
+    _property(b"Socket-Type", b"ROUTER")
+    + _property(b"Identity", b"")
+    + _property(EXTENSIONS_PROPERTY.encode(), b"extensions")
+)
 
 
 def parse_metadata(data: bytes) -> dict[bytes, bytes]:
@@ -60,7 +68,7 @@ def parse_metadata(data: bytes) -> dict[bytes, bytes]:
 
 
 def check_socket_type(socket_type: bytes) -> None:
-    """Raises PeerError for a peer that a ROUTER socket does not talk to."""
+    """Raises PeerError for a socket type that a ROUTER socket does not accept."""
     if socket_type not in _SPOKEN_TO:
         shown = socket_type.decode("utf-8", "replace") or "none"
         text = f"its socket type is {shown}, and REQ, DEALER and ROUTER are served here"
@@ -68,7 +76,7 @@ def check_socket_type(socket_type: bytes) -> None:
 
 
 def check_identity(identity: bytes) -> None:
-    """Raises PeerError for what cannot be a routing id.  Those that begin with a zero byte are the server's to give."""
+    """Raises PeerError for an invalid routing id. Those that begin with a zero byte are chosen by the server."""
     if len(identity) > LONGEST_IDENTITY or identity.startswith(b"\0"):
         text = f"an identity has at most {LONGEST_IDENTITY} bytes and does not begin with a zero byte"
         raise PeerError(text, code="BAD_IDENTITY", framing_lost=True)

@@ -1,11 +1,10 @@
 """`ZmtpProtocol`: the server's side of one ZMTP connection, without a socket.
 
-What arrives goes into `receive`, which returns the messages that are complete; what is to be sent is collected in
-`outgoing`.  Spoken are ZMTP 3.x with the mechanism that the server uses, and ZMTP 2.0 and 1.0 where nothing is
-encrypted, as those know no encryption.
+Input goes into `receive`, which returns the complete messages; output is collected in `outgoing`. It supports ZMTP 3.x
+with the server's mechanism, and ZMTP 2.0 and 1.0, which have no encryption, if the server uses none.
 
-The server says nothing before the peer has.  So the first bytes decide which version is spoken, and whoever speaks
-another protocol altogether can be answered in that.
+The server sends nothing before the peer does. So the first bytes decide the version, and a peer of another protocol can
+be answered in that protocol.
 
 Bounds.  A message has at most `MOST_FRAMES` frames and as many bytes as `message_bytes`.  A message with more frames is
 skipped, which takes no memory, one with more bytes ends the connection.  Each frame of an unfinished message counts
@@ -17,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from switchgear.errors import PeerError
-from switchgear.protocols.base import Message
+from switchgear.protocols.multipart import Message
 from switchgear.protocols.zmtp.codec import (
     COMMAND,
     FRAMES_AT_ONCE,
@@ -37,12 +36,12 @@ from switchgear.protocols.zmtp.metadata import (
 
 __all__ = ["FRAME_OVERHEAD", "MOST_FRAMES", "ZmtpProtocol", "may_be_zmtp"]
 
-# No protocol has messages of so many frames; the routing id counts as one.
+# No protocol has messages of this many frames; the routing id counts as one.
 MOST_FRAMES: Final = 100
 FRAME_OVERHEAD: Final = 64
 ENCRYPTION_BYTES: Final = 64  # more than any mechanism adds to a frame
 
-# Nothing in a handshake is longer: metadata are some names.
+# The maximum size of handshake frames: metadata are some names.
 MOST_HANDSHAKE_BYTES: Final = 8192
 MOST_CONTEXT_BYTES: Final = 16  # of a PING, which are sent back in the PONG
 
@@ -66,23 +65,23 @@ READY: Final = 2
 
 
 def may_be_zmtp(start: bytes) -> bool:
-    """Whether a conversation that begins like this can be ZMTP: a signature, or the short identity of ZMTP 1.0."""
+    """Whether input that begins like this can be ZMTP: a signature, or the short identity of ZMTP 1.0."""
     return start[0] == 0xFF or (start[0] != 0 and (len(start) == 1 or start[1] == 0))
 
 
 class ZmtpProtocol:
-    """One connection to a peer."""
+    """The state of one ZMTP connection: greeting, handshake, then messages."""
 
     def __init__(
         self, message_bytes: int, given_id: bytes, mechanism: str = "NULL", handshake: ServerHandshake | None = None
     ) -> None:
-        self.routing_id = given_id  # unless the peer has a name of its own
+        self.routing_id = given_id  # unless the peer announces an identity
         self.outgoing: list[bytes] = []
-        self.failure: PeerError | None = None  # nothing more is understood
-        self.is_ready = False  # the handshake is over
-        self.version = ""  # of ZMTP, as soon as that is known
-        self.skipped_messages = 0  # that had too many frames
-        self.peer_lives_seconds = 0.0  # so long after its last PING the peer asked to be taken for dead; 0: it did not
+        self.failure: PeerError | None = None  # no further input is decoded
+        self.is_ready = False  # the handshake is complete
+        self.version = ""  # of ZMTP, when it is known
+        self.skipped_messages = 0  # messages with too many frames
+        self.peer_lives_seconds = 0.0  # the time to live of the peer's last PING; 0: none
         self._message_bytes = message_bytes
         self._mechanism = mechanism
         self._handshake: ServerHandshake = NullHandshake() if handshake is None else handshake
@@ -93,13 +92,13 @@ class ZmtpProtocol:
         self._cipher: FrameCipher | None = None
         self._has_mechanism = True  # ZMTP 3
         self._is_version_1 = False
-        self._message: Message = []  # an unfinished one, which begins with the routing id
+        self._message: Message = []  # the unfinished message, which begins with the routing id
         self._partial_bytes = 0  # of its frames so far
         self._is_skipping = False
 
     @property
     def buffered_bytes(self) -> int:
-        """What an unfinished message makes us hold."""
+        """The bytes that an unfinished message holds."""
         held_bytes = len(self._greeting) + self._decoder.buffered_bytes
         frames = len(self._message) - 1
         if frames > 0:
@@ -107,31 +106,36 @@ class ZmtpProtocol:
         return held_bytes
 
     @property
+    def awaited_bytes(self) -> int:
+        """How many bytes of a long frame are missing."""
+        return self._decoder.awaited_bytes
+
+    @property
     def has_more(self) -> bool:
         """Whether `receive(b"")` will find more messages without new bytes."""
         return self._decoder.has_more
 
     def receive(self, data: bytes) -> list[Message]:
-        """The messages that are complete now; each begins with the routing id.  Nothing is understood after `failure`
-        is set."""
+        """The messages that are complete now; each begins with the routing id. After `failure` is set no more are
+        decoded."""
         if self.failure is not None:
             return []
         try:
             if self._state == READY:
                 return self._messages(self._decoder.feed(data))
             if self._state == GREETING:
-                data = self._greet(data)
+                data = self._read_greeting(data)
                 if self._state == GREETING:
                     return []
-            return self._shake_hands(data)
+            return self._read_handshake(data)
         except PeerError as error:
             self.failure = error
             return []
 
     # --- greeting ---
 
-    def _greet(self, data: bytes) -> bytes:
-        """Take in the greeting, and answer each part of it that tells the version; returns what follows it."""
+    def _read_greeting(self, data: bytes) -> bytes:
+        """Read the greeting, and answer each part of it that tells the version; returns the input behind it."""
         told = len(self._greeting)
         self._greeting += data
         greeting = self._greeting
@@ -146,7 +150,7 @@ class ZmtpProtocol:
         if len(greeting) == SIGNATURE_BYTES:
             return b""
         if greeting[SIGNATURE_BYTES] < MAJOR_VERSION:
-            return self._greet_2_0(greeting, told)
+            return self._read_greeting_2_0(greeting, told)
         if told <= SIGNATURE_BYTES:
             mechanism = self._mechanism.encode().ljust(MECHANISM_END - MECHANISM_START, b"\0")
             is_server = b"\0" if self._mechanism == "NULL" else b"\1"
@@ -162,8 +166,8 @@ class ZmtpProtocol:
             self.outgoing.append(opening)
         return self._end_of_greeting(greeting, GREETING_BYTES)
 
-    def _greet_2_0(self, greeting: bytes, told: int) -> bytes:
-        """ZMTP 2.0, and 1.0 from a peer that knows versions."""
+    def _read_greeting_2_0(self, greeting: bytes, told: int) -> bytes:
+        """Read the greeting of ZMTP 2.0, or of 1.0 from a peer that knows versions."""
         if told <= SIGNATURE_BYTES:
             self.outgoing.append(ROUTER_2_0)
         if len(greeting) < GREETING_BYTES_2_0:
@@ -178,7 +182,7 @@ class ZmtpProtocol:
         return self._end_of_greeting(greeting, GREETING_BYTES_2_0)
 
     def _begin_1_0(self, greeting: bytes) -> bytes:
-        """ZMTP 1.0 begins with the peer's identity at once."""
+        """Begin ZMTP 1.0, which starts with the peer's identity."""
         self.version = "1.0"
         self._without_mechanism()
         self._use_version_1()
@@ -201,8 +205,8 @@ class ZmtpProtocol:
 
     # --- handshake ---
 
-    def _shake_hands(self, data: bytes) -> list[Message]:
-        """Take in the frames of the handshake one by one, since what follows it has other limits."""
+    def _read_handshake(self, data: bytes) -> list[Message]:
+        """Read the frames of the handshake one by one, since the frames after it have other limits."""
         frames = self._decoder.feed(data)
         while frames:
             if self._state == READY:
@@ -211,7 +215,7 @@ class ZmtpProtocol:
             if self._has_mechanism:
                 self._hear_mechanism(flags, body)
             else:
-                self._hear_identity(flags, body)
+                self._read_identity(flags, body)
             frames = self._decoder.feed(b"") if self._decoder.has_more else []
         self.failure = self._decoder.failure
         return []
@@ -233,8 +237,8 @@ class ZmtpProtocol:
         if answer:
             self.outgoing.append(answer)
 
-    def _hear_identity(self, flags: int, body: bytes) -> None:
-        """ZMTP 2.0 and 1.0: the first message is the name of the peer."""
+    def _read_identity(self, flags: int, body: bytes) -> None:
+        """Read the identity, which is the first message in ZMTP 2.0 and 1.0."""
         if flags:
             raise MechanismRefusal("its identity was expected, in one frame")
         self._begin_messages(body)
@@ -252,7 +256,7 @@ class ZmtpProtocol:
     # --- messages ---
 
     def _messages(self, frames: list[Frame]) -> list[Message]:
-        """Put frames together to messages."""
+        """The messages that these frames complete, together with frames of earlier calls."""
         messages: list[Message] = []
         message = self._message
         cipher = self._cipher
@@ -264,7 +268,7 @@ class ZmtpProtocol:
                     self.failure = error
                     return messages
             if flags & COMMAND:
-                self._hear_command(body)
+                self._handle_command(body)
                 continue
             if self._is_skipping:
                 pass
@@ -294,14 +298,14 @@ class ZmtpProtocol:
         self.failure = PeerError(text, code="TOO_LARGE", framing_lost=True)
         self._message = [self.routing_id]
 
-    def _hear_command(self, command: bytes) -> None:
-        """PING is answered; other commands are of no concern to a ROUTER socket."""
+    def _handle_command(self, command: bytes) -> None:
+        """Answer PING, and ignore other commands."""
         if command.startswith(PING) and len(command) >= PING_CONTEXT:
             self.peer_lives_seconds = int.from_bytes(command[len(PING) : PING_CONTEXT], "big") / 10
             self._send_command(PONG + command[PING_CONTEXT : PING_CONTEXT + MOST_CONTEXT_BYTES])
 
     def ping(self) -> None:
-        """Ask a peer of ZMTP 3 whether it is there; any answer will do."""
+        """Send a PING to a peer of ZMTP 3; any answer is a sign of life."""
         if self.is_ready and self._has_mechanism:
             self._send_command(PING + b"\0\0")
 
@@ -316,7 +320,7 @@ class ZmtpProtocol:
             append_frame(self.outgoing, self._cipher.encrypt(COMMAND, command), False)
 
     def encode(self, message: Message, out: list[bytes]) -> None:
-        """Add a message, without the routing id that it begins with, to what is to be sent."""
+        """Append an encoded message, without its routing id, to the output."""
         cipher = self._cipher
         last = len(message) - 1
         for index in range(1, last + 1):

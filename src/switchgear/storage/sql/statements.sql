@@ -31,6 +31,15 @@ WHERE excluded.revision > jobs.revision
 -- name: put_payload
 INSERT OR IGNORE INTO payloads (id, payload) VALUES (?, ?)
 
+-- name: put_long_payload
+INSERT OR IGNORE INTO payloads (id, payload) VALUES (?, zeroblob(?))
+
+-- name: make_room_for_result
+UPDATE jobs SET result = zeroblob(?) WHERE id = ?
+
+-- name: make_room_for_error
+UPDATE jobs SET error = zeroblob(?) WHERE id = ?
+
 -- name: put_function
 INSERT INTO functions (id, name, paused, limit_high, limit_normal, limit_low, policy) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
@@ -86,14 +95,14 @@ WHERE state >= 4 AND unique_until_us > 0 AND unique_until_us > ?
 ORDER BY id
 
 -- name: unsuccessful
-SELECT id, state
+SELECT id, state, name
 FROM jobs INDEXED BY jobs_unsuccessful
 WHERE state > 4
 ORDER BY id DESC
 LIMIT ?
 
 -- name: unsuccessful_among
-SELECT id, state
+SELECT id, state, name
 FROM jobs
 WHERE state > 4 AND id IN (SELECT value FROM json_each(?))
 ORDER BY id
@@ -108,10 +117,27 @@ SELECT id, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE lo
 FROM jobs
 WHERE id IN (SELECT value FROM json_each(?))
 
--- name: job
+-- name: payloads_together
+SELECT group_concat(id), group_concat(length(payload)), CAST(group_concat(CAST(payload AS TEXT), '') AS BLOB)
+FROM (
+    SELECT
+        id,
+        coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'') AS payload
+    FROM jobs
+    WHERE id IN (SELECT value FROM json_each(?))
+)
+
+-- name: jobs
 SELECT $columns, coalesce(payload, (SELECT long.payload FROM payloads AS long WHERE long.id = jobs.id), x'')
 FROM jobs
-WHERE id = ?
+WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: find_named
+SELECT $columns, NULL
+FROM jobs INDEXED BY jobs_named
+WHERE name = ? AND name <> x'' AND created_us >= ?
+ORDER BY id DESC
+LIMIT 1
 
 -- name: find
 SELECT $columns, NULL FROM jobs $where ORDER BY id DESC LIMIT ?

@@ -1,4 +1,4 @@
-"""Replay one history, or search through many: `python -m switchgear.testing.simulation --seed N`."""
+"""Runs one simulation, or many with different seeds: `python -m switchgear.testing.simulation --seed N`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from switchgear.testing.simulation.simulated_cluster import DEFAULT_STEPS, Simul
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m switchgear.testing.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="which history (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="play so many, from SEED on")
+    parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="run this many, from SEED on")
     parser.add_argument("--steps", type=int, default=DEFAULT_STEPS, help="its length (default: %(default)s)")
     parser.add_argument(
         "--check-every", type=int, default=1, metavar="STEPS", help="look at the whole engine only so often"

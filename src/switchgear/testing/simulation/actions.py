@@ -1,4 +1,4 @@
-"""What may happen in one step.  Each deed looks at the world, draws its lots, and does one thing to the engine."""
+"""The actions of a simulation step: each makes random picks, and calls the engine once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from switchgear.engine.core import (
-    REFUSED_CONFLICT,
-    REFUSED_DRAINING,
-    REFUSED_FULL,
-    REFUSED_STORAGE,
-    REFUSED_UNIQUE,
-)
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import (
@@ -24,8 +17,10 @@ from switchgear.model import (
     UniquePolicy,
     UniqueScope,
 )
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_DRAINING, REFUSED_FULL, REFUSED_STORAGE, REFUSED_UNIQUE
 from switchgear.testing.invariants import broken
-from switchgear.testing.simulation.limits import KEYS, set_policy
+from switchgear.testing.simulation.limits import KEYS, REQUIREMENTS, set_policy
+from switchgear.testing.simulation.payload_reads import payload_is_lost, payload_is_spilled, read_ends, read_fails
 from switchgear.testing.simulation.random_picks import some, some_edges, some_ids, some_job, soon_us
 from switchgear.testing.simulation.schedules import SCHEDULE_DEEDS
 from switchgear.testing.simulation.simulated_cluster import SimulatedCluster
@@ -39,9 +34,9 @@ from switchgear.testing.simulation.worker_actions import (
     worker_reports,
 )
 
-__all__ = ["choose_deed", "temperament"]
+__all__ = ["action_weights", "choose_action"]
 
-Deed = Callable[[SimulatedCluster], None]
+Action = Callable[[SimulatedCluster], None]
 
 EXPECTED_REFUSALS: Final = {
     REFUSED_FULL,
@@ -53,14 +48,14 @@ EXPECTED_REFUSALS: Final = {
 }
 
 
-def temperament(rng: Random) -> list[float]:
-    """How often each deed happens in this history.  Some never do, so that others get to do more."""
-    factors = [rng.choice((0.4, 1, 1, 2) if deed in ALWAYS else (0, 0.3, 1, 1, 3)) for deed, _ in DEEDS]
-    return [weight * factor for (_, weight), factor in zip(DEEDS, factors)]
+def action_weights(rng: Random) -> list[float]:
+    """How often each action happens in this run. Some never do, so that others happen more often."""
+    factors = [rng.choice((0.4, 1, 1, 2) if action in ALWAYS else (0, 0.3, 1, 1, 3)) for action, _ in ACTIONS]
+    return [weight * factor for (_, weight), factor in zip(ACTIONS, factors)]
 
 
-def choose_deed(world: SimulatedCluster, weights: list[float]) -> Deed:
-    return world.rng.choices(DEEDS, weights)[0][0]
+def choose_action(world: SimulatedCluster, weights: list[float]) -> Action:
+    return world.rng.choices(ACTIONS, weights)[0][0]
 
 
 # --- clients ---
@@ -85,7 +80,7 @@ def submit(world: SimulatedCluster) -> None:
     if job.state in FINAL_STATES:
         if not unique or job.unique_until_us <= world.now_us:
             broken(f"{client} was given {job}, which does not hold its key")
-        return  # and nobody will be told of its end again
+        return  # its end will not be reported again
     if watcher is not None:
         client.expect(job)
     if delivery:
@@ -102,14 +97,15 @@ def some_options(world: SimulatedCluster, unique: bytes) -> SubmitOptions:
         attempts_limit=rng.choice((-1, -1, -1, 0, 1, 2)),
         predecessors=predecessors,
         edges=some_edges(world, predecessors),
-        losses_limit=rng.choice((-1, -1, 0, 1, 2)),
+        crash_limit=rng.choice((-1, -1, 0, 1, 2)),
         unique_scope=rng.choice((UniqueScope.UNFINISHED, UniqueScope.QUEUED)) if unique else 0,
         unique_policy=rng.choice((*UniquePolicy, UniquePolicy.JOIN)) if unique else 0,
-        unique_hold_us=rng.choice((0, 0, SECOND_US // 2, 60 * SECOND_US)) if unique else 0,
+        unique_for_us=rng.choice((0, 0, SECOND_US // 2, 60 * SECOND_US)) if unique else 0,
         retention_us=rng.choice((-1, 0, SECOND_US)),
         name=rng.choice((b"", b"", b"", b"Anna", b"Bob")),
         job_id=world.reserved_ids.pop() if world.reserved_ids and rng.random() < 0.5 else 0,
         key=rng.choice(KEYS),
+        requires=rng.choice(REQUIREMENTS),
     )
 
 
@@ -121,7 +117,7 @@ def watch(world: SimulatedCluster) -> None:
     client, job = some(world, world.clients), some_job(world)
     if client is not None and job is not None:
         world.tell(f"{client} watches {job}")
-        world.engine.watch(job, client)
+        world.engine.subscribe(job, client)
         client.expect(job)
 
 
@@ -129,7 +125,7 @@ def client_leaves(world: SimulatedCluster) -> None:
     client = some(world, world.clients)
     if client is not None:
         world.clients.remove(client)
-        world.engine.unwatch(client)
+        world.engine.unsubscribe(client)
         client.expects.clear()
 
 
@@ -151,12 +147,12 @@ def cancel(world: SimulatedCluster) -> None:
     world.tell(f"cancelled: {ended}")
     if (job in ended) != was_there or (len(ended) > 1 and not cascade):
         broken(f"cancelling {job} ended {ended}")
-    if cascade and world.engine.graph.waiting_for(job.id):
+    if cascade and world.engine.dependencies.waiting_for(job.id):
         broken(f"{job} was cancelled with all that wait for it, and some still do")
 
 
 def retry(world: SimulatedCluster) -> None:
-    """Of a job that the engine has just let go of, or of a copy that the store has."""
+    """Retry a job that the engine has just dropped, or a copy from the store."""
     job = some(world, list(world.ended_jobs.values()))
     if job is not None and world.rng.random() < 0.5:
         world.stage()
@@ -190,13 +186,13 @@ def add_predecessors(world: SimulatedCluster) -> None:
 
 
 def settle(world: SimulatedCluster) -> None:
-    """Somebody has done a job that he was not given, or that was taken from him."""
+    """Complete a job on the report of a worker that does not, or no longer, have it."""
     job = some_job(world) or some(world, list(world.ended_jobs.values()))
     if job is None:
         return
     can_be = world.engine.jobs.get(job.id) is job and job.state in (READY, RUNNING)
     world.tell(f"{job} settled")
-    if world.engine.settle(job, b"settled") != can_be or (can_be and job.result != b"settled"):
+    if world.engine.complete_unowned(job, b"settled") != can_be or (can_be and job.result != b"settled"):
         broken(f"settling {job}, which {'can' if can_be else 'cannot'} be, gave {job.result!r}")
 
 
@@ -233,7 +229,7 @@ def end_drain(world: SimulatedCluster) -> None:
         world.engine.start_handing_out()
 
 
-# --- time, the store, and disaster ---
+# --- time, the store, and crashes ---
 
 
 def moment_passes(world: SimulatedCluster) -> None:
@@ -255,7 +251,7 @@ def clock_is_set(world: SimulatedCluster) -> None:
 
 
 def store_works(world: SimulatedCluster) -> None:
-    """A commit begins, or the one under way succeeds."""
+    """Begin a commit, or complete the one in progress."""
     if world.store.in_flight is None:
         world.begin_commit()
     else:
@@ -273,7 +269,7 @@ def turn_ends(world: SimulatedCluster) -> None:
 
 
 def log_is_pruned(world: SimulatedCluster) -> None:
-    spared = set(world.engine.graph.successors) | world.ended_jobs.keys()
+    spared = set(world.engine.dependencies.successors) | world.ended_jobs.keys()
     rows = [row for row in world.store.finished() if not row.holds_key(world.now_us)]
     old = [row.id for row in rows if row.id not in spared and not world.engine.has_job(row.id)]
     dropped = [job_id for job_id in old if world.rng.random() < 0.5]
@@ -285,7 +281,7 @@ def server_crashes(world: SimulatedCluster) -> None:
     world.crash(in_flight_is_kept=world.rng.random() < 0.5)
 
 
-DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
+ACTIONS: Final[tuple[tuple[Action, float], ...]] = (
     (submit, 22),
     (reserve_id, 1),
     (watch, 2),
@@ -316,9 +312,23 @@ DEEDS: Final[tuple[tuple[Deed, float], ...]] = (
     (turn_ends, 8),
     (store_works, 12),
     (store_fails, 1),
+    (payload_is_spilled, 3),
+    (read_ends, 8),
+    (read_fails, 0.5),
+    (payload_is_lost, 0.1),
     (log_is_pruned, 0.5),
     (server_crashes, 1),
     (moment_passes, 6),
 )
-# Without these a history soon has nothing more to tell.
-ALWAYS: Final = {submit, worker_comes, worker_asks, worker_reports, resume, end_drain, store_works, moment_passes}
+# Without these, little happens in a run.
+ALWAYS: Final = {
+    submit,
+    worker_comes,
+    worker_asks,
+    worker_reports,
+    resume,
+    end_drain,
+    store_works,
+    read_ends,
+    moment_passes,
+}

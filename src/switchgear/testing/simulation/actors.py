@@ -1,23 +1,24 @@
-"""Clients and workers of the simulation: peers that believe things, and complain when they hear otherwise."""
+"""Simulated clients and workers: peers that raise BrokenInvariant at unexpected events."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-from switchgear.model import FINAL_STATES, Cause, Function, Job, Peer, Worker
+from switchgear.model import BEST_FIRST, FINAL_STATES, Cause, Function, Job, Peer, Timer, Worker
 from switchgear.testing.invariants import BrokenInvariant
+from switchgear.testing.simulation.limits import had_fitted
 
 __all__ = ["Asks", "SimulatedClient", "SimulatedWorker"]
 
 
 class SimulatedClient(Peer):
-    """Watches jobs, and expects to hear of the end of each once for every time it asked."""
+    """Subscribes to jobs, and expects to be told of the end of each once for every subscription."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
         self.collects_data = number % 3 == 0
-        self.expects: dict[int, int] = {}  # how many times it will be told of the end, by job id
+        self.expects: dict[int, int] = {}  # by job id, how often it will be told of the end
 
     def __repr__(self) -> str:
         return f"client {self.number}"
@@ -51,7 +52,7 @@ class SimulatedClient(Peer):
 
 
 class Asks(Enum):
-    """The three ways of asking for a job."""
+    """The three ways to get jobs."""
 
     PULL = 0
     SLEEP = 1
@@ -59,20 +60,22 @@ class Asks(Enum):
 
 
 class SimulatedWorker(Peer):
-    """A worker as it sees itself."""
+    """A worker with its own view of its jobs."""
 
     def __init__(self, asks: Asks) -> None:
         super().__init__()
         self.asks = asks
-        self.hangs = False  # does nothing any more, and nobody has noticed
+        self.hangs = False  # does nothing any more, and the server has not noticed
         self.is_expired = False
         self.asleep = False
-        self.tickets: list[int] = []  # of credits that end, the oldest first
-        self.alarms: list[int] = []
-        self.holds: list[int] = []  # ids of the jobs it believes to have
-        self.reported: list[int] = []  # ids of jobs it had, newest last
-        self.worker: Worker  # as the engine knows it; set when it registers
-        self.woken: list[Function] = []  # functions it could do when it was last woken
+        self.tickets: list[int] = []  # of credits with a time limit, the oldest first
+        self.set_timers: dict[Timer, int] = {}  # with the time span after which each fires
+        self.asks_for_any = False  # it has just asked for a job of a priority that it does not take otherwise
+        self.starts: dict[int, int] = {}  # by job id, the number of the last start that was assigned
+        self.holds: list[int] = []  # ids of the jobs that it believes to have
+        self.reported: list[int] = []  # ids of jobs that it had, newest last
+        self.worker: Worker  # the engine's worker; set at registration
+        self.woken: list[Function] = []  # its functions at the last wakeup
 
     def __repr__(self) -> str:
         return f"worker {self.worker.id} ({self.asks.name.lower()})"
@@ -88,33 +91,45 @@ class SimulatedWorker(Peer):
             del self.tickets[0]
         self.receive(job)
 
-    def waited_in_vain(self, worker: Worker, ticket: int) -> None:
-        numbers = self.alarms if ticket in self.alarms else self.tickets
-        if ticket not in numbers:
+    def wait_timed_out(self, worker: Worker, ticket: int) -> None:
+        if ticket not in self.tickets:
             raise BrokenInvariant(f"{self} was told that it waited in vain for ticket {ticket}, and has {self.tickets}")
-        numbers.remove(ticket)
+        self.tickets.remove(ticket)
+
+    def timer_fired(self, timer: Timer) -> None:
+        if timer not in self.set_timers:
+            raise BrokenInvariant(f"{self} was called for a timer that it has not set, or has cancelled")
+        del self.set_timers[timer]
 
     def expired(self, worker: Worker) -> None:
         if self.is_expired or worker.alive:
             raise BrokenInvariant(f"{self} was told that its lease is over")
         self.is_expired = True
         self.tickets.clear()
-        self.alarms.clear()
 
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         if job.id not in self.holds:
             raise BrokenInvariant(f"{self} was told to stop {job}, which it does not have")
 
     def receive(self, job: Job) -> None:
-        """It was given a job."""
+        """Handle the assignment of a job."""
         if job.worker is not self.worker:
             raise BrokenInvariant(f"{self} was given {job} of {job.worker}")
-        if job.id in self.holds:  # an attempt that it was told to give up, or has forgotten
+        allowed = (self.worker.priorities or {}).get(job.function, BEST_FIRST)
+        if job.priority not in allowed and not self.asks_for_any:
+            raise BrokenInvariant(f"{self} was given {job} of priority {job.priority}, and takes {allowed}")
+        if job.start_number <= self.starts.get(job.id, 0):
+            raise BrokenInvariant(f"{self} was given start {job.start_number} of {job} twice")
+        self.starts[job.id] = job.start_number
+        if not had_fitted(self.worker, job, job):
+            has = f"{self.worker.tags} and {self.worker.resources}, of which {self.worker.uses} is in use"
+            raise BrokenInvariant(f"{self} has {has}, and {job} requires {job.requires!r}")
+        if job.id in self.holds:  # an attempt that it was told to stop, or has forgotten
             self.holds.remove(job.id)
         self.holds.append(job.id)
 
     def put_down(self, job_id: int) -> None:
-        """It is done with a job, in whatever way."""
+        """Forget a job, for whatever reason."""
         if job_id in self.holds:
             self.holds.remove(job_id)
             self.reported.append(job_id)

@@ -1,25 +1,25 @@
-"""What an onlooker remembers, who sees every job's log grow and every commit, and has a long memory for promises."""
+"""Checks the log of every job and every promise throughout a simulation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from switchgear.engine.dependencies import policy_of
 from switchgear.engine.engine import Engine
-from switchgear.engine.graph import policy_of
 from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.model import DONE, FINAL_STATES, READY, SCHEDULED, WAITING, Cause, EdgePolicy, Job, JobState
 from switchgear.model.job import NO_DETAILS
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.store import Row, SimulatedStore
 
-__all__ = ["History"]
+__all__ = ["HistoryChecker"]
 
 BORN_FIELDS = ("id", "unique", "priority", "delivery", "created_us")
 FIRST_STATES = {Cause.SUBMITTED_EARLY: SCHEDULED, Cause.SUBMITTED_WAITING: WAITING}
 
 
 class FollowedJob:
-    """A job, and how much of its log was read."""
+    """A job, and how much of its log was checked."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -31,7 +31,7 @@ class FollowedJob:
             self.state = FIRST_STATES[Cause(moves[0])]
 
     def read_until(self, end: int) -> list[tuple[Cause, int]]:
-        """The moves that are new, each checked against the table."""
+        """Check the new moves against the lifecycle table, and return them."""
         job = self.job
         moves = job.moves or []
         news = []
@@ -53,31 +53,31 @@ class FollowedJob:
 
 
 def is_plain(job: Job) -> bool:
-    """Whether this job may have been put away."""
-    return job.details is NO_DETAILS and job.state is READY and job.moves is None and job.watchers is None
+    """Whether this job may have been packed."""
+    return job.details is NO_DETAILS and job.state is READY and job.moves is None and job.subscribers is None
 
 
 def is_same(one: Job, other: Job) -> bool:
-    """Whether both are the same job, of which the second may have moved on."""
+    """Whether both are the same job; the second may have changed since."""
     return all(getattr(one, field) == getattr(other, field) for field in BORN_FIELDS) and one.function is other.function
 
 
-class History:
-    """What was seen and promised."""
+class HistoryChecker:
+    """Everything that was observed and promised so far."""
 
     def __init__(self) -> None:
-        self.followed: dict[int, FollowedJob] = {}  # unfinished jobs of this life of the server
-        self.done: set[int] = set()  # as the server knows it: a crash may undo what was not kept
-        self.over: set[int] = set()  # have ended at least once, in whatever way
-        self.ended: dict[int, JobState] = {}  # final states that are kept
-        self.promised: set[int] = set()  # jobs whose submitters were told that they are kept
-        self.forgotten: set[int] = set()  # jobs that nobody needs to know any more
+        self.followed: dict[int, FollowedJob] = {}  # unfinished jobs since the last start of the server
+        self.done: set[int] = set()  # as the server knows it: a crash may undo what was not stored
+        self.over: set[int] = set()  # jobs that have ended at least once
+        self.ended: dict[int, JobState] = {}  # final states that are stored
+        self.promised: set[int] = set()  # jobs whose submitters were told that they are stored
+        self.forgotten: set[int] = set()  # jobs that were deleted
         self.starts = 0
 
     # --- step by step ---
 
     def observe(self, engine: Engine, store: SimulatedStore) -> list[tuple[Job, Cause]]:
-        """Read on in every log; returns the moves that were made."""
+        """Check the new moves of every log; returns them."""
         moves: list[tuple[Job, Cause]] = []
         for job in engine.jobs.values():
             job_id = job.id
@@ -87,9 +87,9 @@ class History:
         for job in (*store.recent_jobs(), *engine.changed):
             known = self.followed.get(job.id)
             if known is not None and is_plain(known.job) and not engine.has_job(job.id) and not known.job.withdrawn:
-                self._follow(job, known, engine)  # one that was put away has ended
+                self._follow(job, known, engine)  # a packed job has ended
         newly_done = {job_id for job_id, followed in self.followed.items() if followed.job.state is DONE}
-        self.done |= newly_done  # first of all, since whoever waited for them may have been started at once
+        self.done |= newly_done  # first, since successors may have started at once
         self.over.update(job_id for job_id, known in self.followed.items() if known.job.state in FINAL_STATES)
         for job_id, followed in list(self.followed.items()):
             job = followed.job
@@ -108,13 +108,13 @@ class History:
         if known is not None:
             if not is_plain(known.job) or not is_same(known.job, job):
                 broken(f"{known.job} was replaced by {job}")
-            known.job = job  # it was put away, and came back
+            known.job = job  # it was packed, and is unpacked
             return
         followed = self.followed[job.id] = FollowedJob(job)
         causes = (job.moves or [])[::2]
         retries = [place for place, cause in enumerate(causes) if cause in (Cause.RETRIED, Cause.RETRIED_WAITING)]
         if retries:
-            followed.read_until(2 * retries[-1])  # its earlier lives
+            followed.read_until(2 * retries[-1])  # its moves before the last retry
         elif job.created_us != engine.now_us:
             broken(f"{job} appeared with {job.log}")
 
@@ -144,14 +144,14 @@ class History:
         if 0 < job.expires_us <= engine.now_us and job.created_us < job.expires_us:
             broken(f"{job} was started {engine.now_us - job.expires_us} µs after its expiry")
 
-    # --- what was kept ---
+    # --- commits and crashes ---
 
     def kept(self, rows: Iterable[Row]) -> None:
-        """A commit kept these, and whoever waited for it was told."""
+        """Note that a commit stored these, and that the waiting peers were told."""
         for row in rows:
             if row.state not in FINAL_STATES:
                 self.ended.pop(row.id, None)
-            elif row.id not in self.followed:  # nobody has retried it since
+            elif row.id not in self.followed:  # it was not retried since
                 self.ended[row.id] = row.state
 
     def forget(self, job_ids: Iterable[int]) -> None:
@@ -161,7 +161,7 @@ class History:
             self.ended.pop(job_id, None)
 
     def crashed(self, store: SimulatedStore) -> None:
-        """All that is left is what the store has."""
+        """Reset everything to what the store has."""
         committed = store.committed
         lost = sorted(self.promised - committed.keys())
         if lost:
@@ -180,13 +180,13 @@ class History:
         self.kept(committed.values())
 
     def restored(self, lengths: dict[int, int], jobs: Iterable[Job]) -> None:
-        """A new server has begun with these jobs, whose logs were so long; what it added is still to be read."""
+        """Note the restored jobs and the lengths of their logs; what the new server added is still to be checked."""
         for job in jobs:
             followed = self.followed[job.id] = FollowedJob(job)
             followed.read_until(lengths[job.id])
 
     def still_known(self, store: SimulatedStore, engine: Engine) -> None:
-        """Every promised job is unfinished, or its end is on record."""
+        """Every promised job is unfinished, or its end is stored."""
         for job_id in self.promised:
             if not engine.has_job(job_id) and store.get(job_id, engine) is None:
                 broken(f"job {job_id} was promised, and nobody knows it")

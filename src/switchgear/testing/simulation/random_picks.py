@@ -1,4 +1,4 @@
-"""What is drawn by lot in a history."""
+"""Random picks of the simulation: jobs, ids, edges, times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def some_job(world: SimulatedCluster) -> Job | None:
 
 
 def some_ids(world: SimulatedCluster) -> tuple[int, ...]:
-    """Ids of jobs that are or were there; in a graph most edges are to recent jobs."""
+    """Ids of present and past jobs; in a graph most edges are to recent jobs."""
     rng = world.rng
     newest = world.engine.next_job_id - 1
     known = [job_id for job_id in (newest - rng.randrange(12) for _ in range(rng.choice((1, 1, 2, 4)))) if job_id > 0]
@@ -34,5 +34,5 @@ def some_edges(world: SimulatedCluster, job_ids: tuple[int, ...]) -> bytes:
 
 
 def soon_us(world: SimulatedCluster) -> int:
-    """A moment in the near past, or in a nearer or farther future."""
+    """A time in the near past, or in the near or far future."""
     return world.now_us + round(world.rng.choice((-0.1, 0.05, 0.5, 3, 60)) * SECOND_US)

@@ -1,13 +1,13 @@
-"""Schedules in a history: owners declare them, operators pause and run them, and each of their jobs is counted."""
+"""Schedules in the simulation: random declarations, pauses and runs, and a count of the jobs of each tick."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
-from switchgear.engine.core import REFUSED_CONFLICT, REFUSED_DRAINING, REFUSED_FULL, REFUSED_STORAGE
 from switchgear.errors import Refused
 from switchgear.model import BEST_FIRST, SECOND_US, URGENT, CatchUp, Schedule
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_DRAINING, REFUSED_FULL, REFUSED_STORAGE
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.simulated_cluster import SimulatedCluster
 from switchgear.timetable import Cron, Every
@@ -24,7 +24,8 @@ EXPECTED_REFUSALS: Final = {REFUSED_FULL, REFUSED_DRAINING, REFUSED_STORAGE, REF
 
 
 def declare_schedule(world: SimulatedCluster) -> None:
-    """A new one, or one that is there, changed or not.  A name is never used again, so that jobs can be counted."""
+    """Declare a new schedule, or an existing one, changed or not. A name is never used again, so that jobs can be
+    counted."""
     rng = world.rng
     known = _some_schedule(world)
     if known is not None and rng.random() < 0.6:
@@ -51,7 +52,7 @@ def declare_schedule(world: SimulatedCluster) -> None:
 
 
 def change_schedule(world: SimulatedCluster) -> None:
-    """An operator removes, pauses or resumes one."""
+    """Remove, pause or resume a schedule."""
     schedule = _some_schedule(world)
     if schedule is None:
         return
@@ -62,7 +63,7 @@ def change_schedule(world: SimulatedCluster) -> None:
 
 
 def run_schedule(world: SimulatedCluster) -> None:
-    """Somebody cannot wait for the next tick."""
+    """Run a schedule at once."""
     schedule = _some_schedule(world)
     if schedule is None:
         return

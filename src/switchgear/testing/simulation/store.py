@@ -1,4 +1,4 @@
-"""A store made of copies: what was staged, what a commit is just keeping, and what is kept."""
+"""`SimulatedStore`: a store of copies that can fail or crash at any moment of a commit."""
 
 from __future__ import annotations
 
@@ -7,34 +7,27 @@ from dataclasses import replace
 from typing import Any, Final
 
 from switchgear.engine.engine import Engine
-from switchgear.model import FINAL_STATES, Function, Gate, Job, JobState, PlainJob, Schedule
+from switchgear.job_options import JOB_OPTIONS, Kept
+from switchgear.model import FINAL_STATES, Function, Job, JobState, Limiter, PlainJob, Schedule
 from switchgear.policy import Policy
 from switchgear.testing.invariants import BrokenInvariant
 
 __all__ = ["SimulatedStore"]
 
-# What a job is, apart from what a restart forgets: who runs it, who watches it, and how many it waits for.
+# Set at construction, and the field that replaces another.
+ALWAYS_KEPT: Final = ("priority", "delivery", "unique_for_us")
+# The fields that a restart restores: not the worker, the subscribers and the number of blockers.
 KEPT_FIELDS: Final = (
     "state",
-    "name",
+    *(option.field for option in JOB_OPTIONS if option.kept is not Kept.NOT and option.field not in ALWAYS_KEPT),
+    "unique_until_us",
     "origin",
-    "run_at_us",
-    "expires_us",
-    "timeout_us",
     "attempts",
-    "attempts_limit",
     "result_code",
     "result",
     "error",
     "finished_us",
-    "predecessors",
-    "key",
     "losses",
-    "losses_limit",
-    "edges",
-    "unique_scope",
-    "unique_until_us",
-    "retention_us",
     "schedule",
     "message",
     "rank",
@@ -43,7 +36,7 @@ KEPT_FIELDS: Final = (
 
 FunctionRow = tuple[bool, list[int], Policy]
 
-# What they are in a job that has nothing but what it was submitted with, and was kept once.
+# Their values in a plain job that was stored once.
 PLAIN_FIELDS: Final = {field: getattr(Job(0, Function(b""), b"", b"", 0, 0, 0), field) for field in KEPT_FIELDS} | {
     "revision": 1
 }
@@ -53,7 +46,7 @@ RESERVED_IDS: Final = 1000
 
 
 class Row:
-    """A job as it was when it was staged."""
+    """A staged copy of a job."""
 
     def __init__(self, job: Job) -> None:
         self.id = job.id
@@ -63,12 +56,12 @@ class Row:
         self.moves = None if job.moves is None else list(job.moves)
 
     def put_payload(self, payload: bytes | None) -> None:
-        """Only the store has it."""
+        """Set the payload, which the job in memory no longer has."""
         self.born = (self.born[0], payload, *self.born[2:])
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is a ready job that has nothing but what it was submitted with."""
+        """Whether this is a plain ready job."""
         return (
             self.moves is None
             and bool(self.born[3])
@@ -81,7 +74,7 @@ class Row:
         return state
 
     def holds_key(self, now_us: int) -> bool:
-        """Whether this is a job that ended, and whose unique key is still its own."""
+        """Whether this is a finished job that still holds its unique key."""
         return self.state in FINAL_STATES and bool(self.fields["unique_until_us"] > now_us)
 
     def to_job(self, function: Function) -> Job:
@@ -99,12 +92,12 @@ def _born(job: Job) -> PlainJob:
 
 
 class Batch:
-    """Rows on their way into the store, and the jobs they were copied from."""
+    """Rows to be stored, and the jobs from which they were copied."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.jobs: dict[int, Job] = {}
-        self.ended: list[Job] = []  # as above, and also those of which a newer copy was staged since
+        self.ended: list[Job] = []  # as above, including those with a newer copy
         self.functions: dict[bytes, FunctionRow] = {}
         self.schedules: dict[bytes, Schedule | None] = {}  # None: it was removed
         self.next_job_id = 0
@@ -128,52 +121,53 @@ class Batch:
 
 
 class SimulatedStore:
-    """Keeps what was committed, through any crash."""
+    """Keeps committed rows through any crash."""
 
     def __init__(self) -> None:
         self.committed: dict[int, Row] = {}
         self.functions: dict[bytes, FunctionRow] = {}
         self.schedules: dict[bytes, Schedule] = {}
-        self.made_by: dict[bytes, set[int]] = {}  # the jobs of each schedule that were ever kept
+        self.made_by: dict[bytes, set[int]] = {}  # by schedule, all its jobs that were ever stored
         self.next_job_id = 1
         self.staged = Batch()
         self.in_flight: Batch | None = None
 
-    # --- as a server uses it ---
+    # --- used by the server ---
 
     def stage(self, engine: Engine) -> list[Job]:
-        """Copy what changed; returns those jobs."""
+        """Copy the changes; returns the changed jobs."""
         jobs, functions = engine.take_changes()
         for job in jobs:
             job.revision += 1
             row = Row(job)
             if job.payload is None:
-                row.put_payload(self._payload_of(job.id))
+                row.put_payload(self.payload_of(job.id))
             self.staged.put(row, job)
             if job.finished_us:
                 self.staged.ended.append(job)
         for schedule in engine.take_changed_schedules():
             self.staged.schedules[schedule.name] = None if schedule.removed else replace(schedule)
         for function in functions:
-            policy = function.gate.policy if function.gate is not None else Policy()
+            policy = function.limiter.policy if function.limiter is not None else Policy()
             self.staged.functions[function.name] = (function.paused, list(function.limits), policy)
         if engine.next_job_id + RESERVED_IDS // 2 > max(self.next_job_id, self.staged.next_job_id):
             self.staged.next_job_id = engine.next_job_id + RESERVED_IDS
         return jobs
 
-    def _payload_of(self, job_id: int) -> bytes | None:
+    def payload_of(self, job_id: int) -> bytes | None:
+        """The payload of a job that was staged."""
         for rows in (self.staged.rows, self.in_flight.rows if self.in_flight else {}, self.committed):
             if job_id in rows:
                 return rows[job_id].born[1]
         raise BrokenInvariant(f"job {job_id} has no payload, and was never kept")
 
     def recent_jobs(self) -> list[Job]:
-        """Those that changed and are not kept yet, the newest changes last."""
+        """Jobs whose changes are not stored yet, the newest changes last."""
         in_flight = self.in_flight.jobs.values() if self.in_flight else ()
         return [*in_flight, *self.staged.jobs.values()]
 
     def unstored_ends(self) -> list[Job]:
-        """Jobs that ended, and that is not kept yet."""
+        """Jobs whose end is not stored yet."""
         return [*(self.in_flight.ended if self.in_flight else ()), *self.staged.ended]
 
     def unstage(self, jobs: Iterable[Job]) -> None:
@@ -185,7 +179,7 @@ class SimulatedStore:
         self.in_flight, self.staged = self.staged, Batch()
 
     def end_commit(self, engine: Engine) -> list[Row]:
-        """What was in flight is kept now."""
+        """Store the commit in progress."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         for job in batch.jobs.values():
@@ -199,14 +193,14 @@ class SimulatedStore:
         return list(batch.rows.values())
 
     def fail_commit(self) -> None:
-        """Nothing of what was in flight is kept; it is staged again, under what came since."""
+        """Fail the commit in progress; its rows are staged again, below newer ones."""
         batch, self.in_flight = self.in_flight, None
         assert batch is not None
         batch.update(self.staged)
         self.staged = batch
 
     def get(self, job_id: int, engine: Engine) -> Job | None:
-        """The newest copy of a job, as somebody who looks it up gets it."""
+        """The newest copy of a job, for a reader."""
         for rows in (self.staged.rows, self.in_flight.rows if self.in_flight else {}, self.committed):
             if job_id in rows:
                 row = rows[job_id]
@@ -214,17 +208,17 @@ class SimulatedStore:
         return None
 
     def forget(self, job_ids: Iterable[int]) -> None:
-        """Drop finished jobs from the log."""
+        """Delete finished jobs."""
         for job_id in job_ids:
             del self.committed[job_id]
 
     def finished(self) -> list[Row]:
         return [row for row in self.committed.values() if row.state in FINAL_STATES]
 
-    # --- as a crash leaves it ---
+    # --- crashes ---
 
     def crash(self, *, in_flight_is_kept: bool) -> list[Row]:
-        """The server is gone.  A commit that was under way has happened or has not; returns what it kept."""
+        """Crash the server. A commit in progress has succeeded or not; returns the stored rows."""
         batch, self.in_flight = self.in_flight, None
         self.staged = Batch()
         if batch is None or not in_flight_is_kept:
@@ -233,12 +227,12 @@ class SimulatedStore:
         return list(batch.rows.values())
 
     def load(self, engine: Engine, *, plain_apart: bool) -> tuple[list[Job], dict[int, int]]:
-        """Let a new engine go on where the last one was; returns its jobs, and how long their logs were."""
+        """Restore a new engine; returns its jobs, and the lengths of their logs."""
         for name, (paused, limits, policy) in self.functions.items():
             function = engine.function_named(name)
             function.paused = paused
             function.limits = list(limits)
-            function.gate = Gate(function, policy) if policy else None
+            function.limiter = Limiter(function, policy) if policy else None
         rows = sorted(self.committed.values(), key=lambda row: row.id)
         jobs = [row.to_job(engine.function_named(row.function_name)) for row in rows if row.state not in FINAL_STATES]
         ended = [row for row in rows if row.state in FINAL_STATES and row.state is not JobState.DONE]
@@ -254,6 +248,7 @@ class SimulatedStore:
             schedules,
             held=held,
             plain=([_born(job)] for job in jobs if job.id in plain),
+            unsuccessful_names={row.id: row.fields["name"] for row in ended if row.fields["name"]},
         )
         return [engine.look_at(job.id) or job for job in jobs], lengths
 

@@ -1,13 +1,14 @@
-"""What workers do in a history: they come and go, ask for jobs, and report on them."""
+"""The actions of simulated workers: register, deregister, take jobs, and report on them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from switchgear.model import READY, SECOND_US, Job
+from switchgear.model import BEST_FIRST, DONE, READY, SECOND_US, Function, Job
+from switchgear.states import LateReport
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.actors import Asks, SimulatedWorker
-from switchgear.testing.simulation.limits import check_turn
+from switchgear.testing.simulation.limits import RESOURCES, TAG_SETS, check_turn
 from switchgear.testing.simulation.random_picks import some, soon_us
 from switchgear.testing.simulation.simulated_cluster import SimulatedCluster
 
@@ -21,7 +22,7 @@ __all__ = [
     "worker_reports",
 ]
 
-# --- workers come and go ---
+# --- registration ---
 
 
 def worker_comes(world: SimulatedCluster) -> None:
@@ -30,10 +31,17 @@ def worker_comes(world: SimulatedCluster) -> None:
         return
     most = len(world.function_names)
     names = tuple(rng.sample(world.function_names, rng.choice((0, 1, 1, most, most))))
-    worker = world.add_worker(rng.choice(list(Asks)), names, rng.choice((0, 0, SECOND_US // 2)))
+    worker = world.add_worker(rng.choice(list(Asks)), names, rng.choice((0, 0, SECOND_US // 2)), some_priorities(world))
+    world.engine.describe_worker(worker.worker, rng.choice(TAG_SETS), rng.choice(RESOURCES))
     if rng.random() < 0.3:
         world.engine.renew_lease(worker.worker, rng.choice((1, 5)) * SECOND_US)
-    world.tell(f"{worker} can do {names}")
+    world.tell(f"{worker} can do {names}, {worker.worker.priorities}")
+
+
+def some_priorities(world: SimulatedCluster) -> tuple[int, ...]:
+    """The priorities of a worker: usually all."""
+    rng = world.rng
+    return tuple(rng.sample(BEST_FIRST, rng.randint(1, 3))) if rng.random() < 0.2 else ()
 
 
 def worker_leaves(world: SimulatedCluster) -> None:
@@ -42,6 +50,10 @@ def worker_leaves(world: SimulatedCluster) -> None:
         world.tell(f"{worker} with {worker.holds}")
         world.workers.remove(worker)
         world.engine.remove_worker(worker.worker)
+        if worker.holds and world.rng.random() < 0.3:
+            reports_late(world, worker, world.rng.choice(worker.holds))
+        worker.set_timers.clear()
+        world.engine.unsubscribe(worker)
 
 
 def worker_hangs(world: SimulatedCluster) -> None:
@@ -55,11 +67,16 @@ def worker_changes_functions(world: SimulatedCluster) -> None:
     worker = some_able_worker(world)
     if worker is None:
         return
+    if world.rng.random() < 0.3:
+        tags, resources = world.rng.choice((None, *TAG_SETS)), world.rng.choice((None, *RESOURCES))
+        world.tell(f"{worker} has {tags} and {resources}")
+        world.engine.describe_worker(worker.worker, tags, resources)
+        return
     function = world.engine.function_named(world.rng.choice(world.function_names))
     verb = world.rng.choice(("can", "can", "cannot", "forgets"))
     world.tell(f"{worker} {verb} {function}")
     if verb == "can":
-        world.engine.can_do(worker.worker, function, world.rng.choice((0, SECOND_US)))
+        world.engine.can_do(worker.worker, function, world.rng.choice((0, SECOND_US)), some_priorities(world))
     elif verb == "cannot":
         world.engine.cannot_do(worker.worker, function)
     else:
@@ -77,11 +94,11 @@ def worker_renews_lease(world: SimulatedCluster) -> None:
 
 
 def some_able_worker(world: SimulatedCluster) -> SimulatedWorker | None:
-    """One that does not hang; those whose lease has expired may still try to speak."""
+    """A worker that does not hang; a worker whose lease has expired may still send messages."""
     return some(world, [worker for worker in world.workers if not worker.hangs])
 
 
-# --- workers at work ---
+# --- taking and reporting ---
 
 
 def worker_asks(world: SimulatedCluster) -> None:
@@ -90,27 +107,47 @@ def worker_asks(world: SimulatedCluster) -> None:
     worker = some(world, [w for w in world.workers if not w.hangs and not (patient and w.asleep)])
     if worker is None:
         return
-    if (worker.asks is Asks.PUSH) == (rng.random() < 0.95):  # now and then one asks in another way than usual
+    if (worker.asks is Asks.PUSH) == (rng.random() < 0.95):  # sometimes a worker asks in an unusual way
         worker_grants(world, worker)
         return
-    runnable = [function for function in worker.worker.order if world.engine._has_work(function)]
+    runnable = [function for function in worker.worker.order if has_work_for(world, worker, function)]
     worker.asleep = False
     ready = [job for job in world.engine.unfinished_jobs() if job.state is READY]
     if runnable and rng.random() < 0.1:
         function, priority = rng.choice(runnable), rng.randrange(4)
-        runnable = [function] if world.engine._offers(function, priority) else []
+        runnable = [function] if world.engine.limiters.offers(function, priority, worker.worker) else []
+        worker.asks_for_any = True
         job = world.engine.take_of(worker.worker, function, priority)
+        if job is None and world.engine.wanted_payloads:
+            runnable = []  # the payload of the next job is not in memory
     else:
         job = world.engine.take(worker.worker)
+        if job is None and world.engine.wanted_payloads:
+            runnable = [function for function in worker.worker.order if has_work_for(world, worker, function)]
+            if worker.worker.priorities is not None:
+                runnable = []  # the payload of the next job of its priorities is not in memory
+        elif job is not None and worker.worker.priorities is not None and job.function.unloaded is not None:
+            runnable = [job.function]  # the payload being read is of another priority
     world.tell(f"{worker} is given {job}")
     if job is not None:
         worker.receive(job)
-        check_turn(job, ready)
+        if not world.has_policy:
+            check_turn(worker.worker, job, ready)
+    elif world.has_policy:
+        runnable = []  # whatever there is, the policy does not want this worker to have it
+    worker.asks_for_any = False
     limit = world.settings.jobs_per_worker
     if (job is None) != (not runnable) and not (limit and len(worker.worker.running) >= limit):
         broken(f"{worker} was given {job}, and there were jobs of {runnable}")
     if job is None and (worker.asks is Asks.SLEEP) == (rng.random() < 0.95):
         worker.asleep = world.engine.sleep(worker.worker)
+
+
+def has_work_for(world: SimulatedCluster, worker: SimulatedWorker, function: Function) -> bool:
+    """Whether there is a job of the function that this worker takes."""
+    allowed = (worker.worker.priorities or {}).get(function, BEST_FIRST)
+    has_work = world.engine.dispatcher.has_work_for(function, worker.worker)
+    return has_work and any(world.engine.limiters.offers(function, priority, worker.worker) for priority in allowed)
 
 
 def worker_grants(world: SimulatedCluster, worker: SimulatedWorker) -> None:
@@ -124,15 +161,17 @@ def worker_grants(world: SimulatedCluster, worker: SimulatedWorker) -> None:
         if ticket:
             worker.tickets.append(ticket)
     elif rng.random() < 0.2:
-        worker.alarms.append(world.engine.alarm(worker.worker, max(world.now_us, soon_us(world))))
-    elif worker.alarms and rng.random() < 0.2:
-        world.engine.cancel_alarm(worker.worker, worker.alarms.pop())
+        at_us = max(world.now_us, soon_us(world))
+        timer = world.engine.set_timer(worker, at_us)
+        worker.set_timers[timer] = world.span_us + at_us - world.now_us
+    elif worker.set_timers and rng.random() < 0.2:
+        world.engine.cancel_timer(worker.set_timers.popitem()[0])
     elif worker.worker.credits < 3:
         world.engine.grant(worker.worker, rng.randint(1, 3))
 
 
 def worker_reports(world: SimulatedCluster) -> None:
-    """Usually on a job that it has; now and then on one that it had, or never had."""
+    """Report, usually on a job that the worker has; sometimes on one that it had, or never had."""
     rng = world.rng
     busy = [worker for worker in world.workers if not worker.hangs and (worker.holds or worker.reported)]
     worker = some(world, busy)
@@ -153,9 +192,27 @@ def worker_reports(world: SimulatedCluster) -> None:
         broken(f"{worker} was given {answer} for a report on a job that it did not have")
 
 
+def reports_late(world: SimulatedCluster, worker: SimulatedWorker, job_id: int) -> None:
+    """Report the result of a job that was taken from the worker."""
+    job = world.engine.job(job_id)
+    start = worker.starts[job_id]
+    had_it = world.engine.has_lost(job_id, worker, start)
+    verdict = world.engine.report_late(job_id, worker, start, b"late")
+    world.tell(f"{worker} reports late on start {start} of job {job_id}: {verdict.name}")
+    if had_it and verdict is LateReport.UNKNOWN:
+        broken(f"{worker} has lost job {job_id}, and was not believed")
+    if (verdict is LateReport.ACCEPTED) != (job is not None and job.state is DONE and job.result == b"late"):
+        broken(f"a late report on {job} was {verdict.name}")
+
+
 def completes(world: SimulatedCluster, worker: SimulatedWorker, job_id: int) -> Job | None:
     worker.put_down(job_id)
-    return world.engine.complete(worker.worker, job_id, b"result")
+    return world.engine.complete(worker.worker, job_id, b"result", start_of(world, worker, job_id))
+
+
+def start_of(world: SimulatedCluster, worker: SimulatedWorker, job_id: int) -> int:
+    """The start number of a report; some protocols have none."""
+    return worker.starts.get(job_id, 0) if world.rng.random() < 0.7 else 0
 
 
 def fails(world: SimulatedCluster, worker: SimulatedWorker, job_id: int) -> Job | None:
@@ -171,7 +228,7 @@ def wants_to_retry(world: SimulatedCluster, worker: SimulatedWorker, job_id: int
 
 def hands_back(world: SimulatedCluster, worker: SimulatedWorker, job_id: int) -> Job | None:
     worker.put_down(job_id)
-    return world.engine.hand_back(worker.worker, job_id)
+    return world.engine.release(worker.worker, job_id)
 
 
 def gives_figures(world: SimulatedCluster, worker: SimulatedWorker, job_id: int) -> Job | None:

@@ -22,7 +22,7 @@ SELECT
     staged.value ->> 9,
     staged.value ->> 10,
     staged.value ->> 11,
-    ''
+    staged.value ->> 12
 FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS staged (value)
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     started_us = excluded.started_us,
@@ -33,7 +33,8 @@ ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     state = excluded.state,
     process = excluded.process,
     protocol = coalesce(nullif(excluded.protocol, ''), joblog_runs.protocol),
-    error = excluded.error
+    error = excluded.error,
+    result = excluded.result
 
 -- name: newest_open
 -- The one that a result given by name belongs to: rather of this thread, rather of this host, rather the last.  One that

@@ -4,12 +4,14 @@
 -- Rows of the job 0 only fill up the statement.
 WITH server (prefix, host, process) AS (VALUES (?, ?, ?)),
 staged (
-    job, submitted_us, started_us, ended_us, attempts, result_code, state, function, unique_key, origin, protocol, error
+    job, submitted_us, started_us, ended_us, attempts, result_code, state, function, unique_key, origin, protocol, error,
+    message
 ) AS (VALUES $rows)
 INSERT INTO joblog_runs ($columns)
 SELECT
     submitted_us, started_us, ended_us, CASE WHEN started_us > 0 THEN started_us ELSE ended_us END, attempts,
-    result_code, 'server', state, function, unique_key, prefix || job, '', host, process, origin, protocol, error, ''
+    result_code, 'server', state, function, unique_key, prefix || job, '', host, process, origin, protocol, error,
+    message
 FROM staged, server
 WHERE job > 0
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
@@ -21,7 +23,8 @@ ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     state = excluded.state,
     process = excluded.process,
     protocol = coalesce(nullif(excluded.protocol, ''), protocol),
-    error = excluded.error
+    error = excluded.error,
+    result = excluded.result
 
 -- name: newest_open
 -- The one that a result given by name belongs to: rather of this thread, rather of this host, rather the last.

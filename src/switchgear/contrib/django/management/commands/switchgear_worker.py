@@ -18,7 +18,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
 
     def handle(self, *, backend: str, options: list[str], **_: Any) -> None:
         os.environ["SWITCHGEAR_DJANGO_BACKEND"] = backend
-        # In place of this process, so that signals reach the worker and its exit code is the one that is seen.
+        # Replaces this process, so that signals reach the worker, and its exit code becomes this one's.
         worker = "switchgear.contrib.django.worker:app"
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "switchgear", "worker", worker, *options])

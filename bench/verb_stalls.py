@@ -1,0 +1,209 @@
+"""How long does each verb of operators keep the event loop from other work, with very many jobs?
+
+    python -m bench.verb_stalls [--jobs 1000000] [--queues 1] [--store sqlite:] [--store memory:]
+
+Makes a hub in this process with so many jobs, half of them queued and half of them finished as far as the store keeps
+them, uses each verb, and notes the longest that one callback of the event loop took.  That is how long every peer
+waits.  `cpu` is the time that the event loop's thread has computed, which other programs do not change; `wall` includes
+what the machine did besides, and waiting for the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.model import CANCELLED, DONE, FAILED, NORMAL, Cause, Delivery, Function, Job
+from switchgear.net.clock import SystemClock
+from switchgear.net.hub import Hub
+from switchgear.net.operations.dispatcher import Operations
+from switchgear.protocols.pending_read import Step
+from switchgear.storage.open import open_store
+from switchgear.telemetry import Telemetry
+
+BATCH = 1_000
+
+
+class Watch:
+    """The longest callback since the last look."""
+
+    def __init__(self) -> None:
+        self.cpu_ms = self.wall_ms = 0.0
+        self._run = asyncio.Handle._run
+
+    def begin(self) -> None:
+        watch, run = self, self._run
+
+        def timed(handle: asyncio.Handle) -> None:
+            wall, cpu = time.perf_counter(), time.thread_time()
+            run(handle)
+            watch.cpu_ms = max(watch.cpu_ms, (time.thread_time() - cpu) * 1000)
+            watch.wall_ms = max(watch.wall_ms, (time.perf_counter() - wall) * 1000)
+
+        asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
+
+    def take(self) -> tuple[float, float]:
+        longest = self.cpu_ms, self.wall_ms
+        self.cpu_ms = self.wall_ms = 0.0
+        return longest
+
+
+class Stage:
+    """A hub with many jobs, and its operator."""
+
+    def __init__(self, hub: Hub, jobs: int, queues: int) -> None:
+        self.hub = hub
+        self.jobs = jobs
+        self.operations = Operations(hub, "H:bench:")
+        self.functions = [Function(b"f%d" % number) for number in range(100)]
+        self.queues = queues
+
+    async def fill(self) -> None:
+        """Half of the jobs have ended, one in five of them without success; the others are queued."""
+        engine, store = self.hub.engine, self.hub.store
+        half = self.jobs // 2
+        for first in range(1, half + 1, BATCH):
+            self.hub.begin_turn()
+            jobs = [self.ended_job(engine.reserve_id()) for _ in range(min(BATCH, half + 1 - first))]
+            store.stage(jobs)
+            await store.commit()
+            await self.hub.flush()
+        for first in range(half, self.jobs, BATCH):
+            self.hub.begin_turn()
+            for number in range(first, min(first + BATCH, self.jobs)):
+                engine.submit(b"f%d" % (5 + number % self.queues), b"u%d" % number, b"payload", NORMAL, Delivery.HANDLE)
+            await self.hub.flush()
+            self.hub.commits.start()
+            await self.hub.flush()
+
+    def ended_job(self, job_id: int) -> Job:
+        job = Job(job_id, self.functions[job_id % 100], b"u%d" % job_id, b"payload", NORMAL, Delivery.HANDLE, job_id)
+        job.has_details = True
+        job.finished_us = self.hub.clock.now_us()
+        job.state = (DONE, DONE, DONE, DONE, (FAILED, CANCELLED)[job_id // 5 % 2])[job_id % 5]
+        if job.state is FAILED:
+            job.error = b"it did not work, attempt 3"
+            job.moves = [Cause.TAKEN, job_id, Cause.EXHAUSTED, job_id]
+        if job_id % 10 == 0:
+            job.name = b"n%d" % job_id
+        return job
+
+    async def use(self, verb: str, **arguments: Any) -> Any:
+        """Use a verb as a session does, in slices."""
+        answers: list[Any] = []
+        ended = asyncio.Event()
+
+        def steps() -> Iterator[Step]:
+            try:
+                yield from self.operations.in_steps(verb, arguments, answers)
+            except LookupError:
+                answers.append(None)  # memory does not keep it for so long
+            finally:
+                ended.set()
+
+        self.hub.begin_turn()
+        self.hub.work_off(steps())
+        await ended.wait()
+        await asyncio.sleep(0)
+        return answers[0] if answers else None
+
+    def uses(self) -> list[tuple[str, dict[str, Any]]]:
+        """Each verb, with arguments that make it look at much."""
+        some = [f"H:bench:{number}" for number in range(1, self.jobs, max(1, self.jobs // 10_000))][:10_000]
+        last = f"H:bench:{self.jobs}"
+        return [
+            ("server", {}),
+            ("functions", {}),
+            ("workers", {}),
+            ("connections", {}),
+            ("explain_server", {}),
+            ("jobs", {"limit": 1000}),
+            ("jobs", {"states": ["done"], "limit": 1000}),
+            ("jobs", {"states": ["failed"], "limit": 1000}),
+            ("jobs", {"states": ["running"]}),
+            ("jobs", {"unique": "nobody's"}),
+            ("jobs", {"unique": "u7"}),
+            ("jobs", {"name": "nobody"}),
+            ("jobs", {"name": "n10"}),
+            ("jobs", {"function": "f7", "states": ["done"], "limit": 1000}),
+            ("jobs", {"error": "zzz"}),
+            ("jobs", {"dead": True, "limit": 1000}),
+            ("jobs", {"since": time.time() + 60}),
+            ("job", {"handle": "H:bench:7"}),
+            ("job", {"handle": last}),
+            ("states", {"handles": some}),
+            ("explain", {"handle": last}),
+            ("pause", {"function": "f1"}),
+            ("resume", {"function": "f1"}),
+            ("schedule", {"name": "nightly", "function": "f1", "cron": "0 3 * * *"}),
+            ("schedules", {}),
+            ("pause_schedule", {"name": "nightly"}),
+            ("resume_schedule", {"name": "nightly"}),
+            ("run_schedule", {"name": "nightly"}),
+            ("unschedule", {"name": "nightly"}),
+            ("retry", {"states": ["failed"], "limit": 1000}),
+            ("retry", {"handle": "H:bench:9"}),
+            ("cancel", {"unique": "nobody's"}),
+            ("cancel", {"function": "f3", "states": ["ready"], "limit": 1000}),
+            ("cancel", {"handle": last}),
+            ("limit", {"function": "f4", "concurrency": 3}),
+            ("limit", {"function": "f5", "key_concurrency": 3}),
+            ("limit", {"function": "f5", "fair": True}),
+            ("limit", {"function": "f5", "key_concurrency": 0, "fair": False}),
+        ]
+
+
+async def measure(url: str, jobs: int, queues: int) -> None:
+    watch = Watch()
+    store = open_store(url)
+    hub = Hub(Engine(EngineSettings(functions=0)), store, SystemClock(), Telemetry(time.monotonic))
+    await hub.load()
+    stage = Stage(hub, jobs, queues)
+    began = time.monotonic()
+    await stage.fill()
+    print(f"\n{url.partition(':')[0]}: {jobs:,} jobs, made in {time.monotonic() - began:.0f} s\n")
+    gc.collect()
+    gc.freeze()
+    watch.begin()
+    print("| verb | took, ms | longest stall, ms of cpu | wall |\n|---|---:|---:|---:|")
+    for verb, arguments in stage.uses():
+        watch.take()
+        began = time.monotonic()
+        problem = ""
+        try:
+            await stage.use(verb, **arguments)
+        except Exception as error:
+            problem = f" ({type(error).__name__}: {error})"
+        took_ms = (time.monotonic() - began) * 1000
+        cpu_ms, wall_ms = watch.take()
+        shown = ", ".join(f"{name}={short(value)}" for name, value in arguments.items())
+        print(f"| `{verb}` {shown}{problem} | {took_ms:.1f} | {cpu_ms:.1f} | {wall_ms:.1f} |", flush=True)
+    await hub.close()
+    await store.close()
+
+
+def short(value: object) -> str:
+    return f"{len(value)} of them" if isinstance(value, list) and len(value) > 5 else str(value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--queues", type=int, default=90, help="functions that share the queued jobs")
+    parser.add_argument("--store", action="append")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="switchgear-stalls-") as directory:
+        for store in options.store or ["memory:", "sqlite:"]:
+            asyncio.run(
+                measure(f"sqlite:{directory}/jobs.db" if store == "sqlite:" else store, options.jobs, options.queues)
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""`Administration`: settings that operators change for a function or for the whole server (pause, limits, draining)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.ready_queues import ReadyQueues
+from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.state import EngineState
+from switchgear.errors import Refused
+from switchgear.model import Function, Limiter
+from switchgear.policy import Policy
+from switchgear.refusals import REFUSED_DRAINING
+
+__all__ = ["Administration"]
+
+# Jobs that are moved to the queues of their keys before workers are told of them.
+MOVED_BEFORE_OFFER: Final = 100
+
+
+class Administration:
+    """Pauses and limits functions, and stops and starts assignment for the whole server."""
+
+    def __init__(
+        self, state: EngineState, sliced_work: SlicedWork, queues: ReadyQueues, dispatcher: Dispatcher
+    ) -> None:
+        self._state = state
+        self._sliced_work = sliced_work
+        self._queues = queues
+        self._dispatcher = dispatcher
+
+    def pause(self, function: Function) -> None:
+        """Assign no jobs of this function until it is resumed."""
+        if function.paused:
+            self._state.concern_speaker()  # the pause may not be stored yet
+        else:
+            function.paused = True
+            self._state.note_function(function)
+
+    def resume(self, function: Function) -> None:
+        """Assign jobs of this function again."""
+        if not function.paused:
+            self._state.concern_speaker()  # the change may not be stored yet
+        else:
+            function.paused = False
+            self._state.note_function(function)
+            self._dispatcher.offer(function)
+
+    def set_limits(self, function: Function, high: int, normal: int, low: int) -> None:
+        """Accept submissions only while the function has fewer unfinished jobs than this; 0: no limit."""
+        function.limits = [high, normal, low]
+        self._state.note_function(function)
+
+    def set_policy(self, function: Function, policy: Policy) -> None:
+        """Set the limits of a function, which apply at once.
+
+        Setting the same policy again changes nothing. Jobs that run beyond a lower limit continue. If keys are
+        distinguished from now on, ready jobs are moved to the queues of their keys over several turns. If they were
+        distinguished before, the time this takes grows with the number of ready jobs.
+        """
+        if policy == (function.limiter.policy if function.limiter is not None else Policy()):
+            self._state.concern_speaker()  # the policy may not be stored yet
+            return
+        self._queues.use_policy(function, policy)
+        self._state.note_function(function)
+        limiter = function.limiter
+        if limiter is not None and limiter.key_queues is not None:
+            self._sliced_work.start(self._distribute(limiter))
+        self._dispatcher.offer(function)
+
+    def _distribute(self, limiter: Limiter) -> Iterator[None]:
+        """Move jobs to the queues of their keys, and offer them."""
+        for moved, _ in enumerate(self._queues.distribute(limiter), 1):
+            if moved % MOVED_BEFORE_OFFER == 0:
+                self._dispatcher.offer(limiter.function)
+            yield
+        self._dispatcher.offer(limiter.function)
+
+    def stop_handing_out(self) -> None:
+        """Let running jobs finish, and start no others."""
+        self._state.set_handing_out(False, self._state.has_wake_policy)
+
+    def start_handing_out(self) -> None:
+        """Start jobs again."""
+        self._state.set_handing_out(True, self._state.has_wake_policy)
+        for function in self._state.functions.values():
+            self._dispatcher.offer(function)
+
+    def drain(self) -> None:
+        """Let running jobs finish; start and accept no others."""
+        self._state.refusal = Refused(REFUSED_DRAINING, "server is shutting down")
+        self.stop_handing_out()

@@ -1,0 +1,413 @@
+"""`Dependencies`: which jobs wait for which, the search for cycles, and what a predecessor's failure means.
+
+Edges are stored by the id of the predecessor, not on its job, so that they outlive the job: a failed predecessor is no
+longer in the engine's tables, but its successors still wait, and continue if it is retried and done.
+
+When a predecessor ends without success, the edge (`model.EdgePolicy`) decides what happens to the successor. An edge
+with WAIT stays; any other is used up. So an unsuccessful job has only WAIT edges left and, for a moment, the edges of
+jobs that are about to end because of it.
+
+Most jobs have few successors, and a tuple is the smallest container for them. Some have very many, each of which must
+be added and removed in constant time; so a long tuple becomes a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from switchgear.engine.cross_function_edges import CrossFunctionEdges
+from switchgear.engine.deadlines import DeadlineKind, Deadlines
+from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.state import EngineState
+from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
+from switchgear.errors import CycleRefused
+from switchgear.model import CANCELLED, READY, WAITING, Cause, Delivery, EdgePolicy, Job, JobState
+
+__all__ = ["Dependencies", "check_edges", "has_policies", "label", "policy_of", "without_repetitions"]
+
+# A job with more predecessors than this is linked to them, and unlinked, over several turns.
+MOST_UNLINKED_AT_ONCE: Final = 1_000
+
+WAIT: Final = int(EdgePolicy.WAIT)
+RUN: Final = int(EdgePolicy.RUN)
+
+# Searching this many entries costs no more than a dictionary.
+MOST_IN_TUPLE: Final = 16
+
+
+class Dependencies:
+    """Edges from unfinished or unsuccessful predecessors to waiting jobs."""
+
+    def __init__(
+        self,
+        state: EngineState,
+        deadlines: Deadlines,
+        sliced_work: SlicedWork,
+        packed: PackedQueues,
+        ended: UnsuccessfulJobs,
+    ) -> None:
+        self.successors: dict[int, tuple[Job, ...] | dict[int, Job]] = {}
+        self.cross_function_edges = CrossFunctionEdges()
+        self.unsuccessful: dict[int, JobState] = ended.states  # jobs that ended without success
+        self.has_failure_policy: set[int] = set()  # predecessors with an edge other than WAIT
+        # Unfinished jobs that are not durable, and that are predecessors of other such jobs.
+        self.waited_for: set[int] = set()
+        self.linking: dict[int, Job] = {}  # jobs of very many predecessors that are not yet in the tables
+        self._state = state
+        self._deadlines = deadlines
+        self._sliced_work = sliced_work
+        self._packed = packed
+        self._ended = ended
+        # Jobs of very many predecessors that ended, and still have edges.
+        self._unlinking: dict[int, Iterator[None]] = {}
+
+    # --- starting to wait ---
+
+    def blockers_among(self, job_ids: Sequence[int], edges: bytes = b"") -> list[int]:
+        """The jobs among these that are not done, or do not count as done. An unknown id is a job that was done and
+        forgotten.
+
+        `edges` has the policy for each; without it, all are waited for.
+        """
+        if self._packed.job_count:
+            for job_id in job_ids:
+                self._packed.job(job_id)  # a predecessor must not be packed
+        unfinished = self._state.jobs
+        unsuccessful = self.unsuccessful
+        blockers = []
+        if edges:
+            for job_id, policy in zip(job_ids, edges):
+                if job_id in unfinished or (job_id in unsuccessful and policy != RUN):
+                    blockers.append(job_id)
+            return blockers
+        for job_id in job_ids:
+            if job_id in unfinished or job_id in unsuccessful:
+                blockers.append(job_id)
+        return blockers
+
+    def wait_for(self, job: Job, blockers: list[int]) -> None:
+        """Let the job wait for these.
+
+        If one of them was unsuccessful and its edge ends the job, the job ends in the next turn, after its submitter
+        was told that it is accepted.
+        """
+        self.add(job, blockers)
+        if job.edges and self.failed_dependency(job):
+            self._deadlines.add(self._state.now_us, DeadlineKind.FAILED_DEPENDENCY, job)
+
+    def rely_on(self, job: Job, job_ids: Sequence[int]) -> None:
+        """Note that the job waits for these. If the job is durable, they and their predecessors become durable too: if
+        they were lost in a crash, they would count as done.
+
+        If the job is not durable, it may be retried later and become durable. So at least the ends of its predecessors
+        must be stored.
+        """
+        state = self._state
+        pending = list(job_ids)
+        is_durable = bool(job.delivery)
+        for job_id in pending:  # the list grows in the loop
+            other = state.jobs.get(job_id)
+            if other is not None and not other.delivery:
+                if not is_durable:
+                    self.waited_for.add(job_id)
+                    continue
+                other.delivery = Delivery.HANDLE
+                if state.reports_changes:
+                    state.changed[other] = None
+                pending.extend(other.predecessors)
+
+    # --- edges ---
+
+    def waiting_for(self, job_id: int) -> list[Job]:
+        """The jobs that wait for this one, in the order in which they began to."""
+        waiting = self.successors.get(job_id, ())
+        return list(waiting.values() if isinstance(waiting, dict) else waiting)
+
+    def some_waiting_for(self, job_id: int, most: int) -> list[Job]:
+        """At most so many of them, in the same order."""
+        waiting = self.successors.get(job_id, ())
+        return list(islice(waiting.values() if isinstance(waiting, dict) else waiting, most))
+
+    def successor_count(self, job_id: int) -> int:
+        """How many jobs wait for this one."""
+        waiting = self.successors.get(job_id)
+        return len(waiting) if waiting is not None else 0
+
+    def add(self, job: Job, blockers: list[int]) -> None:
+        """Let the job wait for these."""
+        if not job.blockers:
+            job.function.waiting += 1
+        job.blockers += len(blockers)
+        for job_id in blockers:
+            self._add_edge(job_id, job)
+        if job.edges:
+            policies = dict(zip(job.predecessors, job.edges))
+            self.has_failure_policy.update(job_id for job_id in blockers if policies[job_id] != WAIT)
+
+    def _add_edge(self, job_id: int, job: Job) -> None:
+        predecessor = self._state.jobs.get(job_id)
+        if predecessor is not None and predecessor.function is not job.function:
+            self.cross_function_edges.add(predecessor, job.function)
+        waiting = self.successors.get(job_id)
+        if waiting is None:
+            self.successors[job_id] = (job,)
+        elif isinstance(waiting, dict):
+            waiting[job.id] = job
+        elif len(waiting) < MOST_IN_TUPLE:
+            self.successors[job_id] = (*waiting, job)
+        else:
+            self.successors[job_id] = {other.id: other for other in (*waiting, job)}
+
+    # --- jobs of very many predecessors ---
+
+    def begin_linking(self, job: Job) -> None:
+        """Start to link a new job to its predecessors in portions. Until that is complete an extra blocker is
+        counted, so that the job does not become ready too early."""
+        job.state = WAITING
+        job.blockers = 1
+        self.linking[job.id] = job
+
+    def link_some(self, job: Job, start: int, stop: int) -> None:
+        """Let the job wait for those of some predecessors that are not done; repetitions count once."""
+        job_ids = job.predecessors[start:stop]
+        policies = job.edges[start:stop]
+        blockers = [
+            job_id for job_id in dict.fromkeys(self.blockers_among(job_ids, policies)) if not self.has_edge(job_id, job)
+        ]
+        job.blockers += len(blockers)
+        for job_id in blockers:
+            self._add_edge(job_id, job)
+        if policies:
+            waited_for = set(blockers)
+            self.has_failure_policy.update(
+                job_id for job_id, policy in zip(job_ids, policies) if policy != WAIT and job_id in waited_for
+            )
+        self.rely_on(job, blockers)
+
+    def end_linking(self, job: Job) -> bool:
+        """Finish linking; returns whether the job has to wait for any predecessor."""
+        del self.linking[job.id]
+        job.blockers -= 1
+        if not job.blockers:
+            job.state = READY
+            return False
+        job.moves = [Cause.SUBMITTED_WAITING, self._state.now_us]
+        job.function.waiting += 1
+        if job.edges and self.failed_dependency(job):
+            self._deadlines.add(self._state.now_us, DeadlineKind.FAILED_DEPENDENCY, job)
+        return True
+
+    def give_up_linking(self, job: Job) -> None:
+        """The job was not taken after all: remove the edges that it has.  Nothing happens if it was taken."""
+        if self.linking.pop(job.id, None) is None:
+            return
+        job.blockers = 0
+        job.state = CANCELLED  # so that it is told of nothing while it still has edges
+        unlinking = self._unlinking[job.id] = self._unlink(job)
+        self._sliced_work.start(unlinking)
+
+    def _unlink(self, job: Job) -> Iterator[None]:
+        """Remove the edges of a job that no longer waits, one by one."""
+        for job_id in job.predecessors:
+            self._remove_edge(job_id, job)
+            yield
+        del self._unlinking[job.id]
+        job.blockers = 0  # ended predecessors may have been counted while the job had edges
+
+    def finish_unlinking(self, job: Job) -> None:
+        """Remove the remaining edges of a job that is about to wait again."""
+        unlinking = self._unlinking.get(job.id)
+        if unlinking is not None:
+            for _ in unlinking:
+                pass
+
+    def is_unlinking(self, job: Job) -> bool:
+        """Whether the job no longer waits, but still has edges."""
+        return job.id in self._unlinking
+
+    # --- end of waiting ---
+
+    def unblock_successors(self, job_id: int) -> list[Job]:
+        """Handle a job that is done; returns the successors that wait for nothing more."""
+        unblocked: list[Job] = []
+        waiting = self.successors.pop(job_id, None)
+        if waiting is None:
+            return unblocked
+        if self.has_failure_policy:
+            self.has_failure_policy.discard(job_id)
+        if len(self.cross_function_edges):
+            self.cross_function_edges.ended(job_id)
+        for job in waiting.values() if isinstance(waiting, dict) else waiting:
+            job.blockers -= 1
+            if not job.blockers:
+                job.function.waiting -= 1
+                unblocked.append(job)
+        return unblocked
+
+    def remove(self, job: Job) -> None:
+        """Remove all edges of a job that has ended itself."""
+        if job.id in self._unlinking:
+            return
+        if job.blockers:
+            job.blockers = 0
+            job.function.waiting -= 1
+        if len(job.predecessors) > MOST_UNLINKED_AT_ONCE:
+            unlinking = self._unlinking[job.id] = self._unlink(job)
+            self._sliced_work.start(unlinking)
+            return
+        for job_id in job.predecessors:
+            self._remove_edge(job_id, job)
+
+    def _remove_edge(self, job_id: int, job: Job) -> None:
+        waiting = self.successors.get(job_id)
+        if len(self.cross_function_edges) and self.has_edge(job_id, job):
+            self.cross_function_edges.remove(job_id, job.function)
+        if isinstance(waiting, dict):
+            waiting.pop(job.id, None)
+        elif waiting is not None:
+            self.successors[job_id] = waiting = tuple([other for other in waiting if other is not job])
+        if waiting is not None and not waiting:
+            del self.successors[job_id]
+            self.has_failure_policy.discard(job_id)
+
+    def use_up_edge(self, job_id: int, job: Job) -> bool:
+        """Remove the edge to this predecessor; returns whether the job waits for nothing more. Does nothing without
+        such an edge."""
+        if not self.has_edge(job_id, job):
+            return False
+        self._remove_edge(job_id, job)
+        job.blockers -= 1
+        if job.blockers:
+            return False
+        job.function.waiting -= 1
+        return True
+
+    def has_edge(self, job_id: int, job: Job) -> bool:
+        """Whether the job waits for this one."""
+        waiting = self.successors.get(job_id)
+        if isinstance(waiting, dict):
+            return job.id in waiting
+        return waiting is not None and job in waiting
+
+    def propagate_failure(self, job_id: int, waiting: list[Job]) -> tuple[list[Job], list[Job]]:
+        """Handle an unsuccessful job: returns those of these successors that wait for nothing more, and those that
+        must end."""
+        self.has_failure_policy.discard(job_id)
+        unblocked: list[Job] = []
+        must_end: list[Job] = []
+        for job in waiting:
+            if job.state is not WAITING or not self.has_edge(job_id, job):
+                continue  # the successor has ended meanwhile
+            policy = policy_of(job, job_id)
+            if policy == RUN:
+                if self.use_up_edge(job_id, job):
+                    unblocked.append(job)
+            elif policy != WAIT:
+                must_end.append(job)
+        return unblocked, must_end
+
+    def failed_dependency(self, job: Job) -> int:
+        """The id of the first predecessor whose failure must end this job, or 0."""
+        for job_id, policy in zip(job.predecessors, job.edges):
+            if policy != WAIT and policy != RUN and job_id in self.unsuccessful:
+                return job_id
+        return 0
+
+    def remember_unsuccessful(self, job: Job) -> None:
+        """Note that this job ended without success: its WAIT edges stay."""
+        self._ended.add(job.id, job.state, job.name if job.has_details else b"", self.successors)
+        if len(self.cross_function_edges):
+            self.cross_function_edges.ended(job.id)
+
+    def forget_unsuccessful(self, job: Job) -> None:
+        """Note that this job is retried; the edges of its remaining successors apply to its next end."""
+        self._ended.remove(job.id)
+        if job.id in self.successors:
+            self.has_failure_policy.add(job.id)
+            self.cross_function_edges.retried(job, self.waiting_for(job.id))
+
+    def unsuccessful_with_successors(self) -> frozenset[int]:
+        """The unsuccessful jobs that others wait for: few, however large the graph is."""
+        return frozenset(self.unsuccessful.keys() & self.successors.keys())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.successors.clear()
+        self.cross_function_edges.clear()
+        self.has_failure_policy.clear()
+        self.waited_for.clear()
+        self.linking.clear()
+        self._unlinking.clear()
+        self._ended.clear()
+
+    def refuse_cycle(self, job: Job, blockers: list[int]) -> None:
+        """Raise CycleRefused if waiting for these would make the job wait for itself.
+
+        Only a job that others already wait for can close a cycle, so the usual case, a new job, costs nothing.
+        """
+        if job.id in blockers:
+            raise CycleRefused([label(job), label(job)])
+        if job.id not in self.successors:
+            return
+        targets = set(blockers)
+        came_from: dict[int, Job] = {}
+        pending = [job]
+        while pending:
+            current = pending.pop()
+            for successor in self.waiting_for(current.id):
+                if successor.id in came_from:
+                    continue
+                came_from[successor.id] = current
+                if successor.id in targets:
+                    raise CycleRefused(trace(successor, job, came_from))
+                pending.append(successor)
+
+
+def check_edges(edges: bytes, predecessors: tuple[int, ...]) -> None:
+    """Raise ValueError unless there is a policy for each of the predecessors."""
+    if len(edges) != len(predecessors):
+        raise ValueError(f"{len(edges)} edges for {len(predecessors)} predecessors")
+    if max(edges) > RUN:
+        raise ValueError(f"there is no edge policy {max(edges)}")
+
+
+def has_policies(edges: bytes) -> bool:
+    """Whether some edge is not WAIT."""
+    return edges.count(WAIT) < len(edges)
+
+
+def without_repetitions(predecessors: tuple[int, ...], edges: bytes) -> tuple[tuple[int, ...], bytes]:
+    """Each predecessor once, with the policy of its first occurrence."""
+    if not edges:
+        return tuple(dict.fromkeys(predecessors)), b""
+    policies: dict[int, int] = {}
+    for job_id, policy in zip(predecessors, edges):
+        policies.setdefault(job_id, policy)
+    return tuple(policies), bytes(policies.values())
+
+
+def policy_of(job: Job, predecessor_id: int) -> int:
+    """The policy of the edge from this predecessor."""
+    edges = job.edges
+    if not edges:
+        return WAIT
+    if edges.count(edges[0]) == len(edges):  # usually all are equal
+        return edges[0]
+    return edges[job.predecessors.index(predecessor_id)]
+
+
+def label(job: Job) -> str:
+    return job.name.decode("utf-8", "replace") if job.name else f"job {job.id}"
+
+
+def trace(last: Job, first: Job, came_from: dict[int, Job]) -> list[str]:
+    """A description of the cycle, in the order of waiting: first waits for last, which waits for … first."""
+    path = [label(first), label(last)]
+    current = last
+    while current is not first:
+        current = came_from[current.id]
+        path.append(label(current))
+    return path

@@ -1,0 +1,522 @@
+"""`GraphSubmission`: jobs that are submitted together with their edges, all of them or none.
+
+Little of a submission can be undone: a worker may have a job a moment after it was submitted. So a graph is checked
+first, and every error (names, cycles, limits, memory) is found before anything changes. Then the graph is applied, and
+nothing can stop that.
+
+A graph of a few hundred jobs is submitted at once, by `Engine.submit_graph`. A graph of a million jobs takes many
+turns: `check` and `apply` are iterators that do a small part in each step, and other commands are handled between the
+steps. From `begin` to `end` of such a long graph the names of its jobs are reserved, and no other graph changes the
+predecessors of existing jobs.
+
+Until they have ids, jobs to be submitted have numbers. The numbers of a short graph are the ids that the jobs will get,
+unless they have to be sorted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
+
+from switchgear.engine.graph_parts import GraphParts
+from switchgear.engine.submissions import QUEUE_IS_FULL
+from switchgear.engine.submit_options import SubmitOptions
+from switchgear.errors import CycleRefused, Refused
+from switchgear.model import FINAL_STATES, NORMAL, RUNNING, URGENT, WAITING, Delivery, Function, Job, Peer, Worker
+from switchgear.model.job import EDGE_BYTES, JOB_BYTES, SUBSCRIPTION_BYTES
+from switchgear.model.names import TABLES, NameTable
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_RUNNING
+from switchgear.text import harmless
+
+__all__ = ["GraphSubmission", "JobTemplate"]
+
+# The first number of the jobs of a long graph, whose ids are not known yet.
+FIRST_PLANNED: Final = 1 << 60
+
+# A job with more predecessors is linked to them in portions, each of which takes about as long as the submission of a
+# job.
+MOST_LINKED_AT_ONCE: Final = 1_000
+LINKED_PER_STEP: Final = 20
+# The memory limit is checked after this many jobs while a graph is described.
+JOBS_BETWEEN_LOOKS: Final = 1_000
+
+
+class JobTemplate:
+    """Options that several jobs of a graph share."""
+
+    __slots__ = ("count", "delivery", "entry_bytes", "function", "options", "priority", "subscriber")
+
+    def __init__(
+        self, function: Function, options: SubmitOptions, priority: int, delivery: int, subscriber: Peer | None
+    ) -> None:
+        self.function = function
+        self.options = options  # name, predecessors and edges differ between jobs, and are set when a job is submitted
+        self.priority = priority
+        self.delivery = delivery
+        self.subscriber = subscriber
+        self.count = 0  # number of jobs
+        self.entry_bytes = JOB_BYTES + options.held_bytes() + (SUBSCRIPTION_BYTES if subscriber is not None else 0)
+
+
+NewJob: TypeAlias = tuple[bytes, bytes, JobTemplate, Sequence[int]]
+"""A job to be submitted: name, payload, template, and the numbers or ids of its predecessors. It is a plain tuple,
+because there may be millions, and the garbage collector visits such tuples only once."""
+
+
+class GraphSubmission:
+    """Jobs to be submitted, and the related changes of existing jobs.
+
+    With `joins`, a job with the name of an unfinished job is that job, which gets more predecessors; a job with the
+    name of an unsuccessful job of its function is that job, which is retried; and a predecessor with an unknown name
+    counts as done. Otherwise each of these is a reason to refuse the graph.
+    """
+
+    def __init__(self, parts: GraphParts, *, joins: bool, is_long: bool) -> None:
+        self.existing: list[Job] = []  # joined unfinished jobs
+        self.retried: dict[int, Job] = {}
+        self.submitted: list[Job] = []  # the new jobs of a short graph
+        self.held_bytes = 0  # approximate memory of the new jobs
+        self.is_long = is_long
+        self._parts = parts
+        self._joins = joins
+        self._new: list[NewJob] = []
+        self._new_ids = NameTable[int](TABLES if is_long else 1)  # numbers by name
+        self._edges: dict[int, bytes] = {}  # by number: the policies of the predecessors
+        self._more: dict[int, list[int]] = {}  # further predecessors of jobs that are not new, or were named twice
+        self._released: list[tuple[Job, Worker]] = []
+        self._templates: list[JobTemplate] = []
+        self._ended_jobs: dict[int, Job | None] = {}  # unsuccessful jobs, as provided by the owner
+        self._sorted: dict[int, int] = {}  # the numbers of jobs after sorting, by their first numbers
+        self._ids = array("q")  # the ids of the jobs of a long graph
+        self._first_id = FIRST_PLANNED if is_long else parts.state.next_job_id
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to be submitted or changed."""
+        return bool(self._new or self._more or self.retried or self._released)
+
+    # --- describing a graph ---
+
+    def template(
+        self,
+        function: Function,
+        options: SubmitOptions,
+        priority: int = NORMAL,
+        delivery: int = Delivery.HANDLE,
+        subscriber: Peer | None = None,
+    ) -> JobTemplate:
+        """Options that some of the jobs share. The graph owns the options from now on.
+
+        They have no name, predecessors or unique key, which belong to each job.
+        """
+        template = JobTemplate(function, options, priority, delivery, subscriber)
+        self._templates.append(template)
+        return template
+
+    def add(
+        self,
+        template: JobTemplate,
+        payload: bytes,
+        name: bytes = b"",
+        predecessors: Sequence[int] = (),
+        predecessor_names: Sequence[bytes] = (),
+        edges: bytes = b"",
+    ) -> int:
+        """Add a job, and return its number, by which later jobs can name it as a predecessor.
+
+        Predecessors are ids of jobs, numbers of jobs of this graph, and names of either.  `edges` has an EdgePolicy for
+        each, those given by name last.  Raises Refused.
+        """
+        if name:
+            number = self._known(template, name, predecessors, predecessor_names)
+            if number:
+                return number
+        number = self._first_id + len(self._new)
+        if name:
+            self._new_ids[name] = number
+        after: Sequence[int] = predecessors
+        if predecessor_names:
+            after, edges = self._with_names(predecessors, predecessor_names, edges)
+            if number in after:
+                raise CycleRefused([text_of(name), text_of(name)])
+        if edges and any(edges):
+            self._edges[number] = edges
+        self._new.append((name, payload, template, after))
+        template.count += 1
+        self.held_bytes += template.entry_bytes + len(name) + len(payload) + EDGE_BYTES * len(after)
+        if not len(self._new) % JOBS_BETWEEN_LOOKS:
+            self._refuse_without_memory()
+        return number
+
+    def extend(self, number: int, predecessors: Sequence[int] = (), predecessor_names: Sequence[bytes] = ()) -> None:
+        """Add predecessors to a new job that has so many of them that naming them takes several turns."""
+        name, payload, template, after = self._new[number - self._first_id]
+        if number in self._edges:
+            raise ValueError("policies are given for all predecessors at once")
+        more, _ = self._with_names(predecessors, predecessor_names, b"")
+        if number in more:
+            raise CycleRefused([text_of(name), text_of(name)])
+        if not isinstance(after, list):
+            after = list(after)
+            self._new[number - self._first_id] = (name, payload, template, after)
+        after.extend(more)
+        self.held_bytes += EDGE_BYTES * len(more)
+
+    def release(self, worker: Worker, job: Job, predecessor_names: Sequence[bytes]) -> None:
+        """Release a job of a worker; the job goes back to its queue, or waits for these predecessors first."""
+        self._released.append((job, worker))
+        self._wait_for_more(job.id, self._ids_of(predecessor_names))
+
+    # --- unsuccessful jobs ---
+
+    def unsuccessful_among(self, names: Sequence[bytes]) -> list[int]:
+        """Jobs that a graph with these names may retry; the owner has to `provide` them before it adds the names."""
+        ended = self._parts.unsuccessful
+        if not ended.has_names:
+            return []
+        unfinished = self._parts.state.names
+        found = [ended.named(name) for name in names if name not in unfinished]
+        return [job_id for job_id in found if job_id and job_id not in self._ended_jobs]
+
+    def provide(self, job_id: int, job: Job | None) -> None:
+        """Provide an unsuccessful job as it ended, or `None` if it is no longer known; raises Refused."""
+        if job is not None and job.state not in FINAL_STATES:
+            raise Refused(REFUSED_CONFLICT, "that {} failed is being written down; try again", job_id)
+        self._ended_jobs[job_id] = job
+
+    def unknown_among(self, names: Sequence[bytes]) -> list[bytes]:
+        """Names that may belong to unsuccessful jobs which only the store has; the owner can `recall` those jobs.
+
+        Empty unless there are more unsuccessful jobs than the engine keeps in memory.
+        """
+        ended = self._parts.unsuccessful
+        if ended.is_complete:
+            return []
+        unfinished = self._parts.state.names
+        return [name for name in names if not (name in unfinished or name in self._new_ids or ended.named(name))]
+
+    def recall(self, job: Job) -> None:
+        """Remember an unsuccessful job that the engine has forgotten and the store has."""
+        self._parts.unsuccessful.recall(job.id, job.state, job.name)
+        self._ended_jobs[job.id] = job
+
+    # --- names ---
+
+    def _known(
+        self, template: JobTemplate, name: bytes, predecessors: Sequence[int], predecessor_names: Sequence[bytes]
+    ) -> int:
+        """The id or number of an existing or retried job with this name; 0 for a new one."""
+        state = self._parts.state
+        job = state.names.get(name)
+        if job is not None:
+            if not self._joins:
+                raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {shown(name)}")
+            return self._join(template, job, [*predecessors, *self._ids_of(predecessor_names)])
+        number = self._new_ids.get(name)
+        if number is not None:
+            if not self._joins:
+                raise Refused(REFUSED_CONFLICT, f"two jobs of one graph are named {shown(name)}")
+            self._wait_for_more(number, [*predecessors, *self._ids_of(predecessor_names)])
+            return number
+        if state.reserved_names and state.is_name_reserved(name):
+            raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {shown(name)}")
+        ended = self._parts.unsuccessful
+        if self._joins and ended.has_names:
+            job_id = ended.named(name)
+            if job_id and self._retry(template, job_id):
+                self._wait_for_more(job_id, [*predecessors, *self._ids_of(predecessor_names)])
+                return job_id
+        return 0
+
+    def _join(self, template: JobTemplate, job: Job, ids: list[int]) -> int:
+        if job.function is not template.function or not job.delivery:
+            text = f"an unfinished job of another kind has the name {shown(job.name)}"
+            raise Refused(REFUSED_CONFLICT, text)
+        self.existing.append(job)
+        if self._wait_for_more(job.id, ids) and job.state is RUNNING:
+            text = "{} is being worked on; its worker can let it wait for more"
+            raise Refused(REFUSED_RUNNING, text, job.id)
+        return job.id
+
+    def _retry(self, template: JobTemplate, job_id: int) -> bool:
+        """Retry an unsuccessful job, because others wait for it."""
+        if job_id not in self._ended_jobs:
+            raise Refused(REFUSED_CONFLICT, "{} has just failed; try again", job_id)
+        job = self._ended_jobs[job_id]
+        function = template.function
+        if job is None or job.function.name != function.name:
+            return False
+        if job.unique and self._parts.packed.has_holder(function, job.unique):
+            return False
+        self._parts.commands.refuse_failed_dependency(job)
+        if job_id not in self.retried:
+            self.retried[job_id] = job
+            self.held_bytes += job.measured_entry() + len(job.payload or b"")
+        return True
+
+    def _with_names(
+        self, predecessors: Sequence[int], names: Sequence[bytes], edges: bytes
+    ) -> tuple[Sequence[int], bytes]:
+        """All predecessors by id or number, and the policies of the known ones."""
+        if not edges:
+            ids = self._ids_of(names)
+            return (tuple(ids) if not predecessors else (*predecessors, *ids)), b""
+        found = list(predecessors)
+        policies = list(edges[: len(found)])
+        for name, policy in zip(names, edges[len(found) :]):
+            ids = self._ids_of((name,))
+            found += ids
+            policies += [policy] * len(ids)
+        return found, bytes(policies)
+
+    def _ids_of(self, names: Sequence[bytes]) -> list[int]:
+        """The unfinished jobs with these names."""
+        ids: list[int] = []
+        unfinished = self._parts.state.names
+        ended = self._parts.unsuccessful
+        has_unsuccessful = ended.has_names
+        for name in names:
+            job = unfinished.get(name)
+            if job is not None:
+                ids.append(job.id)
+                continue
+            number = self._new_ids.get(name)
+            if number is None and has_unsuccessful:
+                number = ended.named(name) or None
+            if number is not None:
+                ids.append(number)
+            elif not self._joins:
+                raise Refused(REFUSED_CONFLICT, f"there is no unfinished job named {shown(name)}")
+        return ids
+
+    def _wait_for_more(self, job_id: int, ids: list[int]) -> bool:
+        known = set(self._after(job_id))
+        added = [other for other in dict.fromkeys(ids) if other not in known]
+        if added:
+            self._more.setdefault(job_id, []).extend(added)
+        return bool(added)
+
+    def _after(self, job_id: int) -> list[int]:
+        """The predecessors of a job, past and present."""
+        if job_id >= self._first_id:
+            known = list(self._new[job_id - self._first_id][3])
+        else:
+            job = self.retried.get(job_id) or self._parts.packed.job(job_id)
+            known = list(job.predecessors) if job is not None else []
+        more = self._more.get(job_id)
+        return known + more if more else known
+
+    # --- begin and end of a long graph ---
+
+    def begin(self) -> bool:
+        """Begin a long graph; False if another one is in progress."""
+        parts = self._parts
+        if parts.under_way:
+            return False
+        parts.under_way = True
+        parts.state.reserved_names.append(self._new_ids)
+        return True
+
+    def end(self) -> None:
+        """End a long graph, after it was submitted or refused."""
+        parts = self._parts
+        parts.under_way = False
+        parts.state.reserved_names[:] = [names for names in parts.state.reserved_names if names is not self._new_ids]
+
+    # --- checking ---
+
+    def check(self) -> Iterator[None]:
+        """Find everything that is wrong with the graph; raises Refused. Changes nothing."""
+        self._refuse_if_full()
+        if self._more or self.retried:
+            yield from self._sort()
+            self._refuse_if_full()
+
+    def _refuse_if_full(self) -> None:
+        state = self._parts.state
+        if state.refusal is not None and not self._released:  # a worker may always release its jobs
+            raise Refused(state.refusal.reason, str(state.refusal))
+        if not self._new and not self.retried:
+            return
+        self._refuse_without_memory()
+        most = state.settings.jobs
+        if most and self._parts.packed.unfinished_count() + len(self._new) > most:
+            raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
+        counts: dict[Function, int] = {}
+        for template in self._templates:
+            counts[template.function] = counts.get(template.function, 0) + template.count
+        for template in self._templates:
+            limit = template.function.limits[template.priority % URGENT]
+            if limit and template.count and template.function.total + counts[template.function] > limit:
+                raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
+
+    def _refuse_without_memory(self) -> None:
+        memory = self._parts.state.memory
+        if not memory.has_room(self.held_bytes):
+            text = f"no memory for {len(self._new)} jobs or more: limits.memory_bytes is {memory.limit_bytes}"
+            raise Refused(REFUSED_FULL, text)
+
+    def _sort(self) -> Iterator[None]:
+        """Ensure that no job would wait for itself, and that new jobs are submitted after their predecessors.
+
+        Only a job that existed before, or was named twice, can close a cycle; so this is seldom needed.
+        """
+        first_id = self._first_id
+        order: list[int] = []
+        settled: set[int] = set()
+        new_ids = range(first_id, first_id + len(self._new))
+        for job_id in chain(tuple(self._more), tuple(self.retried), new_ids):
+            yield from self._visit(job_id, settled, order)
+        actual = self._sorted
+        for job_id in order:
+            if job_id >= first_id:
+                actual[job_id] = first_id + len(actual)
+                yield
+        sorted_jobs: list[NewJob] = []
+        for job_id in actual:
+            name, payload, template, known = self._new[job_id - first_id]
+            after = [actual.get(other, other) for other in (*known, *self._more.pop(job_id, ()))]
+            sorted_jobs.append((name, payload, template, tuple(after)))
+            yield
+        self._new = sorted_jobs
+        self._edges = {actual[job_id]: edges for job_id, edges in self._edges.items()}
+        for job_id, ids in self._more.items():
+            self._more[job_id] = [actual.get(other, other) for other in ids]
+            yield
+
+    def _visit(self, start: int, settled: set[int], order: list[int]) -> Iterator[None]:
+        """Visit the predecessors of a job; in `order` each visited job follows all its predecessors."""
+        path = [start]
+        on_path = {start}
+        branches = [iter(self._blockers(start))] if start not in settled else []
+        while branches:
+            above = next(branches[-1], None)
+            if above is None:
+                branches.pop()
+                done = path.pop()
+                on_path.discard(done)
+                settled.add(done)
+                order.append(done)
+            elif above in on_path:
+                cycle = path[path.index(above) :]
+                raise CycleRefused([self._label(job_id) for job_id in (*cycle, above)])
+            elif above not in settled:
+                path.append(above)
+                on_path.add(above)
+                branches.append(iter(self._blockers(above)))
+            yield
+
+    def _blockers(self, job_id: int) -> list[int]:
+        """The future predecessors of a job that are unfinished or to be retried."""
+        if job_id < self._first_id:
+            job = self._parts.packed.job(job_id)
+            if job is not None and job.state is not WAITING:  # all its predecessors are done
+                return self._more.get(job_id, [])
+        return self._after(job_id)
+
+    def _label(self, job_id: int) -> str:
+        if job_id >= self._first_id:
+            return text_of(self._new[job_id - self._first_id][0]) or f"job {job_id - self._first_id + 1} of the graph"
+        job = self.retried.get(job_id) or self._parts.packed.job(job_id)
+        return text_of(job.name) if job is not None and job.name else f"job {job_id}"
+
+    # --- applying a graph ---
+
+    def apply(self) -> Iterator[None]:
+        """Submit the jobs and change the others, as was checked. Nothing of this can be refused."""
+        yield from self._submit_new()
+        commands = self._parts.commands
+        packed = self._parts.packed
+        for job_id, job in self.retried.items():
+            more = self._actual(self._more.pop(job_id, ()))
+            unfinished = packed.job(job_id)
+            if unfinished is not None:  # an operator has retried the job meanwhile
+                commands.add_predecessors(unfinished, more, b"", is_checked=True)
+            else:
+                commands.retry(job, more, is_checked=True)
+            yield
+        for released, worker in reversed(self._released):
+            more = self._actual(self._more.pop(released.id, ()))
+            if released.worker is worker:  # otherwise the job was taken from the worker meanwhile
+                if more:
+                    commands.add_predecessors(released, more, b"", is_checked=True)
+                else:
+                    self._parts.reports.release(worker, released.id)
+            yield
+        for job_id, planned in self._more.items():
+            unfinished = packed.job(job_id)
+            if unfinished is not None:  # if a worker has taken the job meanwhile, it is taken back
+                commands.add_predecessors(unfinished, self._actual(planned), b"", is_checked=True)
+            yield
+
+    def _submit_new(self) -> Iterator[None]:
+        new = self._new
+        is_long = self.is_long
+        number = self._first_id
+        new.reverse()
+        while new:  # freed one by one, because freeing millions at once takes long
+            name, payload, template, after = new.pop()
+            options = template.options
+            options.name = name
+            options.edges = self._edges.pop(number, b"") if self._edges else b""
+            number += 1
+            if name and is_long:
+                del self._new_ids[name]
+            if len(after) > MOST_LINKED_AT_ONCE:
+                yield from self._submit_wide(payload, template, after)
+                continue
+            options.predecessors = self._actual(after)
+            job = self._parts.submissions.submit_checked(
+                template.function, payload, options, template.priority, template.delivery, template.subscriber, is_long
+            )
+            if is_long:
+                self._ids.append(job.id)
+            else:
+                self.submitted.append(job)
+            yield
+
+    def _submit_wide(self, payload: bytes, template: JobTemplate, after: Sequence[int]) -> Iterator[None]:
+        """Submit a job of very many predecessors: it is linked to them in portions, and enters the tables
+        afterwards."""
+        predecessors: list[int] = []
+        for start in range(0, len(after), LINKED_PER_STEP):
+            predecessors += self._actual(after[start : start + LINKED_PER_STEP])
+            yield
+        options = template.options
+        options.predecessors = tuple(predecessors)
+        submissions = self._parts.submissions
+        job = submissions.new_wide_job(template.function, payload, template.priority, template.delivery, options)
+        for start in range(0, len(predecessors), LINKED_PER_STEP):
+            self._parts.dependencies.link_some(job, start, start + LINKED_PER_STEP)
+            yield
+        submissions.submit_linked(job, options, template.subscriber, self.is_long)
+        if self.is_long:
+            self._ids.append(job.id)
+        else:
+            self.submitted.append(job)
+        yield
+
+    def _actual(self, planned: Sequence[int]) -> tuple[int, ...]:
+        """The ids of numbered jobs."""
+        if not self.is_long:
+            return planned if isinstance(planned, tuple) else tuple(planned)
+        ids = self._ids
+        return tuple([ids[number - FIRST_PLANNED] if number >= FIRST_PLANNED else number for number in planned])
+
+    def id_of(self, number: int) -> int:
+        """The id of the submitted job for which `add` returned this number."""
+        if number < self._first_id:
+            return number
+        number = self._sorted.get(number, number)
+        return self._ids[number - FIRST_PLANNED] if self.is_long else number
+
+
+def text_of(name: bytes) -> str:
+    return name.decode("utf-8", "replace")
+
+
+def shown(name: bytes) -> str:
+    """A name in the form that an error may quote."""
+    return harmless(text_of(name))

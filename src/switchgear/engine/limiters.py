@@ -1,0 +1,412 @@
+"""`Limiters`: enforces concurrency and rate limits per function and key, and serves keys round robin.
+
+A function with a `Policy` has a `Limiter`; the others, most of them, do without and pay nothing for it.  A policy may
+have, for the function as a whole and for each key (`Job.key`) of it:
+
+  concurrency   This many jobs run at once.  A job counts from the moment it is given to a worker until it leaves
+                RUNNING, whatever the reason; one that is cancelled counts no more, although its worker may go on.
+  rate          This many starts in a period, as a token bucket: it holds as many tokens as the count, each start takes
+                one, and they come back one by one, evenly over the period.  Each attempt is a start, and one that was
+                released counts.  After a restart all buckets are full.
+  fair          Keys are served round robin.
+
+Key queues.  If keys have limits, or are served round robin, a function has one `KeyQueue` for each key.  Jobs without a
+key have a queue of their own, which has no limits.  A key queue is closed while a limit of its key lets no other job
+run.  The open ones that have jobs are served round robin, for each priority apart: the best priority comes first, and
+among equals the queue that was served longest ago or, if the function is not fair, the one whose first job has the
+lowest place, as if there was one queue.  A key queue without ready or running jobs is forgotten once its bucket is
+full.
+
+Opening.  A limiter opens by an event: a job stops running, a token comes back (`DeadlineKind.LIMITER`), the policy is
+changed.  While a bucket is empty there is always a deadline for its next token.  `Dispatcher.offer_room` offers what
+has become free.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+from switchgear.engine.deadlines import DeadlineKind, Deadlines
+from switchgear.engine.requirements import Requirements, groups_for, have_ready
+from switchgear.engine.state import EngineState
+from switchgear.engine.token_bucket import converted, has_tokens_at_us, spent, tokens
+from switchgear.model import BEST_FIRST, READY, Function, Job, KeyQueue, Limiter, QueueGroup, Worker
+from switchgear.model.job import place_of
+from switchgear.policy import Policy
+
+__all__ = ["KEY_QUEUE_BYTES", "Closed", "Limiters"]
+
+# A smaller heap is not rebuilt.
+LEAST_STALE_HEADS: Final = 256
+# The approximate memory of a key queue besides the key.
+KEY_QUEUE_BYTES: Final = 1_000
+
+
+class Closed(NamedTuple):
+    """Why a ready job may not be assigned now."""
+
+    reason: str  # "concurrency", "rate", "key_concurrency" or "key_rate"
+    opens_us: int  # for rates: when the next token is there; 0: when another job ends
+
+
+class Limiters:
+    """Counts running jobs and tokens, and decides which key queue is next."""
+
+    def __init__(self, state: EngineState, deadlines: Deadlines, requirements: Requirements) -> None:
+        self._state = state
+        self._deadlines = deadlines
+        self._requirements = requirements
+
+    # --- may a job be assigned ---
+
+    def is_open(self, function: Function) -> bool:
+        """Whether the limits of this function allow to assign a job."""
+        limiter = function.limiter
+        if limiter is None:
+            return function.ready > 0
+        policy = limiter.policy
+        if 0 < policy.concurrency <= function.running:
+            return False
+        if policy.rate is not None and tokens(limiter.full_at, policy.rate, self._state.now_us) < 1:
+            return False
+        if limiter.key_queues is None:
+            return function.ready > 0
+        return have_ready(limiter.groups)
+
+    def is_open_for(self, function: Function, worker: Worker) -> bool:
+        """Whether the limits allow to assign a job of this function to this worker, which serves the function."""
+        limiter = function.limiter
+        if limiter is None or not limiter.requiring:
+            return self.is_open(function)
+        if not self.is_open(function):
+            return False
+        return have_ready(groups_for(limiter, worker))
+
+    def room(self, function: Function) -> int:
+        """How many ready jobs the function's own limits allow to run. Limits of keys may allow fewer."""
+        room = function.ready
+        limiter = function.limiter
+        if limiter is not None:
+            policy = limiter.policy
+            if policy.concurrency:
+                room = min(room, max(0, policy.concurrency - function.running))
+            if policy.rate is not None:
+                room = min(room, tokens(limiter.full_at, policy.rate, self._state.now_us))
+        return room
+
+    def offers(self, function: Function, priority: int, worker: Worker | None = None) -> bool:
+        """Whether a job of this priority may be assigned (to this worker, if one is given), provided that the
+        function is open."""
+        limiter = function.limiter
+        if limiter is None:
+            return function.ready_of(priority) > 0
+        groups = limiter.groups if worker is None else groups_for(limiter, worker)
+        return self.next_group(limiter, priority, groups) is not None
+
+    # --- groups ---
+
+    def next_group(self, limiter: Limiter, priority: int, groups: list[QueueGroup]) -> QueueGroup | None:
+        """The group whose first job of this priority is the first of all groups."""
+        best: QueueGroup | None = None
+        best_turn = 0
+        for group in groups:
+            turn = self.turn_of(limiter, group, priority)
+            if turn is None:
+                continue
+            if best is None or turn < best_turn:
+                best, best_turn = group, turn
+        return best
+
+    def turn_of(self, limiter: Limiter, group: QueueGroup, priority: int) -> int | None:
+        """A number that is lower the earlier it is the turn of a group's first job of this priority; None: no job."""
+        if group.key_queues is None:
+            queue = group.queue.queues[priority]
+            return place_of(queue[0]) if queue else None
+        key_queue = self.next_key_queue(limiter, group, priority)
+        return None if key_queue is None else group.round_robin[priority][key_queue]
+
+    def why_closed(self, job: Job) -> Closed | None:
+        """The limit that holds back a ready job; `None` if there is none."""
+        function = job.function
+        limiter = function.limiter
+        if limiter is None or job.state is not READY:
+            return None
+        policy = limiter.policy
+        now_us = self._state.now_us
+        if 0 < policy.concurrency <= function.running:
+            return Closed("concurrency", 0)
+        if policy.rate is not None and not tokens(limiter.full_at, policy.rate, now_us):
+            return Closed("rate", has_tokens_at_us(limiter.full_at, policy.rate, 1))
+        key_queue = limiter.key_queues.get(job.key) if limiter.key_queues is not None and job.key else None
+        if key_queue is None:
+            return None
+        if 0 < policy.key_concurrency <= key_queue.running:
+            return Closed("key_concurrency", 0)
+        if policy.key_rate is not None and not tokens(key_queue.full_at, policy.key_rate, now_us):
+            return Closed("key_rate", has_tokens_at_us(key_queue.full_at, policy.key_rate, 1))
+        return None
+
+    # --- key queues ---
+
+    def key_queue_of(self, limiter: Limiter, group: QueueGroup, key: bytes) -> KeyQueue:
+        """The queue of this key in a group, created if missing."""
+        key_queues = group.key_queues
+        assert key_queues is not None
+        key_queue = key_queues.get(key)
+        if key_queue is None:
+            owner = None if group is limiter else self.key_queue_of(limiter, limiter, key)
+            key_queue = key_queues[key] = KeyQueue(group, key, owner)
+            self._state.memory.limiter_bytes += KEY_QUEUE_BYTES + len(key)
+            if owner is not None:
+                if owner.requiring is None:
+                    owner.requiring = []
+                owner.requiring.append(key_queue)
+        return key_queue
+
+    def note_joined(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
+        """Note that a job of this priority was added to the key queue."""
+        owner = key_queue.owner
+        owner.ready += 1
+        if key_queue is not owner:
+            key_queue.ready += 1
+        key_queue.group.ready[priority] += 1
+        if owner.ready == 1 and owner.key:
+            limiter.keys_waiting += 1
+        self._list(limiter, key_queue, priority)
+
+    def note_left(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
+        """Note that a job of this priority has left the key queue."""
+        owner = key_queue.owner
+        owner.ready -= 1
+        if key_queue is not owner:
+            key_queue.ready -= 1
+        key_queue.group.ready[priority] -= 1
+        if not owner.ready and owner.key:
+            limiter.keys_waiting -= 1
+        self._list(limiter, key_queue, priority)
+        if key_queue is not owner and not key_queue.ready:
+            assert owner.requiring is not None
+            owner.requiring.remove(key_queue)
+            self._drop(key_queue)
+
+    def _drop(self, key_queue: KeyQueue) -> None:
+        """Forget an empty key queue."""
+        assert key_queue.group.key_queues is not None
+        del key_queue.group.key_queues[key_queue.key]
+        self._state.memory.limiter_bytes -= KEY_QUEUE_BYTES + len(key_queue.key)
+
+    def note_served(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
+        """Note that the next job of the key queue is taken: with round robin, its key goes to the end."""
+        if limiter.policy.fair:
+            owner = key_queue.owner
+            self._end_turn(limiter, owner, priority)
+            for other in owner.requiring or ():
+                self._end_turn(limiter, other, priority)
+
+    def _end_turn(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
+        listed = key_queue.group.round_robin[priority]
+        if key_queue in listed:
+            limiter.serial += 1
+            listed[key_queue] = limiter.serial
+            listed.move_to_end(key_queue)
+
+    def _list(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
+        """List the key queue as ready for this priority, if it has such jobs and is open."""
+        group = key_queue.group
+        listed = group.round_robin[priority]
+        queue = key_queue.queues[priority]
+        if not queue or not key_queue.owner.is_open:
+            listed.pop(key_queue, None)
+        elif limiter.policy.fair:
+            if key_queue not in listed:
+                limiter.serial += 1
+                listed[key_queue] = limiter.serial
+        else:
+            place = place_of(queue[0])
+            if listed.get(key_queue) != place:
+                listed[key_queue] = place
+                limiter.serial += 1
+                heads = group.heads[priority]
+                heappush(heads, (place, limiter.serial, key_queue))
+                if len(heads) > 2 * len(listed) + LEAST_STALE_HEADS:
+                    heads[:] = [head for head in heads if listed.get(head[2]) == head[0]]
+                    heapify(heads)
+
+    def next_key_queue(self, limiter: Limiter, group: QueueGroup, priority: int) -> KeyQueue | None:
+        """The key queue of a group that is served next for this priority."""
+        listed = group.round_robin[priority]
+        if not listed:
+            return None
+        if limiter.policy.fair:
+            return next(iter(listed))
+        heads = group.heads[priority]
+        while True:
+            place, _, key_queue = heads[0]
+            if listed.get(key_queue) == place:
+                return key_queue
+            heappop(heads)
+
+    def review(self, limiter: Limiter, key_queue: KeyQueue) -> None:
+        """Open, close or forget the queues of a key according to its limits; `key_queue` counts for the key."""
+        policy = limiter.policy
+        rate = policy.key_rate if key_queue.key else None
+        available = 1 if rate is None else tokens(key_queue.full_at, rate, self._state.now_us)
+        is_open = available > 0 and not (key_queue.key and 0 < policy.key_concurrency <= key_queue.running)
+        if is_open is not key_queue.is_open:
+            key_queue.is_open = is_open
+            for queue in (key_queue, *(key_queue.requiring or ())):
+                for priority in BEST_FIRST:
+                    self._list(limiter, queue, priority)
+        is_idle = not (key_queue.ready or key_queue.running)
+        if rate is not None and not available:
+            self._check_at(key_queue, has_tokens_at_us(key_queue.full_at, rate, 1))
+        elif rate is not None and is_idle and available < rate[0]:
+            self._check_at(key_queue, has_tokens_at_us(key_queue.full_at, rate, rate[0]))
+        elif is_idle:
+            self._uncheck(key_queue)
+            self._drop(key_queue)
+
+    # --- counting ---
+
+    def count_start(self, job: Job) -> None:
+        """Count the start of a job."""
+        limiter = job.function.limiter
+        assert limiter is not None
+        if limiter.requiring and job.worker is not None:
+            self._requirements.begin_use(job.worker, job)
+        policy = limiter.policy
+        now_us = self._state.now_us
+        if policy.rate is not None:
+            limiter.full_at = spent(limiter.full_at, policy.rate, now_us)
+            self.await_token(limiter)
+        if limiter.key_queues is not None:
+            key_queue = self.key_queue_of(limiter, limiter, job.key)
+            key_queue.running += 1
+            if policy.key_rate is not None and job.key:
+                key_queue.full_at = spent(key_queue.full_at, policy.key_rate, now_us)
+            self.review(limiter, key_queue)
+
+    def count_end(self, job: Job, worker: Worker) -> None:
+        """Count the end of a run. `Dispatcher.offer_room` then offers other jobs."""
+        limiter = job.function.limiter
+        assert limiter is not None
+        limiter.has_room = True
+        if worker.uses is not None and self._requirements.end_use(worker, job.id):
+            limiter.freed[worker] = None
+        if limiter.key_queues is not None:
+            key_queue = limiter.key_queues[job.key]
+            key_queue.running -= 1
+            self.review(limiter, key_queue)
+
+    # --- time ---
+
+    def await_token(self, limiter: Limiter) -> None:
+        """Add a deadline for the next token of an empty bucket."""
+        rate = limiter.policy.rate
+        if rate is not None and not tokens(limiter.full_at, rate, self._state.now_us):
+            self._check_at(limiter, has_tokens_at_us(limiter.full_at, rate, 1))
+
+    def _check_at(self, subject: Limiter | KeyQueue, at_us: int) -> None:
+        if 0 < subject.check_us <= at_us:
+            return  # the rest is handled at the earlier deadline
+        self._uncheck(subject)
+        subject.check_us = at_us
+        self._deadlines.add(at_us, DeadlineKind.LIMITER, subject)
+
+    def _uncheck(self, subject: Limiter | KeyQueue) -> None:
+        if subject.check_us:
+            subject.check_us = 0
+            self._deadlines.note_stale()
+
+    def token_came(self, subject: Limiter | KeyQueue) -> bool:
+        """Handle a returned token of a function or one of its keys.
+
+        Returns whether a job may be assigned for it.
+        """
+        subject.check_us = 0  # this entry of the index is used up, not stale
+        limiter = subject.function.limiter
+        assert limiter is not None
+        if isinstance(subject, KeyQueue):
+            self.review(limiter, subject)
+            return subject.ready > 0
+        self.await_token(limiter)
+        return True
+
+    def await_more_tokens(self, subject: Limiter | KeyQueue) -> None:
+        """Await further tokens while workers sleep, so that more of them are woken when more jobs may run."""
+        policy = subject.function.limiter.policy if subject.function.limiter is not None else Policy()
+        rate = policy.rate if isinstance(subject, Limiter) else policy.key_rate
+        if rate is not None:
+            available = tokens(subject.full_at, rate, self._state.now_us)
+            if 0 < available < rate[0]:
+                self._check_at(subject, has_tokens_at_us(subject.full_at, rate, available + 1))
+
+    def shift(self, limiter: Limiter, delta_us: int) -> None:
+        """Adapt to a wall clock that was set: missing tokens return after the same time as before."""
+        policy = limiter.policy
+        if policy.rate is not None:
+            limiter.full_at += delta_us * policy.rate[0]
+        if limiter.check_us:
+            limiter.check_us += delta_us
+        for key_queue in (limiter.key_queues or {}).values():
+            if policy.key_rate is not None:
+                key_queue.full_at += delta_us * policy.key_rate[0]
+            if key_queue.check_us:
+                key_queue.check_us += delta_us
+
+    # --- change of policy ---
+
+    def replace(self, function: Function, policy: Policy) -> None:
+        """Replace the policy of a function; running jobs and spent tokens count on.
+
+        Its queues must be empty if keys are distinguished, before or after.
+        """
+        old = function.limiter
+        self.forget(function)
+        requiring = {} if old is None else old.requiring
+        if not policy and not requiring:
+            return
+        limiter = function.limiter = Limiter(function, policy)
+        for requires, old_group in requiring.items():
+            group = limiter.requiring[requires] = QueueGroup(function, requires, policy.tells_keys_apart)
+            group.unfinished = old_group.unfinished
+            group.queue = old_group.queue
+            limiter.groups.append(group)
+        now_us = self._state.now_us
+        if old is not None:
+            limiter.full_at = converted(old.full_at, old.policy.rate, policy.rate, now_us)
+        self.await_token(limiter)
+        if limiter.key_queues is None:
+            return
+        if old is not None:
+            for key, old_queue in (old.key_queues or {}).items():
+                key_queue = self.key_queue_of(limiter, limiter, key)
+                key_queue.full_at = converted(old_queue.full_at, old.policy.key_rate, policy.key_rate, now_us)
+        for key in self._running_keys(function):
+            self.key_queue_of(limiter, limiter, key).running += 1
+
+    def review_all(self, limiter: Limiter) -> None:
+        """Open, close or forget every key queue."""
+        for key_queue in list((limiter.key_queues or {}).values()):
+            self.review(limiter, key_queue)
+
+    def _running_keys(self, function: Function) -> list[bytes]:
+        """The key of each running job of the function."""
+        return [
+            job.key
+            for worker in self._state.workers.values()
+            for job in worker.running.values()
+            if job.worker is worker and job.function is function
+        ]
+
+    def forget(self, function: Function) -> None:
+        """Remove the limiter of a function."""
+        limiter = function.limiter
+        if limiter is not None:
+            self._uncheck(limiter)
+            for group in limiter.groups:
+                for key_queue in (group.key_queues or {}).values():
+                    self._uncheck(key_queue)
+                    self._state.memory.limiter_bytes -= KEY_QUEUE_BYTES + len(key_queue.key)
+            function.limiter = None

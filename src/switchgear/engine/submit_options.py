@@ -1,0 +1,45 @@
+"""`SubmitOptions`: the rarely used options of a submission: times, limits, predecessors, uniqueness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from switchgear.model import Job
+from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, Details
+
+__all__ = ["SubmitOptions"]
+
+
+@dataclass(slots=True)  # not frozen, which would make construction three times as expensive
+class SubmitOptions:
+    """Options that most submissions do not use."""
+
+    run_at_us: int = 0  # does not start before this time
+    expires_us: int = 0  # expires if it is not started, or not started again, by this time
+    timeout_us: int = 0  # longest run of one attempt
+    attempts_limit: int = -1  # 0: no limit; -1: the server's setting
+    predecessors: tuple[int, ...] = ()  # jobs that must be done first
+    name: bytes = b""  # a name that is unique among unfinished jobs
+    job_id: int = 0  # a reserved id
+    reducer: bytes = b""
+    origin: str = ""
+    key: bytes = b""  # for limits per key, and for serving keys round robin
+    crash_limit: int = -1  # dead after this many lost workers; 0: no limit; -1: a loss counts as an attempt
+    edges: bytes = b""  # an EdgePolicy for each of the predecessors; empty: WAIT for all
+    unique_scope: int = 0  # UniqueScope
+    unique_policy: int = 0  # UniquePolicy
+    unique_for_us: int = 0  # how long the job holds its unique key, even beyond its end
+    retention_us: int = -1  # how long the job is kept after its end; -1: the server's setting
+    requires: bytes = b""  # tags that a worker needs to run it, sorted, with commas
+    schedule: bytes = b""  # the schedule that makes the job
+    linked: Job | None = None  # the job, if it is linked to its predecessors already; see `Submissions.submit_wide`
+    # Shared by all jobs that are submitted with this object, which has no other options then.
+    details: Details | None = None
+
+    def held_bytes(self) -> int:
+        """The approximate memory that these options add to a job."""
+        if self.details is not None:
+            return 0
+        texts = len(self.name) + len(self.origin) + len(self.key) + len(self.reducer) + len(self.schedule)
+        texts += len(self.requires)
+        return DETAILS_BYTES + EDGE_BYTES * len(self.predecessors) + texts

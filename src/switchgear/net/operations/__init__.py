@@ -1,0 +1,1 @@
+"""Operator verbs by subject; requests enter through `dispatcher`."""

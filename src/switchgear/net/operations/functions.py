@@ -1,0 +1,136 @@
+"""The verbs `functions`, `pause`, `resume` and `limit`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from switchgear.model import READY, SECOND_US, Function
+from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.steps import Steps, in_steps
+from switchgear.net.operations.values import plain
+from switchgear.policy import Policy, Rate
+from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, PolicyAnswer
+
+__all__ = ["FunctionOperations"]
+
+# The oldest ready job is searched for in at most this many key queues.
+MOST_QUEUES: Final = 1000
+MOST_SECONDS: Final = 10**9  # more than any policy allows, and small enough to be counted in microseconds
+
+
+class FunctionOperations:
+    """The verbs about functions: their queues and limits, and whether their jobs are assigned."""
+
+    def __init__(self, context: OperationsContext) -> None:
+        self._engine = context.engine
+
+    # --- listing ---
+
+    def functions(self) -> Steps:
+        return in_steps(self._function, list(self._engine.functions.values()))
+
+    def _function(self, function: Function) -> FunctionAnswer:
+        return {
+            "name": plain(function.name),
+            "total": function.total,
+            "ready": function.ready,
+            "running": function.running,
+            "waiting_or_scheduled": function.total - function.ready - function.running,
+            "workers": len(function.workers),
+            "paused": function.paused,
+            "limits": list(function.limits),
+            "policy": self._policy(function),
+            "keys_waiting": self._keys_waiting(function),
+            "submitted": function.submitted,
+            "done": function.done,
+            "failed": function.failed,
+            "cancelled": function.cancelled,
+            "expired": function.expired,
+            "requeued": function.requeued,
+            "oldest_ready_seconds": self._oldest_ready_seconds(function),
+        }
+
+    def _oldest_ready_seconds(self, function: Function) -> float | None:
+        """The age of the oldest job at the head of a queue; if a function has very many keys, of some of its queues."""
+        heads = [
+            next((job for job in islice(queue, 100) if job.state is READY), None)
+            for ready_queue in islice(function.ready_queues(), MOST_QUEUES)
+            for queue in ready_queue.queues
+        ]
+        created = [job.created_us for job in heads if job is not None]
+        return (self._engine.now_us - min(created)) / SECOND_US if created else None
+
+    def _policy(self, function: Function) -> PolicyAnswer | None:
+        """The limits of the function; `None` if there are none."""
+        limiter = function.limiter
+        return plain_policy(limiter.policy) if limiter is not None and limiter.policy else None
+
+    def _keys_waiting(self, function: Function) -> int | None:
+        """How many keys have ready jobs; `None` if the function does not distinguish keys."""
+        limiter = function.limiter
+        return limiter.keys_waiting if limiter is not None and limiter.key_queues is not None else None
+
+    # --- pausing ---
+
+    def pause(self, function: str) -> PauseAnswer:
+        named = self._engine.function_named(function.encode())
+        self._engine.pause(named)
+        return {"function": function, "paused": named.paused}
+
+    def resume(self, function: str) -> PauseAnswer:
+        named = self._engine.function_named(function.encode())
+        self._engine.resume(named)
+        return {"function": function, "paused": named.paused}
+
+    # --- limiting ---
+
+    def limit(
+        self,
+        function: str,
+        concurrency: int | None,
+        rate: tuple[int, float] | None,
+        key_concurrency: int | None,
+        key_rate: tuple[int, float] | None,
+        fair: bool | None,
+    ) -> LimitAnswer:
+        """Set the limits that are given, and return all of them; the others stay, and 0 means no limit."""
+        if not function:
+            raise ValueError("function is missing: expected a text that is not empty")
+        changes: dict[str, Any] = {"concurrency": concurrency, "key_concurrency": key_concurrency, "fair": fair}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if rate is not None:
+            changes["rate"] = policy_rate(rate)
+        if key_rate is not None:
+            changes["key_rate"] = policy_rate(key_rate)
+        known = self._engine.functions.get(function.encode())
+        policy = replace(policy_of(known), **changes)  # checks the values
+        if changes and (known is not None or policy):  # also if nothing is new: it may not be stored yet
+            self._engine.set_policy(self._engine.function_named(function.encode()), policy)
+        return {"function": function, "policy": plain_policy(policy)}
+
+
+def policy_of(function: Function | None) -> Policy:
+    return function.limiter.policy if function is not None and function.limiter is not None else Policy()
+
+
+def policy_rate(rate: tuple[int, float]) -> Rate | None:
+    """A rate in the form of a policy, with microseconds; `None` if its count is 0."""
+    count, seconds = rate
+    return (count, round(max(-1, min(seconds, MOST_SECONDS)) * SECOND_US)) if count else None
+
+
+def plain_policy(policy: Policy) -> PolicyAnswer:
+    """A policy in plain values."""
+    return {
+        "concurrency": policy.concurrency,
+        "rate": plain_rate(policy.rate),
+        "key_concurrency": policy.key_concurrency,
+        "key_rate": plain_rate(policy.key_rate),
+        "fair": policy.fair,
+    }
+
+
+def plain_rate(rate: Rate | None) -> list[float] | None:
+    return [rate[0], rate[1] / SECOND_US] if rate is not None else None

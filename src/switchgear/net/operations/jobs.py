@@ -1,0 +1,342 @@
+"""The verbs about jobs: `jobs`, `job`, `states`, `cancel` and `retry`.
+
+Jobs are selected by `function`, `states`, `unique`, `name`, `dead`, `error` (a part of the text) and `since` (submitted
+at or after). One call examines a bounded number of jobs, so that a selection that matches few jobs does not block the
+server; its answer says where to continue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from math import ceil
+from typing import Any, Final
+
+from switchgear.engine.predecessor_error import error_told
+from switchgear.errors import Refused
+from switchgear.model import (
+    DONE,
+    FAILED,
+    FINAL_STATES,
+    PRIORITY_NAMES,
+    READY,
+    SECOND_US,
+    URGENT,
+    Delivery,
+    EdgePolicy,
+    Job,
+    JobState,
+    UniqueScope,
+)
+from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.steps import Steps, in_steps
+from switchgear.net.operations.values import encoded, plain
+from switchgear.refusals import REFUSED_CONFLICT
+from switchgear.resources import shown_requirements
+from switchgear.storage.base import JobQuery
+from switchgear.verbs.answers import CancelAnswer, JobAnswer, JobsPage, JobSummary, RetryAnswer, StatesAnswer
+
+__all__ = ["JobOperations"]
+
+# One answer covers at most this many unsuccessful jobs, which have to be read from the store.
+MOST_SEARCHED: Final = 10_000
+# The size of one step (`net.slices`): each takes about half a millisecond.
+SCANNED_PER_STEP: Final = 500
+STATES_PER_STEP: Final = 250
+CANCELLED_PER_STEP: Final = 50
+# An answer has at most this many handles of cancelled jobs. A million would take 150 ms to encode, and block the server
+# meanwhile.
+MOST_HANDLES = 50_000
+RETRIED_PER_STEP: Final = 5
+STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
+UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
+
+
+class JobOperations:
+    """Lists, shows, cancels and retries jobs."""
+
+    def __init__(self, context: OperationsContext) -> None:
+        self._context = context
+        self._hub = context.hub
+        self._engine = context.engine
+
+    # --- listing ---
+
+    def jobs(self, **selection: Any) -> Steps:
+        """Jobs that match, the newest first."""
+        query = query_of(**selection)
+        # Unfinished jobs first: a job that ends during the search is then found twice, and not missed.
+        unfinished, complete_from = yield from self._unfinished(query)
+        kept, searched_to = yield from self._search(query)
+        # The store may lag behind: a job that the engine has is in the engine's state, and other unfinished ones have
+        # ended.
+        found = {job.id: job for job in unfinished if job.state not in FINAL_STATES or matches(job, query)}
+        found |= {job.id: job for job in kept if job.state in FINAL_STATES and not self._engine.has_job(job.id)}
+        complete_from = max(complete_from, searched_to)
+        listed = sorted((job for job in found.values() if job.id >= complete_from), key=lambda job: -job.id)
+        if len(listed) > query.limit:
+            listed = listed[: query.limit]
+            complete_from = listed[-1].id
+        summaries = yield from in_steps(self._summary, listed)
+        page: JobsPage = {"jobs": summaries, "next_before_id": complete_from or None}
+        return page
+
+    def _search(self, query: JobQuery) -> Steps:
+        """Jobs of the store that match, and the lowest id that was examined; 0 if all were."""
+        if query.dead or query.error_contains:
+            # Only unsuccessful jobs have an error, apart from unfinished jobs, which the engine has in their latest
+            # state.
+            states = (query.states or UNSUCCESSFUL_STATES) & UNSUCCESSFUL_STATES
+            if not states:
+                return [], 0
+            from_id = yield from self._hub.search_bound(query.before_id, MOST_SEARCHED)
+            query = replace(query, states=states, from_id=from_id)
+        kept = yield from self._hub.search(query)
+        return kept, kept[-1].id if len(kept) >= query.limit else query.from_id
+
+    def _unfinished(self, query: JobQuery) -> Steps:
+        """Unfinished jobs that match, up to the limit, and the lowest id that was examined."""
+        found: list[Job] = []
+        if query.states and query.states <= FINAL_STATES:
+            return found, 0
+        before_id = query.before_id
+        while True:
+            some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
+            for job in some:
+                if matches(job, query):
+                    found.append(job)
+                    if len(found) == query.limit:
+                        return found, job.id
+            if len(some) < SCANNED_PER_STEP:
+                return found, 0
+            before_id = some[-1].id
+            yield False
+
+    def states(self, handles: list[str]) -> Steps:
+        """The states of jobs in the order of their handles, and how many jobs are in each state."""
+        states: list[str] = []
+        for start in range(0, len(handles), STATES_PER_STEP):
+            job_ids = [self._context.job_id(handle) for handle in handles[start : start + STATES_PER_STEP]]
+            found = yield from self._hub.find_states(job_ids)
+            states += [STATE_NAMES[found[job_id]] if job_id in found else "unknown" for job_id in job_ids]
+            yield False
+        answer: StatesAnswer = {"states": states, "counts": dict(Counter(states))}
+        return answer
+
+    def job(self, handle: str) -> Steps:
+        """One job in all detail."""
+        job = yield from self._context.named_job(handle)
+        payload = job.payload or b""
+        if job.payload is None and self._engine.has_job(job.id):
+            with suppress(Refused):  # the store cannot be read; the rest of the answer is still useful
+                payload = (yield from self._hub.read_payloads([job.id])).get(job.id, b"")
+        answer: JobAnswer = {
+            **self._summary(job),
+            "payload": plain(payload),
+            "payload_bytes": len(payload),
+            "result": plain(job.whole_result),
+            "warnings": plain(job.warnings),
+            "log": [{"cause": cause.name.lower(), "at": at_us / SECOND_US} for cause, at_us in job.log],
+        }
+        return answer
+
+    def _summary(self, job: Job) -> JobSummary:
+        error = error_told(job, self._context.handle)
+        return {
+            "handle": self._context.handle(job.id),
+            "id": job.id,
+            "function": plain(job.function.name),
+            "state": job.state.name.lower(),
+            "dead": job.is_dead,
+            "priority": "urgent" if job.priority == URGENT else PRIORITY_NAMES[job.priority],
+            "delivery": Delivery(job.delivery).name.lower(),
+            "unique": plain(job.client_unique),
+            "name": plain(job.name),
+            "attempts": job.attempts,
+            "attempts_limit": job.attempts_limit if job.attempts_limit >= 0 else self._engine.settings.attempts,
+            "created_at": job.created_us / SECOND_US,
+            "run_at": job.run_at_us / SECOND_US or None,
+            "expires_at": job.expires_us / SECOND_US or None,
+            "finished_at": job.finished_us / SECOND_US or None,
+            "timeout": job.timeout_us / SECOND_US or None,
+            "numerator": job.numerator,
+            "denominator": job.denominator,
+            "time_left": job.time_left_s if job.time_left_s >= 0 else None,
+            "result_code": job.result_code,
+            "error": None if error is None else plain(error),
+            "predecessors": [self._context.handle(predecessor) for predecessor in job.predecessors],
+            "on_failure": [EdgePolicy(policy).name.lower() for policy in job.edges or bytes(len(job.predecessors))],
+            "origin": job.origin,
+            "key": plain(job.key),
+            "requires": shown_requirements(job.requires),
+            "losses": job.losses,
+            "crash_limit": job.crash_limit if job.crash_limit >= 0 else None,
+            "unique_scope": UniqueScope(job.unique_scope).name.lower(),
+            "unique_until": job.unique_until_us / SECOND_US or None,
+            "retention": job.retention_us / SECOND_US if job.retention_us >= 0 else None,
+            "message": plain(job.message),
+            "schedule": plain(job.schedule),
+        }
+
+    # --- cancelling ---
+
+    def cancel(self, handle: str | None, cascade: bool, **selection: Any) -> Steps:
+        """Cancel one job, or all unfinished jobs that match."""
+        if handle is not None:
+            refuse_both(selection)
+            job = yield from self._context.named_job(handle)
+            handles, count = yield from self._cancel([job], cascade=cascade)
+            if not handles:
+                state = job.state.name.lower()
+                raise LookupError(f"{self._context.handle(job.id)} is {state}: there is nothing to cancel")
+            one: CancelAnswer = {"cancelled": handles}
+            if count > len(handles):
+                one["count"] = count
+            return one
+        require_some(selection, "cancel")
+        query = query_of(**selection)
+        chosen = yield from self._chosen(query)
+        handles, count = yield from self._cancel(chosen, cascade=cascade)
+        many: CancelAnswer = {"cancelled": handles, "count": count, "more": len(chosen) == query.limit}
+        return many
+
+    def _cancel(self, jobs: list[Job], *, cascade: bool) -> Steps:
+        """Cancel jobs; returns their handles, up to a limit, and their number."""
+        handles: list[str] = []
+        count = units = 0
+        for job in jobs:
+            for ended in self._engine.cancel_in_steps(job, cascade=cascade):
+                if ended is not None:
+                    count += 1
+                    if count <= MOST_HANDLES:
+                        handles.append(self._context.handle(ended.id))
+                units += 1
+                if units % CANCELLED_PER_STEP == 0:
+                    yield False
+        return handles, count
+
+    def _chosen(self, query: JobQuery) -> Steps:
+        """Unfinished jobs that match, up to the limit."""
+        if query.function is not None and query.function not in self._engine.functions:
+            return []
+        all_ready = JobQuery(function=query.function, states=frozenset({READY}), limit=query.limit)
+        if query.function is not None and query == all_ready:
+            function = self._engine.functions[query.function]
+            return list(islice(self._engine.ready_jobs(function), query.limit)) if function.ready else []
+        found, _ = yield from self._unfinished(query)
+        return [job for job in found if job.state not in FINAL_STATES]
+
+    # --- retrying ---
+
+    def retry(self, handle: str | None, all_dead: bool, dead: bool, **selection: Any) -> Steps:
+        """Retry one job that ended without success, or all that match."""
+        selection["dead"] = dead or all_dead
+        if handle is not None:
+            refuse_both(selection)
+            job = yield from self._context.named_job(handle)
+            if job.state is DONE or job.state not in FINAL_STATES:
+                raise Refused(REFUSED_CONFLICT, f"it is {job.state.name.lower()}: there is nothing to retry")
+            self._revive(job)
+            one: RetryAnswer = {"retried": [self._context.handle(job.id)]}
+            return one
+        require_some(selection, "retry")
+        query = query_of(**selection)
+        if not query.states:
+            query = replace(query, states=frozenset({FAILED}))
+        if self._engine.refusal is not None:
+            raise Refused(self._engine.refusal.reason, str(self._engine.refusal))
+        found, searched_to = yield from self._search(query)
+        retried = yield from self._revive_all([job.id for job in found])
+        many: RetryAnswer = {"retried": retried, "count": len(retried), "next_before_id": searched_to or None}
+        return many
+
+    def _revive_all(self, job_ids: list[int]) -> Steps:
+        """Retry jobs; returns the handles of those that could be retried."""
+        handles: list[str] = []
+        for start in range(0, len(job_ids), RETRIED_PER_STEP):
+            if start:
+                yield False
+            some = job_ids[start : start + RETRIED_PER_STEP]
+            found = yield from self._hub.find_jobs(some)  # a missing job was just dropped from the history
+            handles += [self._context.handle(job_id) for job_id in some if self._can_revive(found.get(job_id))]
+        return handles
+
+    def _can_revive(self, job: Job | None) -> bool:
+        """Retry one of many jobs; False if it cannot be retried."""
+        if job is None or job.state not in UNSUCCESSFUL_STATES or self._engine.has_job(job.id):
+            return False  # the store lags behind, or the job was retried meanwhile
+        try:
+            self._revive(job)
+        except Refused:
+            return False  # another job has its unique key, or the server refuses jobs now
+        return True
+
+    def _revive(self, job: Job) -> None:
+        job.function = self._engine.function_named(job.function.name)
+        self._engine.retry(job)
+
+
+# --- selections ---
+
+
+def query_of(
+    function: str | None,
+    states: list[str] | None,
+    unique: str | None,
+    name: str | None,
+    error: str | None,
+    since: float,
+    before_id: int,
+    limit: int,
+    dead: bool = False,
+) -> JobQuery:
+    """The query for a selection; raises ValueError if the selection contradicts itself."""
+    wanted = frozenset(JobState[state.upper()] for state in states or ())
+    if dead:
+        if wanted and FAILED not in wanted:
+            raise ValueError("dead jobs are failed ones; the states given leave them out")
+        wanted = frozenset({FAILED})
+    return JobQuery(
+        function=encoded(function),
+        states=wanted,
+        unique=encoded(unique),
+        name=encoded(name),
+        dead=dead,
+        error_contains=encoded(error) or b"",
+        since_us=ceil(since * SECOND_US),
+        before_id=before_id,
+        limit=limit,
+    )
+
+
+def chosen_by(selection: dict[str, Any]) -> list[str]:
+    """The given arguments that select jobs."""
+    return [name for name, value in selection.items() if value and name not in ("before_id", "limit")]
+
+
+def require_some(selection: dict[str, Any], verb: str) -> None:
+    """Refuse a request that names and selects no jobs: an empty selection must not mean all jobs."""
+    if not chosen_by(selection):
+        raise ValueError(f"{verb} takes a handle, or says which jobs: by function, states, error and others")
+
+
+def refuse_both(selection: dict[str, Any]) -> None:
+    chosen = chosen_by(selection)
+    if chosen:
+        raise ValueError(f"a handle names one job; {', '.join(chosen)} would select others")
+
+
+def matches(job: Job, query: JobQuery) -> bool:
+    """Whether an unfinished job matches; no unfinished job is dead."""
+    return (
+        (not query.before_id or job.id < query.before_id)
+        and (query.function is None or job.function.name == query.function)
+        and (not query.states or job.state in query.states)
+        and (query.unique is None or job.unique == query.unique)
+        and (query.name is None or job.name == query.name)
+        and (not query.since_us or job.created_us >= query.since_us)
+        and (not query.error_contains or query.error_contains in (job.error or b""))
+        and not query.dead
+    )

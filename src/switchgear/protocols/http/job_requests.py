@@ -1,0 +1,351 @@
+"""Handlers of requests about jobs: lists; one job with its contents, attempts, neighbours, events; cancel and retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from switchgear.engine.predecessor_error import error_told
+from switchgear.errors import Refused
+from switchgear.json_bytes import plain
+from switchgear.model import DONE, FINAL_STATES, SECOND_US, Cause, Job
+from switchgear.model.job import lost_payload_text
+from switchgear.numbers import whole_number
+from switchgear.protocols.http.messages import BYTES, EVENT_STREAM
+from switchgear.protocols.http.problems import HttpProblem, field_problem
+from switchgear.protocols.http.routing import RouteCall
+from switchgear.protocols.http.session import HttpSession, no_such_job
+from switchgear.protocols.http.submitting import end_headers, not_done_problem
+from switchgear.protocols.http.waiting import HttpWait
+from switchgear.protocols.pending_read import Reading, Step
+
+__all__ = [
+    "MOST_NODES",
+    "on_cancel_job",
+    "on_explain_job",
+    "on_get_attempts",
+    "on_get_events",
+    "on_get_graph",
+    "on_get_job",
+    "on_get_payload",
+    "on_get_result",
+    "on_list_jobs",
+    "on_retry_job",
+]
+
+MOST_NODES: Final = 300
+MOST_NEIGHBOURS: Final = 100  # of one job that are looked at
+COMMENT_SECONDS: Final = 15  # so that nobody in between takes a silent stream for a dead one
+CONTENTS: Final = ("payload", "result")
+
+
+# --- lists ---
+
+
+def on_list_jobs(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs"""
+    given = dict(call.plan.given)
+    cursor = given.pop("cursor", None)
+    if cursor is not None:
+        before_id = whole_number(cursor.encode())
+        if not before_id:
+            raise field_problem("parameter", "cursor", "it is the `next` of another page")
+        given["before_id"] = before_id
+    if "state" in given:
+        given["states"] = given.pop("state")
+    session.work_off(list_jobs(session, given))
+
+
+def list_jobs(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step]:
+    page = yield from session.verb_answer("jobs", arguments)
+    before_id = page["next_before_id"]
+    answer = {
+        "jobs": page["jobs"],
+        "next": None if before_id is None else str(before_id),
+        "complete": before_id is None,
+        "searched_to": before_id or 0,
+    }
+    session.respond_json(200, answer)
+
+
+# --- one job ---
+
+
+def on_get_job(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs/{handle}"""
+    job_id = session.job_id(call.argument("handle"))
+    has_contents = bool(call.option("contents"))
+    job = session.engine.job(job_id)
+    wait_seconds = call.option("wait")
+    if job is not None and wait_seconds:
+        session.wait_for_end(JobWait(has_contents), job, wait_seconds)
+    else:
+        session.work_off(show_job(session, job_id, has_contents))
+
+
+def show_job(session: HttpSession, job_id: int, has_contents: bool) -> Iterator[Step]:
+    answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id)})
+    if not has_contents:
+        answer = {name: value for name, value in answer.items() if name not in CONTENTS}
+    session.respond_json(200, answer)
+
+
+class JobWait(HttpWait):
+    """A request for a job whose client waits for its end."""
+
+    def __init__(self, has_contents: bool) -> None:
+        self.job = None
+        self.is_of_new_job = False
+        self.has_contents = has_contents
+
+    def job_finished(self, session: HttpSession, job: Job) -> None:
+        session.continue_with(partial(show_job, session, job.id, self.has_contents))
+
+    def timed_out(self, session: HttpSession) -> None:
+        assert self.job is not None
+        session.continue_with(partial(show_job, session, self.job.id, self.has_contents))
+
+
+def on_explain_job(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs/{handle}/explain"""
+    job_id = session.job_id(call.argument("handle"))
+    session.work_off(session.use_verb("explain", {"handle": session.handle_text(job_id)}))
+
+
+def on_get_attempts(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs/{handle}/attempts"""
+    session.work_off(show_attempts(session, session.job_id(call.argument("handle"))))
+
+
+def show_attempts(session: HttpSession, job_id: int) -> Iterator[Step]:
+    job = yield from found_job(session, job_id)
+    attempts: list[dict[str, Any]] = []
+    first = max(1, job.start_number + 1 - sum(cause is Cause.TAKEN for cause, _ in job.log))
+    for cause, at_us in job.log:
+        if cause is Cause.TAKEN:
+            started = {"attempt": first + len(attempts), "started_at": at_us / SECOND_US}
+            attempts.append({**started, "ended_at": None, "outcome": "running"})
+        elif attempts and attempts[-1]["ended_at"] is None:
+            attempts[-1]["ended_at"] = at_us / SECOND_US
+            attempts[-1]["outcome"] = cause.name.lower()
+    answer = {"handle": session.handle_text(job_id), "state": job.state.name.lower(), "attempts": attempts}
+    session.respond_json(200, answer)
+
+
+def found_job(session: HttpSession, job_id: int) -> Reading[Job]:
+    """A job, unfinished or not; raises HttpProblem."""
+    job = yield from session.context.find_job(job_id)
+    if job is None:
+        raise no_such_job()
+    return job
+
+
+# --- contents ---
+
+
+def on_get_payload(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs/{handle}/payload"""
+    session.work_off(send_payload(session, session.job_id(call.argument("handle"))))
+
+
+def send_payload(session: HttpSession, job_id: int) -> Iterator[Step]:
+    job = yield from found_job(session, job_id)
+    payload = job.payload
+    if payload is None:
+        payload = (yield from session.context.read_payloads([job_id])).get(job_id)
+    if payload is None:
+        raise HttpProblem(404, "payload_lost", lost_payload_text(job_id))
+    session.respond(200, payload, BYTES, end_headers(session, job))
+
+
+def on_get_result(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs/{handle}/result"""
+    job_id = session.job_id(call.argument("handle"))
+    job = session.engine.job(job_id)
+    if job is None:
+        session.work_off(send_result(session, job_id))
+    elif call.option("wait"):
+        session.wait_for_end(ResultWait(), job, call.option("wait"))
+    else:
+        raise not_finished(session, job)
+
+
+def not_finished(session: HttpSession, job: Job) -> HttpProblem:
+    text = f"the job is {job.state.name.lower()}; it has no result yet"
+    return HttpProblem(409, "job_unfinished", text, headers={"Retry-After": "1"})
+
+
+def send_result(session: HttpSession, job_id: int) -> Iterator[Step]:
+    job = yield from session.ended_job(job_id)
+    if job is None:
+        raise no_such_job()
+    if job.state not in FINAL_STATES:  # it was retried meanwhile
+        raise not_finished(session, job)
+    tell_end(session, job)
+
+
+def tell_end(session: HttpSession, job: Job) -> None:
+    if job.state is DONE:
+        session.respond(200, job.whole_result, BYTES, end_headers(session, job))
+    else:
+        session.answer_problem(not_done_problem(session, job, 409))
+
+
+class ResultWait(HttpWait):
+    """A request for a result whose client waits for it."""
+
+    def job_finished(self, session: HttpSession, job: Job) -> None:
+        tell_end(session, job)
+
+    def timed_out(self, session: HttpSession) -> None:
+        assert self.job is not None
+        session.answer_problem(not_finished(session, self.job))
+
+
+# --- neighbours ---
+
+
+def on_get_graph(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs/{handle}/graph"""
+    session.work_off(show_graph(session, session.job_id(call.argument("handle")), call.option("depth")))
+
+
+def show_graph(session: HttpSession, job_id: int, depth: int) -> Iterator[Step]:
+    """The jobs around one, up to a distance: what they wait for, finished or not, and what waits for them."""
+    job = yield from found_job(session, job_id)
+    found: dict[int, tuple[Job, int]] = {job_id: (job, 0)}
+    edges: dict[tuple[int, int], None] = {}
+    is_complete = True
+    border = [job]
+    for distance in range(1, depth + 1):
+        wanted: dict[int, None] = {}
+        for each in border:
+            before = each.predecessors
+            after = session.engine.successors(each.id, MOST_NEIGHBOURS + 1)
+            is_complete = is_complete and max(len(before), len(after)) <= MOST_NEIGHBOURS
+            for other_id in before[:MOST_NEIGHBOURS]:
+                edges[other_id, each.id] = None
+                wanted[other_id] = None
+            for other in after[:MOST_NEIGHBOURS]:
+                edges[each.id, other.id] = None
+                wanted[other.id] = None
+        new = [other_id for other_id in wanted if other_id not in found]
+        if len(found) + len(new) > MOST_NODES:
+            is_complete = False
+            new = new[: MOST_NODES - len(found)]
+        jobs = yield from session.context.find_jobs(new)
+        border = [jobs[other_id] for other_id in new if other_id in jobs]
+        found.update({each.id: (each, distance) for each in border})
+    answer = {
+        "nodes": [node(session, each, distance) for each, distance in found.values()],
+        "edges": [
+            (session.handle_text(before_id), session.handle_text(after_id))
+            for before_id, after_id in edges
+            if before_id in found and after_id in found
+        ],
+        "complete": is_complete,
+    }
+    session.respond_json(200, answer)
+
+
+def node(session: HttpSession, job: Job, distance: int) -> dict[str, Any]:
+    return {
+        "handle": session.handle_text(job.id),
+        "function": plain(job.function.name),
+        "name": plain(job.name),
+        "state": job.state.name.lower(),
+        "distance": distance,
+    }
+
+
+# --- changing ---
+
+
+def on_cancel_job(session: HttpSession, call: RouteCall) -> None:
+    """DELETE /v1/jobs/{handle}"""
+    job_id = session.job_id(call.argument("handle"))
+    session.work_off(cancel_job(session, job_id, bool(call.option("cascade"))))
+
+
+def cancel_job(session: HttpSession, job_id: int, cascade: bool) -> Iterator[Step]:
+    job = yield from found_job(session, job_id)
+    if job.state in FINAL_STATES:
+        raise HttpProblem(409, "job_ended", f"the job is {job.state.name.lower()}: there is nothing to cancel")
+    yield from session.use_verb("cancel", {"handle": session.handle_text(job_id), "cascade": cascade})
+
+
+def on_retry_job(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/jobs/{handle}/retry"""
+    job_id = session.job_id(call.argument("handle"))
+    session.work_off(session.use_verb("retry", {"handle": session.handle_text(job_id)}))
+
+
+# --- events ---
+
+
+def on_get_events(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/jobs/{handle}/events"""
+    job_id = session.job_id(call.argument("handle"))
+    job = session.engine.job(job_id)
+    if call.request.head.method == "HEAD":  # there would be no end of it
+        session.respond(200, b"", EVENT_STREAM)
+        return
+    if job is None:
+        session.work_off(send_last_event(session, job_id))
+        return
+    stream = EventStream()
+    session.wait_for_end(stream, job, COMMENT_SECONDS)
+    session.begin_stream(200, EVENT_STREAM)
+    session.send_piece(event("state", {"handle": session.handle_text(job_id), "state": job.state.name.lower()}))
+    if job.numerator or job.denominator or job.message:
+        stream.job_event(session, job, "progress", b"")
+
+
+def send_last_event(session: HttpSession, job_id: int) -> Iterator[Step]:
+    job = yield from session.ended_job(job_id)
+    if job is None:
+        raise no_such_job()
+    session.begin_stream(200, EVENT_STREAM)
+    session.send_piece(event("end", end_of(session, job)))
+    session.end_stream()
+
+
+def end_of(session: HttpSession, job: Job) -> dict[str, Any]:
+    error = error_told(job, session.handle_text)
+    told = None if error is None else plain(error)
+    return {"handle": session.handle_text(job.id), "state": job.state.name.lower(), "error": told}
+
+
+def event(kind: str, data: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(data))
+
+
+class EventStream(HttpWait):
+    """A client that is told of a job until its end."""
+
+    def job_finished(self, session: HttpSession, job: Job) -> None:
+        session.send_piece(event("end", end_of(session, job)))
+        session.end_stream()
+
+    def job_event(self, session: HttpSession, job: Job, kind: str, data: bytes) -> None:
+        if kind == "progress":
+            figures = {"numerator": job.numerator, "denominator": job.denominator, "message": plain(job.message)}
+            session.send_piece(event(kind, figures))
+        else:
+            session.send_piece(event(kind, {"data": plain(data)}))
+
+    def timed_out(self, session: HttpSession) -> None:
+        session.send_piece(b": still here\n\n")
+        session.context.soon(partial(self.set_timer, session))
+
+    def set_timer(self, session: HttpSession) -> None:
+        """Let the next comment come."""
+        if session.wait is not self:
+            return
+        try:
+            session.engine.set_timer(session, session.engine.now_us + COMMENT_SECONDS * SECOND_US)
+        except Refused:
+            session.hang_up()

@@ -1,0 +1,142 @@
+"""Handlers of operators' requests: functions, workers and schedules.  They use the operator verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
+from switchgear.protocols.http.routing import RouteCall
+from switchgear.protocols.http.schemas import function_decoder, given_fields, schedule_decoder
+from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.pending_read import Step
+
+__all__ = [
+    "on_change_function",
+    "on_delete_schedule",
+    "on_get_function",
+    "on_get_schedule",
+    "on_list_functions",
+    "on_list_schedules",
+    "on_list_workers",
+    "on_put_schedule",
+    "on_run_schedule",
+]
+
+
+# --- functions and workers ---
+
+
+def on_list_functions(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/functions"""
+    session.work_off(session.use_verb("functions", {}))
+
+
+def on_list_workers(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/workers"""
+    session.work_off(session.use_verb("workers", {}))
+
+
+def on_get_function(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/functions/{function}"""
+    session.work_off(show_function(session, call.text("function")))
+
+
+def show_function(session: HttpSession, name: str) -> Iterator[Step]:
+    functions = yield from session.verb_answer("functions", {})
+    for function in functions:
+        if function["name"] == name:
+            session.respond_json(200, function)
+            return
+    raise HttpProblem(404, "not_found", f"there is no function {name}: it has no jobs, no workers and no settings")
+
+
+def on_change_function(session: HttpSession, call: RouteCall) -> None:
+    """PATCH /v1/functions/{function}"""
+    name = call.text("function")
+    if len(name.encode()) > session.setup.name_bytes or "\0" in name:
+        raise HttpProblem(404, "not_found", "no function can have that name")
+    try:
+        change = given_fields(function_decoder.decode(call.body))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise validation_problem(error) from None
+    if not change:
+        raise field_problem("pointer", "", "there is nothing to change: give paused, or limits")
+    session.work_off(change_function(session, name, change))
+
+
+def change_function(session: HttpSession, name: str, change: dict[str, Any]) -> Iterator[Step]:
+    paused = change.pop("paused", None)
+    if change:
+        for rate in ("rate", "key_rate"):
+            if rate in change:
+                change[rate] = 0 if change[rate] is None else list(change[rate])
+        yield from session.verb_answer("limit", {"function": name, **change})
+    if paused is not None:
+        yield from session.verb_answer("pause" if paused else "resume", {"function": name})
+    yield from show_function(session, name)
+
+
+# --- schedules ---
+
+
+def on_list_schedules(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/schedules"""
+    session.work_off(session.use_verb("schedules", {}))
+
+
+def on_get_schedule(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/schedules/{name}"""
+    session.work_off(show_schedule(session, call.text("name")))
+
+
+def show_schedule(session: HttpSession, name: str) -> Iterator[Step]:
+    schedules = yield from session.verb_answer("schedules", {})
+    for schedule in schedules:
+        if schedule["name"] == name:
+            session.respond_json(200, schedule)
+            return
+    raise HttpProblem(404, "not_found", f"there is no schedule {name}")
+
+
+def on_put_schedule(session: HttpSession, call: RouteCall) -> None:
+    """PUT /v1/schedules/{name}"""
+    try:
+        wanted = given_fields(schedule_decoder.decode(call.body))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise validation_problem(error) from None
+    session.work_off(put_schedule(session, call.text("name"), wanted))
+
+
+def put_schedule(session: HttpSession, name: str, wanted: dict[str, Any]) -> Iterator[Step]:
+    paused = wanted.pop("paused", None)
+    payload = wanted.pop("payload")
+    wanted["payload"] = payload if isinstance(payload, str) else {"base64": payload.base64}
+    answer = yield from session.verb_answer("schedule", {"name": name, **wanted})
+    if paused is not None:
+        verb = "pause_schedule" if paused else "resume_schedule"
+        answer = yield from session.verb_answer(verb, {"name": name})
+    session.respond_json(200, answer)
+
+
+def on_delete_schedule(session: HttpSession, call: RouteCall) -> None:
+    """DELETE /v1/schedules/{name}"""
+    session.work_off(delete_schedule(session, call.text("name")))
+
+
+def delete_schedule(session: HttpSession, name: str) -> Iterator[Step]:
+    yield from session.verb_answer("unschedule", {"name": name})
+    session.respond(204)
+
+
+def on_run_schedule(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/schedules/{name}/run"""
+    session.work_off(run_schedule(session, call.text("name")))
+
+
+def run_schedule(session: HttpSession, name: str) -> Iterator[Step]:
+    answer = yield from session.verb_answer("run_schedule", {"name": name})
+    job_id = session.job_id(answer["handle"].encode())
+    session.respond_json(201, {"handle": answer["handle"], "id": job_id, "joined": False})

@@ -1,0 +1,23 @@
+"""The declaration of HTTP."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from switchgear.protocol_registry import ListenerKind, ProtocolPage, ProtocolPlugin, UrlOption
+
+__all__ = ["PLUGIN"]
+
+PLUGIN: Final = ProtocolPlugin(
+    scheme="http",
+    title="HTTP",
+    default_port=4740,
+    kind=ListenerKind.TCP,
+    factory="switchgear.protocols.http.listener:HttpSessionFactory",
+    summary="curl, and programs in any language without a library",
+    pages=(ProtocolPage("HTTP", "docs/protocols/http.md"),),
+    reconnects=True,
+    options={
+        "hosts": UrlOption("", "names, separated by commas, by which clients call this server besides its addresses"),
+    },
+)

@@ -1,0 +1,501 @@
+"""The route table: every request that the server answers, with its roles, parameters, bodies and answers.
+
+Not compiled, like the types that it names: the OpenAPI document is made from it.
+"""
+
+from typing import Any, Final
+
+from switchgear.job_options import JobOption, OptionKind
+from switchgear.protocols.http import bulk, schemas, server_requests, submitting
+from switchgear.protocols.http import job_requests as jobs
+from switchgear.protocols.http import operator_requests as operators
+from switchgear.protocols.http import work_requests as work
+from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
+from switchgear.verbs import answers
+from switchgear.verbs.access import ALL_ROLES, Role
+from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
+from switchgear.verbs.table import STATE_NAMES, VERBS
+
+__all__ = ["ROUTES"]
+
+READ: Final = frozenset({Role.READ})
+SUBMIT: Final = frozenset({Role.SUBMIT})
+WORK: Final = frozenset({Role.WORK})
+
+JSON: Final = "application/json"
+BYTES: Final = "application/octet-stream"
+NDJSON: Final = "application/x-ndjson"
+EVENTS: Final = "text/event-stream"
+
+WAIT: Final = QueryParameter(
+    "wait", Whole(0, submitting.MOST_WAIT_SECONDS), "Wait for the end of the job, at most so many seconds.", 0
+)
+TAKE_WAIT: Final = QueryParameter(
+    "wait", Whole(0, submitting.MOST_WAIT_SECONDS), "Wait for a job, at most so many seconds.", 0
+)
+LEASE: Final = QueryParameter(
+    "lease",
+    Number(work.MOST_LEASE_SECONDS, 0.1),
+    "Others get the job if nothing is heard of the worker for so many seconds.",
+    60.0,
+)
+PREFER: Final = {"Prefer": "`wait=30`: wait for the end of the job, at most so many seconds."}
+IDEMPOTENCY_KEY: Final = {
+    "Idempotency-Key": "The same request with the same key within a day is answered with the same job."
+}
+ATTEMPT: Final = {"Switchgear-Attempt": "The attempt that came with the job."}
+JOB_HEADERS: Final = {"Switchgear-Job": "The handle of the job.", "Switchgear-State": "Its state."}
+LOCATION: Final = {"Location": "Where the job is."}
+NO_CONTENT: Final = RouteAnswer(204, "Done.")
+
+
+def verb_roles(name: str) -> frozenset[Role]:
+    """Who may use a verb may make the request that stands for it."""
+    return VERBS[name].roles
+
+
+def verb_parameter(verb: str, name: str, called: str = "") -> QueryParameter:
+    """An argument of a verb as a parameter."""
+    argument = VERBS[verb].argument(name)
+    return QueryParameter(called or name, argument.kind, argument.help, argument.default)
+
+
+def option_kind(option: JobOption) -> ArgumentKind:
+    """What a job option takes in a query."""
+    if option.kind is OptionKind.FLAG:
+        return Boolean()
+    if option.kind is OptionKind.COUNT:
+        return Whole(0, option.most)
+    if option.kind in (OptionKind.SPAN, OptionKind.MOMENT):
+        return Number(1e15)
+    if option.kind is OptionKind.HANDLES:
+        return HandleList(option.most)
+    return PlainText()
+
+
+OPTIONS: Final = (
+    QueryParameter("unique", PlainText(), "The unique key: a job that has it is joined."),
+    *(QueryParameter(option.name, option_kind(option), option.help) for option in schemas.SUBMISSION_OPTIONS),
+)
+
+
+def json(status: int, help: str, kind: Any, **more: Any) -> RouteAnswer:
+    return RouteAnswer(status, help, json=kind, **more)
+
+
+SUBMITTED: Final = (
+    json(201, "The job is stored.", schemas.JobCreated, headers=LOCATION),
+    json(202, "With `Prefer: wait`: the job has not ended in time.", schemas.JobCreated, headers=LOCATION),
+)
+
+ROUTES: Final[tuple[Route, ...]] = (
+    # --- the server ---
+    Route(
+        "GET",
+        "/livez",
+        ALL_ROLES,
+        "Tell that the server runs.",
+        server_requests.on_livez,
+        (json(200, "It does.", schemas.LiveAnswer),),
+        tag="server",
+    ),
+    Route(
+        "GET",
+        "/readyz",
+        ALL_ROLES,
+        "Tell whether the server takes and hands out jobs; it does not while it shuts down or its store fails.",
+        server_requests.on_readyz,
+        (json(200, "It does.", schemas.ReadyAnswer), json(503, "It does not.", schemas.ReadyAnswer)),
+        tag="server",
+    ),
+    Route(
+        "GET",
+        "/openapi.json",
+        ALL_ROLES,
+        "Describe this interface (OpenAPI 3.1).",
+        server_requests.on_get_openapi,
+        (json(200, "The description.", dict[str, Any]),),
+        tag="server",
+    ),
+    Route(
+        "GET",
+        "/v1/server",
+        verb_roles("server"),
+        VERBS["server"].help,
+        server_requests.on_get_server,
+        (json(200, "The state of the server.", answers.ServerAnswer),),
+        tag="server",
+    ),
+    # --- submitting ---
+    Route(
+        "POST",
+        "/v1/jobs",
+        SUBMIT,
+        "Submit a job.",
+        submitting.on_submit_job,
+        (
+            json(200, "An earlier job was joined; or, with `Prefer: wait`, the job has ended.", dict[str, Any]),
+            *SUBMITTED,
+        ),
+        body=BodyKind(JSON, schemas.JobSubmission),
+        headers={**PREFER, **IDEMPOTENCY_KEY},
+        tag="submit",
+    ),
+    Route(
+        "POST",
+        "/v1/functions/{function}/jobs",
+        SUBMIT,
+        "Submit a job whose payload is the body.",
+        submitting.on_submit_payload,
+        (
+            RouteAnswer(
+                200,
+                "An earlier job was joined (JSON); or, with `Prefer: wait`, the result of the job.",
+                media=BYTES,
+                headers=JOB_HEADERS,
+            ),
+            *SUBMITTED,
+        ),
+        query=OPTIONS,
+        body=BodyKind(BYTES, is_required=False),
+        headers={**PREFER, **IDEMPOTENCY_KEY},
+        tag="submit",
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/batch",
+        SUBMIT,
+        "Submit many jobs, one on each line.",
+        submitting.on_submit_batch,
+        (
+            json(200, "For each line, in order, the job or a problem.", schemas.BatchLine, media=NDJSON),
+            json(422, "With `atomic`: problems of some lines; nothing was submitted.", schemas.BatchLine, media=NDJSON),
+        ),
+        query=(
+            QueryParameter(
+                "atomic",
+                Boolean(),
+                f"Submit all jobs or none; then there are at most {submitting.MOST_ATOMIC_LINES}, without unique keys.",
+                False,
+            ),
+        ),
+        body=BodyKind(NDJSON, schemas.JobSubmission),
+        tag="submit",
+    ),
+    # --- jobs ---
+    Route(
+        "GET",
+        "/v1/jobs",
+        verb_roles("jobs"),
+        VERBS["jobs"].help,
+        jobs.on_list_jobs,
+        (json(200, "A page of jobs.", schemas.HttpJobsPage),),
+        query=(
+            verb_parameter("jobs", "function"),
+            QueryParameter("state", WordList(STATE_NAMES), "Only jobs in one of these states."),
+            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "since", "limit")),
+            QueryParameter("cursor", PlainText(), "The `next` of the page before."),
+        ),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}",
+        verb_roles("job"),
+        "Show one job.",
+        jobs.on_get_job,
+        (json(200, "The job.", schemas.JobDetails),),
+        query=(WAIT, QueryParameter("contents", Boolean(), "With payload and result.", False)),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/payload",
+        verb_roles("job"),
+        "Get what a job carries, as bytes.",
+        jobs.on_get_payload,
+        (RouteAnswer(200, "The payload.", media=BYTES, headers=JOB_HEADERS),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/result",
+        verb_roles("job"),
+        "Get the result of a job, as bytes; 409 if it has not ended, or not well.",
+        jobs.on_get_result,
+        (RouteAnswer(200, "The result.", media=BYTES, headers=JOB_HEADERS),),
+        query=(WAIT,),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/explain",
+        verb_roles("explain"),
+        VERBS["explain"].help,
+        jobs.on_explain_job,
+        (json(200, "The reasons.", answers.JobExplanation),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/attempts",
+        verb_roles("job"),
+        "List the starts of a job, and how each ended.",
+        jobs.on_get_attempts,
+        (json(200, "The attempts.", schemas.JobAttempts),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/graph",
+        verb_roles("job"),
+        "Show the jobs that a job waits for, and those that wait for it.",
+        jobs.on_get_graph,
+        (json(200, f"The neighbourhood, {jobs.MOST_NODES} jobs at most.", schemas.JobGraph),),
+        query=(QueryParameter("depth", Whole(1, 10), "Up to so many edges away.", 2),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/events",
+        verb_roles("job"),
+        "Follow a job until its end: events `state`, `progress`, `data`, `warning` and `end`.",
+        jobs.on_get_events,
+        (RouteAnswer(200, "Server-sent events.", media=EVENTS),),
+        tag="jobs",
+    ),
+    Route(
+        "DELETE",
+        "/v1/jobs/{handle}",
+        verb_roles("cancel"),
+        "Cancel a job.",
+        jobs.on_cancel_job,
+        (json(200, "The jobs that were cancelled.", answers.CancelAnswer),),
+        query=(verb_parameter("cancel", "cascade"),),
+        tag="jobs",
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{handle}/retry",
+        verb_roles("retry"),
+        "Run a job that ended without success again, with all its attempts.",
+        jobs.on_retry_job,
+        (json(200, "The job that was retried.", answers.RetryAnswer),),
+        tag="jobs",
+    ),
+    Route(
+        "POST",
+        "/v1/bulk",
+        verb_roles("cancel") & verb_roles("retry"),
+        "Cancel or retry all jobs that match a filter, or that are named.",
+        bulk.on_start_bulk,
+        (
+            json(200, "With `dry_run`: what would be done.", schemas.BulkProgress),
+            json(202, "The action goes on.", schemas.BulkProgress, headers={"Location": "Where the action is."}),
+        ),
+        body=BodyKind(JSON, schemas.BulkAction),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/bulk",
+        verb_roles("jobs"),
+        "List bulk actions.",
+        bulk.on_list_bulk,
+        (json(200, "The actions.", list[schemas.BulkProgress]),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/bulk/{id}",
+        verb_roles("jobs"),
+        "Show how far a bulk action is.",
+        bulk.on_get_bulk,
+        (json(200, "The action.", schemas.BulkProgress),),
+        tag="jobs",
+    ),
+    Route(
+        "DELETE",
+        "/v1/bulk/{id}",
+        verb_roles("cancel") & verb_roles("retry"),
+        "Abort a bulk action; what it has changed stays changed.",
+        bulk.on_abort_bulk,
+        (json(200, "The action.", schemas.BulkProgress),),
+        tag="jobs",
+    ),
+    # --- workers ---
+    Route(
+        "POST",
+        "/v1/functions/{function}/take",
+        WORK,
+        "Take a job: its payload is the body of the answer.",
+        work.on_take,
+        (
+            RouteAnswer(
+                200,
+                "A job, which the caller has for the time of its lease.",
+                media=BYTES,
+                headers={"Switchgear-Job": "The handle of the job.", **ATTEMPT},
+            ),
+            RouteAnswer(204, "There was no job in time."),
+        ),
+        query=(TAKE_WAIT, LEASE),
+        tag="work",
+    ),
+    Route(
+        "PUT",
+        "/v1/jobs/{handle}/result",
+        WORK,
+        "Report that a job is done: its result is the body.",
+        work.on_put_result,
+        (NO_CONTENT,),
+        body=BodyKind(BYTES, is_required=False),
+        headers=ATTEMPT,
+        tag="work",
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{handle}/fail",
+        WORK,
+        "Report that a job failed, for good or to be tried again.",
+        work.on_fail_job,
+        (NO_CONTENT,),
+        body=BodyKind(JSON, schemas.FailReport, is_required=False),
+        headers=ATTEMPT,
+        tag="work",
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{handle}/progress",
+        WORK,
+        "Report how far a job is; this renews the lease, and tells whether the job was cancelled.",
+        work.on_report_progress,
+        (json(200, "Whether to go on.", schemas.ProgressAnswer),),
+        body=BodyKind(JSON, schemas.ProgressReport, is_required=False),
+        headers=ATTEMPT,
+        tag="work",
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{handle}/release",
+        WORK,
+        "Give a job back untouched; the attempt does not count.",
+        work.on_release_job,
+        (NO_CONTENT,),
+        headers=ATTEMPT,
+        tag="work",
+    ),
+    Route(
+        "POST",
+        "/v1/workers",
+        WORK,
+        "Register a worker that polls for jobs of several functions.",
+        work.on_register_worker,
+        (json(201, "The worker.", schemas.WorkerCreated, headers={"Location": "Where the worker is."}),),
+        body=BodyKind(JSON, schemas.WorkerRegistration),
+        tag="work",
+    ),
+    Route(
+        "POST",
+        "/v1/workers/{id}/poll",
+        WORK,
+        "Take jobs as a registered worker; this renews its lease.",
+        work.on_poll,
+        (json(200, "The jobs.", schemas.PollAnswer),),
+        query=(QueryParameter("max", Whole(1, 1000), "At most so many jobs.", 1), TAKE_WAIT),
+        tag="work",
+    ),
+    Route(
+        "DELETE",
+        "/v1/workers/{id}",
+        WORK,
+        "Deregister a worker; the jobs that it has go to others.",
+        work.on_deregister_worker,
+        (NO_CONTENT,),
+        tag="work",
+    ),
+    Route(
+        "GET",
+        "/v1/workers",
+        verb_roles("workers"),
+        VERBS["workers"].help,
+        operators.on_list_workers,
+        (json(200, "The workers of all protocols.", list[answers.WorkerAnswer]),),
+        tag="work",
+    ),
+    # --- functions and schedules ---
+    Route(
+        "GET",
+        "/v1/functions",
+        verb_roles("functions"),
+        VERBS["functions"].help,
+        operators.on_list_functions,
+        (json(200, "The functions.", list[answers.FunctionAnswer]),),
+        tag="operate",
+    ),
+    Route(
+        "GET",
+        "/v1/functions/{function}",
+        verb_roles("functions"),
+        "Show one function.",
+        operators.on_get_function,
+        (json(200, "The function.", answers.FunctionAnswer),),
+        tag="operate",
+    ),
+    Route(
+        "PATCH",
+        "/v1/functions/{function}",
+        verb_roles("pause") & verb_roles("limit"),
+        "Pause or resume a function, and set its limits.",
+        operators.on_change_function,
+        (json(200, "The function.", answers.FunctionAnswer),),
+        body=BodyKind(JSON, schemas.FunctionChange),
+        tag="operate",
+    ),
+    Route(
+        "GET",
+        "/v1/schedules",
+        verb_roles("schedules"),
+        VERBS["schedules"].help,
+        operators.on_list_schedules,
+        (json(200, "The schedules.", list[answers.ScheduleAnswer]),),
+        tag="operate",
+    ),
+    Route(
+        "GET",
+        "/v1/schedules/{name}",
+        verb_roles("schedules"),
+        "Show one schedule.",
+        operators.on_get_schedule,
+        (json(200, "The schedule.", answers.ScheduleAnswer),),
+        tag="operate",
+    ),
+    Route(
+        "PUT",
+        "/v1/schedules/{name}",
+        verb_roles("schedule"),
+        VERBS["schedule"].help,
+        operators.on_put_schedule,
+        (json(200, "The schedule.", answers.ScheduleAnswer),),
+        body=BodyKind(JSON, schemas.ScheduleDefinition),
+        tag="operate",
+    ),
+    Route(
+        "DELETE",
+        "/v1/schedules/{name}",
+        verb_roles("unschedule"),
+        VERBS["unschedule"].help,
+        operators.on_delete_schedule,
+        (NO_CONTENT,),
+        tag="operate",
+    ),
+    Route(
+        "POST",
+        "/v1/schedules/{name}/run",
+        verb_roles("run_schedule"),
+        VERBS["run_schedule"].help,
+        operators.on_run_schedule,
+        (json(201, "The job.", schemas.JobCreated),),
+        tag="operate",
+    ),
+)

@@ -1,0 +1,344 @@
+"""The JSON of requests and answers, as types: the OpenAPI document describes them, and msgspec reads and checks them.
+
+A module of its own, which is not compiled: msgspec reads the types of the fields, and compiled classes have none.  The
+options of a submission come from the table of job options; answers of operator verbs are in `switchgear.verbs.answers`.
+"""
+
+from typing import Annotated, Any, Final, NotRequired, TypedDict
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from switchgear.job_options import JOB_OPTIONS, JSON_TYPES, OptionKind
+from switchgear.verbs.answers import JobSummary, PlainBytes, StateChange
+from switchgear.verbs.table import LATEST_SECONDS, MOST_HANDLES
+
+__all__ = [
+    "SUBMISSION_OPTIONS",
+    "BatchLine",
+    "BulkAction",
+    "BulkProgress",
+    "EncodedBytes",
+    "FailReport",
+    "FunctionChange",
+    "GraphNode",
+    "HttpJobsPage",
+    "JobAttempt",
+    "JobAttempts",
+    "JobCreated",
+    "JobDetails",
+    "JobFilter",
+    "JobGraph",
+    "JobSubmission",
+    "LiveAnswer",
+    "PollAnswer",
+    "PolledJob",
+    "ProgressAnswer",
+    "ProgressReport",
+    "ReadyAnswer",
+    "ScheduleDefinition",
+    "WorkerCreated",
+    "WorkerRegistration",
+    "bulk_decoder",
+    "fail_decoder",
+    "function_decoder",
+    "given_fields",
+    "job_submission_decoder",
+    "long_submission_decoder",
+    "longest_list",
+    "progress_decoder",
+    "registration_decoder",
+    "schedule_decoder",
+]
+
+# `wait` and `watch` are said otherwise in HTTP: by the header Prefer.
+SUBMISSION_OPTIONS: Final = tuple(option for option in JOB_OPTIONS if option.name not in ("wait", "watch"))
+
+
+class EncodedBytes(msgspec.Struct, forbid_unknown_fields=True):
+    """Bytes that are not UTF-8."""
+
+    base64: str
+
+
+def _described(kind: Any, text: str) -> Any:
+    return Annotated[kind, Meta(description=text)] | UnsetType
+
+
+def _option_type(option: Any) -> Any:
+    """The type of an option; the words of a choice are checked by the table, which has better errors."""
+    kind = JSON_TYPES[option.kind]
+    text = option.help
+    if option.kind in (OptionKind.SPAN, OptionKind.MOMENT):
+        text += " Seconds since the epoch." if option.kind is OptionKind.MOMENT else " Seconds."
+    if option.words:
+        text += f" One of {', '.join(option.words)}."
+    if option.name == "retention":
+        kind = float
+    return _described(kind, text)
+
+
+JobSubmission: Final = msgspec.defstruct(
+    "JobSubmission",
+    [
+        ("function", Annotated[str, Meta(min_length=1, description="The function that runs the job.")]),
+        (
+            "payload",
+            _described(str | EncodedBytes, "What the job carries: a text, or an object with the one key base64."),
+            UNSET,
+        ),
+        (
+            "args",
+            _described(msgspec.Raw, "In place of a payload, the arguments of a Python task: an object or an array."),
+            UNSET,
+        ),
+        ("unique", _described(str, "The unique key: a job that has it is joined."), UNSET),
+        *((option.name, _option_type(option), UNSET) for option in SUBMISSION_OPTIONS),
+    ],
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+
+job_submission_decoder: Final = msgspec.json.Decoder(JobSubmission)
+
+# The same with the fields that may be long lists not taken apart; for a text that is long enough to have very many.
+_LISTS: Final = ("after", "on_failure", "requires")
+LongSubmission: Final = msgspec.defstruct(
+    "LongSubmission", [(name, msgspec.Raw | UnsetType, UNSET) for name in _LISTS], kw_only=True
+)
+long_submission_decoder: Final = msgspec.json.Decoder(LongSubmission)
+
+
+def given_fields(struct: Any) -> dict[str, Any]:
+    """The fields of a struct that were given."""
+    return {name: value for name in struct.__struct_fields__ if (value := getattr(struct, name)) is not UNSET}
+
+
+def longest_list(text: bytes) -> int:
+    """About how many values the longest of the lists of a submission has."""
+    struct = long_submission_decoder.decode(text)
+    return max((bytes(raw).count(b",") for raw in given_fields(struct).values()), default=0)
+
+
+# --- jobs ---
+
+
+class JobCreated(TypedDict):
+    """A job that was submitted; `joined` if it is an earlier one with the same unique key or Idempotency-Key."""
+
+    handle: str
+    id: int
+    joined: bool
+
+
+class BatchLine(TypedDict):
+    """What became of one line of a batch: the job, or a problem."""
+
+    line: int
+    handle: NotRequired[str]
+    id: NotRequired[int]
+    joined: NotRequired[bool]
+    problem: NotRequired[dict[str, Any]]
+
+
+class HttpJobsPage(TypedDict):
+    """Jobs that match, newest first.  If not `complete`, `next` is the cursor of the next page, and all jobs with
+    greater numbers than `searched_to` were looked at."""
+
+    jobs: list[JobSummary]
+    next: str | None
+    complete: bool
+    searched_to: int
+
+
+class JobAttempt(TypedDict):
+    """One start of a job: when, until when, and the cause of its end."""
+
+    attempt: int
+    started_at: float
+    ended_at: float | None
+    outcome: str
+
+
+class JobAttempts(TypedDict):
+    """The starts of a job, the first one first; of very many, those in the middle may be missing."""
+
+    handle: str
+    state: str
+    attempts: list[JobAttempt]
+
+
+class GraphNode(TypedDict):
+    """A job near another one."""
+
+    handle: str
+    function: PlainBytes
+    name: PlainBytes
+    state: str
+    distance: int
+
+
+class JobGraph(TypedDict):
+    """The jobs that a job waits for, directly or not, and those that wait for it; edges go from what is done first."""
+
+    nodes: list[GraphNode]
+    edges: list[tuple[str, str]]
+    complete: bool
+
+
+# --- workers ---
+
+
+class FailReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why a job failed, and whether it is to be tried again."""
+
+    error: str | EncodedBytes = ""
+    retry_in: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | None = None
+
+
+class ProgressReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How far a job is.  What is not given stays as it was; without anything, only the lease is renewed."""
+
+    numerator: Annotated[int, Meta(ge=0, le=10**18)] | UnsetType = UNSET
+    denominator: Annotated[int, Meta(ge=0, le=10**18)] | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+
+
+class ProgressAnswer(TypedDict):
+    """Whether nobody wants the result any more, and for how many seconds the worker has the job from now on."""
+
+    cancelled: bool
+    lease: float
+
+
+class WorkerRegistration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A worker for some functions, which asks for jobs by its id."""
+
+    functions: Annotated[list[str], Meta(min_length=1, max_length=1000)]
+    name: Annotated[str, Meta(max_length=512)] = ""
+    tags: list[str] = []
+    resources: dict[str, float] = {}
+    lease: Annotated[float, Meta(ge=0.1, le=604_800)] = 60.0
+
+
+class WorkerCreated(TypedDict):
+    """A registered worker.  It is deregistered if nothing is heard of it for so many seconds."""
+
+    id: str
+    lease: float
+
+
+class PolledJob(TypedDict):
+    """A job for a worker; its reports name the attempt."""
+
+    handle: str
+    function: PlainBytes
+    attempt: int
+    payload: PlainBytes
+
+
+class PollAnswer(TypedDict):
+    """Jobs for a worker; none if there were none in time."""
+
+    jobs: list[PolledJob]
+
+
+# --- operators ---
+
+
+class FunctionChange(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is to be different about a function: whether it is paused, and its limits; a rate is [count, seconds]."""
+
+    paused: bool | UnsetType = UNSET
+    concurrency: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    rate: tuple[int, float] | UnsetType | None = UNSET
+    key_concurrency: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    key_rate: tuple[int, float] | UnsetType | None = UNSET
+    fair: bool | UnsetType = UNSET
+
+
+class ScheduleDefinition(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A schedule: the jobs that it makes, and when."""
+
+    function: Annotated[str, Meta(min_length=1, max_length=512)]
+    payload: str | EncodedBytes = ""
+    cron: str = ""
+    every_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    timezone: str = ""
+    catch_up: str = "latest"
+    overlap: bool = False
+    paused: bool | UnsetType = UNSET
+    options: dict[str, Any] = {}
+
+
+class JobFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which jobs: all that are given must fit."""
+
+    function: str | UnsetType = UNSET
+    states: Annotated[list[str], Meta(max_length=10)] | UnsetType = UNSET
+    unique: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    dead: bool | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    since: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType = UNSET
+
+
+class BulkAction(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An action on all jobs that match a filter, or on those that are named.  `expect` is how many there should be."""
+
+    action: str
+    filter: JobFilter | UnsetType = UNSET
+    handles: Annotated[list[str], Meta(max_length=MOST_HANDLES)] | UnsetType = UNSET
+    cascade: bool = False
+    dry_run: bool = False
+    expect: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+
+
+class BulkProgress(TypedDict):
+    """How far a bulk action is; its filter and its jobs were fixed when it was made."""
+
+    id: str
+    action: str
+    dry_run: bool
+    state: str
+    matched: int
+    handled: int
+    changed: int
+    examples: list[str]
+    created_at: float
+
+
+# --- decoders ---
+
+fail_decoder: Final = msgspec.json.Decoder(FailReport)
+progress_decoder: Final = msgspec.json.Decoder(ProgressReport)
+registration_decoder: Final = msgspec.json.Decoder(WorkerRegistration)
+function_decoder: Final = msgspec.json.Decoder(FunctionChange)
+bulk_decoder: Final = msgspec.json.Decoder(BulkAction)
+schedule_decoder: Final = msgspec.json.Decoder(ScheduleDefinition)
+
+
+# --- the server ---
+
+
+class ReadyAnswer(TypedDict):
+    """Whether the server takes and hands out jobs."""
+
+    ready: bool
+    reason: str
+
+
+class LiveAnswer(TypedDict):
+    """The server answers."""
+
+    live: bool
+
+
+class JobDetails(JobSummary):
+    """A job in all detail; payload and result are only there if they are asked for."""
+
+    payload: NotRequired[PlainBytes]
+    payload_bytes: int
+    result: NotRequired[PlainBytes]
+    warnings: PlainBytes
+    log: list[StateChange]

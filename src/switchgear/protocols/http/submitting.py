@@ -1,0 +1,412 @@
+"""Handlers of requests that submit jobs: one as JSON, one whose payload is the body, and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from switchgear.engine.engine import SubmitOptions
+from switchgear.engine.predecessor_error import error_told
+from switchgear.errors import OptionError, PeerError, Refused
+from switchgear.json_bytes import bytes_of, plain
+from switchgear.model import DONE, FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
+from switchgear.numbers import whole_number
+from switchgear.protocols.http.messages import BYTES, NDJSON
+from switchgear.protocols.http.problems import (
+    HttpProblem,
+    field_problem,
+    option_problem,
+    refusal_problem,
+    refused_line,
+    validation_problem,
+)
+from switchgear.protocols.http.routing import RouteCall
+from switchgear.protocols.http.schemas import given_fields, job_submission_decoder, longest_list
+from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.waiting import HttpWait
+from switchgear.protocols.option_reading import ReadOptions, read_options
+from switchgear.protocols.pending_read import Step
+
+__all__ = [
+    "ATTACHMENT",
+    "MOST_ATOMIC_LINES",
+    "MOST_BATCH_BYTES",
+    "MOST_BATCH_LINES",
+    "MOST_WAIT_SECONDS",
+    "end_headers",
+    "not_done_problem",
+    "on_submit_batch",
+    "on_submit_job",
+    "on_submit_payload",
+]
+
+MOST_WAIT_SECONDS: Final = 600
+IDEMPOTENCY_US: Final = 86_400 * SECOND_US
+MOST_KEY_BYTES: Final = 255
+MOST_BATCH_LINES: Final = 10_000
+MOST_BATCH_BYTES: Final = 8 * 1024 * 1024
+MOST_ATOMIC_LINES: Final = 1_000  # which are submitted in one turn
+LINES_PER_STEP: Final = 50
+# A longer text may have lists of so many values that to read them takes longer than a turn may.
+LONG_JSON_BYTES = 100_000
+MOST_LIST_VALUES = 100_000
+# What a peer has chosen is never shown by a browser as a page of this server.
+ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy: sandbox; default-src 'none'\r\n"
+
+# A request is submitted in one step, in which no other peer is served. Over Gearman a job may have ten times as many.
+MOST_PREDECESSORS: Final = 10_000
+
+
+class HttpSubmission:
+    """A submission, read and checked as far as that can be done without the engine."""
+
+    def __init__(self, function: bytes, unique: bytes, payload: bytes, read: ReadOptions | None) -> None:
+        self.function = function
+        self.unique = unique
+        self.payload = payload
+        self.priority = read.priority if read is not None else NORMAL
+        self.options = read.options if read is not None else None
+
+    def use_idempotency_key(self, key: bytes, fingerprint: str) -> None:
+        """Let the key stand for this job for a day, and remember what was submitted under it."""
+        if self.unique:
+            raise field_problem("header", "Idempotency-Key", "there is a unique key too; give one of them")
+        if self.options is None:
+            self.options = SubmitOptions()
+        self.unique = b"Idempotency-Key " + key
+        self.options.unique_for_us = IDEMPOTENCY_US
+        self.options.origin = fingerprint
+
+    def submit(self, session: HttpSession) -> tuple[Job, bool]:
+        """The job, and whether it was there before; raises Refused or HttpProblem."""
+        engine = session.engine
+        first_id = engine.next_job_id
+        job = engine.submit(
+            self.function, self.unique, self.payload, self.priority, Delivery.HANDLE, None, self.options
+        )
+        is_joined = job.id < first_id
+        if is_joined and self.options is not None and self.options.origin and job.origin != self.options.origin:
+            text = "another request was made with this key"
+            raise field_problem("header", "Idempotency-Key", text)
+        return job, is_joined
+
+
+# --- reading ---
+
+
+def function_name(session: HttpSession, name: bytes, where: str, field: str) -> bytes:
+    """A function's name that is not too long; raises HttpProblem."""
+    if len(name) > session.setup.name_bytes:
+        raise field_problem(where, field, f"it has more than {session.setup.name_bytes} bytes (limits.name_bytes)")
+    if b"\0" in name:
+        raise field_problem(where, field, "it has a NUL")
+    return name
+
+
+def submission_of(
+    session: HttpSession, function: bytes, unique: str, payload: bytes, given: Mapping[str, Any], where: str
+) -> HttpSubmission:
+    """A submission with these options; raises HttpProblem."""
+    key = b""
+    if unique:
+        key = function_name(session, unique.encode(), where, "/unique" if where == "pointer" else "unique")
+    read: ReadOptions | None = None
+    if given:
+        try:
+            read = read_options(
+                given,
+                has_unique=bool(key),
+                name_bytes=session.setup.name_bytes,
+                predecessor=session.predecessor,
+                most_predecessors=MOST_PREDECESSORS,
+            )
+            for _ in read.edges or ():
+                pass
+        except OptionError as error:
+            raise option_problem(error, where) from None
+    return HttpSubmission(function, key, payload, read)
+
+
+def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
+    """A submission as JSON; raises HttpProblem."""
+    try:
+        if len(text) > LONG_JSON_BYTES and longest_list(text) > MOST_LIST_VALUES:
+            raise HttpProblem(413, "too_many_values", f"a list has more than {MOST_LIST_VALUES} values")
+        given = given_fields(job_submission_decoder.decode(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise validation_problem(error) from None
+    function = function_name(session, given.pop("function").encode(), "pointer", "/function")
+    unique: str = given.pop("unique", "")
+    args = given.pop("args", None)
+    payload = given.pop("payload", None)
+    if args is not None:
+        if payload is not None:
+            raise field_problem("pointer", "/args", "there is a payload too; give one of them")
+        data = bytes(args)
+        if data[:1] not in (b"{", b"["):
+            raise field_problem("pointer", "/args", "it is an object of arguments by name, or an array")
+    elif payload is None:
+        data = b""
+    elif isinstance(payload, str):
+        data = payload.encode()
+    else:
+        try:
+            data = bytes_of({"base64": payload.base64}, "payload")
+        except ValueError as error:
+            raise field_problem("pointer", "/payload/base64", str(error).removeprefix("payload: ")) from None
+    return submission_of(session, function, unique, data, given, "pointer")
+
+
+def idempotency_key(call: RouteCall) -> bytes:
+    """The key of the request, with or without the quotes that the draft wants; empty if there is none."""
+    header = call.request.head.headers.get(b"idempotency-key")
+    if header is None:
+        return b""
+    key = header[1:-1] if len(header) >= 2 and header.startswith(b'"') and header.endswith(b'"') else header
+    if not 0 < len(key) <= MOST_KEY_BYTES or not key.isascii() or not key.decode("ascii").isprintable():
+        raise field_problem("header", "Idempotency-Key", f"it is a text of 1 to {MOST_KEY_BYTES} printable characters")
+    return key
+
+
+def fingerprint_of(call: RouteCall) -> str:
+    """What tells the requests apart that are made with the same key."""
+    head = call.request.head
+    digest = blake2b(head.target.partition(b"?")[2], digest_size=16)
+    digest.update(b"\0%b\0" % head.headers.get(b"content-type", b""))
+    digest.update(call.body)
+    return f"http {digest.hexdigest()}"
+
+
+def preferred_wait(call: RouteCall) -> int:
+    """For how many seconds the client would wait (`Prefer: wait=30`, RFC 7240); -1 if it does not say."""
+    header = call.request.head.headers.get(b"prefer")
+    if header is None:
+        return -1
+    for preference in header.split(b","):
+        name, _, value = preference.partition(b";")[0].partition(b"=")
+        if name.strip().lower() == b"wait":
+            seconds = whole_number(value.strip(b' \t"'))
+            if seconds is None:
+                raise field_problem("header", "Prefer", "wait is a number of seconds", status=400)
+            return min(seconds, MOST_WAIT_SECONDS)
+    return -1
+
+
+# --- one job ---
+
+
+def on_submit_job(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/jobs"""
+    wait_seconds = preferred_wait(call)
+    submission = json_submission(session, call.body)
+    submit(session, call, submission, wait_seconds, is_raw=False)
+
+
+def on_submit_payload(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/functions/{function}/jobs"""
+    function = function_name(session, call.argument("function"), "parameter", "function")
+    headers = call.request.head.headers
+    if not call.plan.given and b"prefer" not in headers and b"idempotency-key" not in headers:
+        job = session.engine.submit(function, b"", call.body, NORMAL, Delivery.HANDLE)
+        answer_created(session, job, is_joined=False)
+        return
+    wait_seconds = preferred_wait(call)
+    given = dict(call.plan.given)
+    unique = given.pop("unique", "")
+    submission = submission_of(session, function, unique, call.body, given, "parameter")
+    submit(session, call, submission, wait_seconds, is_raw=True)
+
+
+def submit(
+    session: HttpSession, call: RouteCall, submission: HttpSubmission, wait_seconds: int, *, is_raw: bool
+) -> None:
+    key = idempotency_key(call)
+    if key:
+        submission.use_idempotency_key(key, fingerprint_of(call))
+    job, is_joined = submission.submit(session)
+    if wait_seconds < 0:
+        answer_created(session, job, is_joined=is_joined)
+    elif job.state in FINAL_STATES:  # it holds its unique key beyond its end
+        session.work_off(told_end(session, job, is_raw=is_raw))
+    elif wait_seconds == 0:
+        answer_accepted(session, job, is_joined=is_joined)
+    else:
+        wait = SubmissionWait(is_raw=is_raw, is_joined=is_joined)
+        session.wait_for_end(wait, job, wait_seconds)
+
+
+def created(session: HttpSession, job: Job, *, is_joined: bool) -> dict[str, Any]:
+    return {"handle": session.handle_text(job.id), "id": job.id, "joined": is_joined}
+
+
+def answer_created(session: HttpSession, job: Job, *, is_joined: bool) -> None:
+    """201 for a new job, 200 for one that was there."""
+    answer = msgspec.json.encode(created(session, job, is_joined=is_joined))
+    session.respond(200 if is_joined else 201, answer, headers=session.location(job))
+
+
+def answer_accepted(session: HttpSession, job: Job, *, is_joined: bool) -> None:
+    """202: the job has not ended yet."""
+    answer = msgspec.json.encode(created(session, job, is_joined=is_joined))
+    session.respond(202, answer, headers=session.location(job) + b"Preference-Applied: wait\r\n")
+
+
+class SubmissionWait(HttpWait):
+    """A submission whose client waits for the end of the job."""
+
+    def __init__(self, *, is_raw: bool, is_joined: bool) -> None:
+        self.job = None
+        self.is_of_new_job = not is_joined
+        self.is_raw = is_raw
+        self.is_joined = is_joined
+
+    def job_finished(self, session: HttpSession, job: Job) -> None:
+        if self.is_raw:
+            tell_result(session, job)
+        else:
+            session.continue_with(partial(tell_job, session, job.id))
+
+    def timed_out(self, session: HttpSession) -> None:
+        job = self.job
+        assert job is not None
+        answer_accepted(session, job, is_joined=self.is_joined)
+
+
+def told_end(session: HttpSession, held: Job, *, is_raw: bool) -> Iterator[Step]:
+    """Answer with the end of a job that has ended already."""
+    if is_raw:
+        job = yield from session.held_end(held)
+        tell_result(session, job)
+    else:
+        yield from tell_job(session, held.id)
+
+
+def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
+    """Answer with all that is known of a job."""
+    answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id)})
+    session.respond_json(200, answer)
+
+
+def end_headers(session: HttpSession, job: Job) -> bytes:
+    """Which job an answer in bytes is about, and how it ended."""
+    lines = b"Switchgear-Job: %b\r\nSwitchgear-State: %b\r\n" % (
+        session.handle_text(job.id).encode("ascii", "replace"),
+        job.state.name.lower().encode(),
+    )
+    return lines + ATTACHMENT
+
+
+def tell_result(session: HttpSession, job: Job) -> None:
+    """Answer with the result of a job that has ended, as bytes; 502 if it did not succeed."""
+    if job.state is DONE:
+        session.respond(200, job.whole_result, BYTES, end_headers(session, job))
+    else:
+        session.answer_problem(not_done_problem(session, job, 502))
+
+
+def not_done_problem(session: HttpSession, job: Job, status: int) -> HttpProblem:
+    """The job ended without a result."""
+    state = job.state.name.lower()
+    error = error_told(job, session.handle_text)
+    more = {} if error is None else {"error": plain(error)}
+    text = f"the job is {state}" if not error else error.decode("utf-8", "replace")
+    headers = {"Switchgear-Job": session.handle_text(job.id), "Switchgear-State": state}
+    return HttpProblem(status, f"job_{state}", text, headers=headers, more=more)
+
+
+# --- batches ---
+
+
+def on_submit_batch(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/jobs/batch"""
+    if len(call.body) > MOST_BATCH_BYTES:
+        raise HttpProblem(413, "batch_too_large", f"a batch has at most {MOST_BATCH_BYTES} bytes")
+    is_atomic = bool(call.option("atomic"))
+    most_lines = MOST_ATOMIC_LINES if is_atomic else MOST_BATCH_LINES
+    if call.body.count(b"\n") > most_lines + 1:
+        raise HttpProblem(413, "batch_too_large", f"such a batch has at most {most_lines} lines")
+    lines = call.body.split(b"\n")
+    if not lines[-1].strip():
+        lines.pop()
+    if not lines or len(lines) > most_lines:
+        raise HttpProblem(413 if lines else 422, "batch_size", f"such a batch has 1 to {most_lines} lines")
+    session.work_off(submit_together(session, lines) if is_atomic else submit_each(session, lines))
+
+
+def submit_each(session: HttpSession, lines: list[bytes]) -> Iterator[Step]:
+    """Submit each line for itself, and answer with what became of each.
+
+    Each line of the answer is a piece of output of its own: should its job not be stored, it alone becomes a refusal.
+    """
+    session.begin_stream(200, NDJSON)
+    for number, line in enumerate(lines, 1):
+        if number % LINES_PER_STEP == 0:
+            yield False
+        try:
+            job, is_joined = json_submission(session, line).submit(session)
+            answer = msgspec.json.encode({"line": number, **created(session, job, is_joined=is_joined)})
+        except (PeerError, Refused) as error:
+            answer = line_problem(session, number, error)
+        session.send_piece(answer + b"\n")
+    session.end_stream()
+
+
+def submit_together(session: HttpSession, lines: list[bytes]) -> Iterator[Step]:
+    """Submit all lines, or none if there is a problem with one."""
+    submissions: list[HttpSubmission] = []
+    problems: list[bytes] = []
+    for number, line in enumerate(lines, 1):
+        if number % LINES_PER_STEP == 0:
+            yield False
+        try:
+            submission = json_submission(session, line)
+            if submission.unique:
+                raise field_problem("pointer", "/unique", "jobs of an atomic batch have no unique keys")
+            submissions.append(submission)
+        except HttpProblem as problem:
+            problems.append(line_problem(session, number, problem))
+    if problems:
+        answer_batch(session, problems, 422)
+        return
+    graph = session.engine.new_graph()
+    for submission in submissions:
+        options = submission.options or SubmitOptions()
+        name, predecessors, edges = options.name, options.predecessors, options.edges
+        options.name, options.predecessors, options.edges = b"", (), b""
+        template = graph.template(
+            session.engine.function_named(submission.function), options, submission.priority, Delivery.HANDLE
+        )
+        graph.add(template, submission.payload, name, predecessors, (), edges)
+    first = len(session.promised_jobs)
+    jobs = session.engine.submit_graph(graph)
+    session.answer_all_since(first)
+    jobs.sort(key=job_number)
+    answers = [
+        msgspec.json.encode({"line": number, **created(session, job, is_joined=False)})
+        for number, job in enumerate(jobs, 1)
+    ]
+    answer_batch(session, answers, 200)
+
+
+def job_number(job: Job) -> int:
+    return job.id
+
+
+def line_problem(session: HttpSession, number: int, error: PeerError | Refused) -> bytes:
+    """The answer to a line that was not submitted."""
+    if isinstance(error, Refused):
+        problem = refusal_problem(error, error.told(session.handle_text))
+    elif isinstance(error, HttpProblem):
+        problem = error
+    else:
+        problem = HttpProblem(400, error.code.lower(), str(error))
+    return refused_line(number, problem)
+
+
+def answer_batch(session: HttpSession, answers: list[bytes], status: int) -> None:
+    answers.append(b"")
+    session.respond(status, b"\n".join(answers), NDJSON)

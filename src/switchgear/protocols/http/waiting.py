@@ -1,0 +1,38 @@
+"""What a request can wait for: the end of a job, or a job for a worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import mypyc_attr
+
+from switchgear.model import Job
+
+if TYPE_CHECKING:
+    from switchgear.protocols.http.session import HttpSession
+
+__all__ = ["HttpWait"]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HttpWait:
+    """A request that is answered later.  The session has at most one.
+
+    Its methods are called by the engine, which must not be called back: they answer, or have the session go on with
+    something in a later turn (`HttpSession.continue_with`).
+    """
+
+    job: Job | None = None  # that it waits for
+    is_of_new_job: bool = False  # which the same request has submitted
+
+    def job_finished(self, session: HttpSession, job: Job) -> None:
+        """A job has ended that the session is subscribed to."""
+
+    def timed_out(self, session: HttpSession) -> None:
+        """The time is over."""
+
+    def job_event(self, session: HttpSession, job: Job, kind: str, data: bytes) -> None:
+        """A job says something on its way: its progress, a part of its result, or a warning."""
+
+    def end(self, session: HttpSession) -> None:
+        """The peer is gone.  The engine may be called."""

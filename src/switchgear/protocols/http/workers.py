@@ -1,0 +1,157 @@
+"""Workers over HTTP: a registered one asks for jobs by its id, and any other is made up for a single job.
+
+A worker's life is its lease, not its connection: it may ask on one connection, and report on another.  So the engine's
+peer of a worker is an `HttpWorker`, and not a session; while a request of the worker waits for a job, the `HttpWorker`
+knows the session that is to be answered.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from switchgear.engine.engine import Engine
+from switchgear.memory import FOR_WAITING
+from switchgear.model import Job, Peer, Worker
+from switchgear.protocols.http.waiting import HttpWait
+
+if TYPE_CHECKING:
+    from switchgear.protocols.http.session import HttpSession
+
+__all__ = ["HttpWorker", "HttpWorkers", "WorkerWait"]
+
+PROTOCOL = "http"
+
+
+class HttpWorkers:
+    """All workers over HTTP of a server."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.run = token_hex(6)  # tells ids of workers of this server from those of an earlier one
+        self.last_number = 0
+        self.by_id: dict[str, HttpWorker] = {}  # registered ones
+        self.by_job: dict[int, tuple[HttpWorker, int]] = {}  # by job: who was last given it, and in which attempt
+
+    def add(
+        self, session: HttpSession, functions: list[bytes], lease_us: int, name: bytes = b"", *, is_single: bool
+    ) -> HttpWorker:
+        """Register a worker; raises Refused."""
+        engine = self.engine
+        engine.refuse_registrations(len(functions), FOR_WAITING)
+        found = [engine.function_named(function) for function in functions]
+        peer = HttpWorker(self, lease_us, is_single=is_single)
+        peer.worker_tags = session.worker_tags
+        peer.worker_resources = session.worker_resources
+        peer.worker = worker = engine.add_worker(peer, PROTOCOL, name)
+        for function in found:
+            engine.can_do(worker, function)
+        if not is_single:
+            self.last_number += 1
+            peer.id = f"w-{self.run}-{self.last_number}"
+            self.by_id[peer.id] = peer
+        engine.renew_lease(worker, lease_us)
+        return peer
+
+    def remove(self, peer: HttpWorker) -> None:
+        """Deregister a worker; a job that it has goes to another."""
+        if peer.worker is not None:
+            self.engine.remove_worker(peer.worker)
+        self.forget(peer)
+
+    def forget(self, peer: HttpWorker) -> None:
+        """The engine does not have the worker any more."""
+        self.by_id.pop(peer.id, None)
+        for job_id in peer.job_ids:
+            entry = self.by_job.get(job_id)
+            if entry is not None and entry[0] is peer:
+                del self.by_job[job_id]
+        peer.job_ids.clear()
+        peer.worker = None
+
+    def give(self, peer: HttpWorker, job: Job) -> None:
+        """The worker is sent a job."""
+        peer.job_ids.add(job.id)
+        self.by_job[job.id] = (peer, job.start_number)
+
+    def holder(self, job_id: int, attempt: int) -> HttpWorker | None:
+        """The worker that was given a job in this attempt, if it is still there and has not reported."""
+        entry = self.by_job.get(job_id)
+        if entry is None or entry[1] != attempt or entry[0].worker is None or not entry[0].worker.alive:
+            return None
+        return entry[0]
+
+    def reported(self, peer: HttpWorker, job_id: int) -> None:
+        """The worker does not have the job any more; one that was there for it alone is deregistered."""
+        self.by_job.pop(job_id, None)
+        peer.job_ids.discard(job_id)
+        if peer.is_single:
+            self.remove(peer)
+
+
+class HttpWorker(Peer):
+    """The engine's peer of one worker."""
+
+    def __init__(self, workers: HttpWorkers, lease_us: int, *, is_single: bool) -> None:
+        super().__init__()
+        self.workers = workers
+        self.lease_us = lease_us
+        self.is_single = is_single  # made up for one job
+        self.id = ""  # of a registered one
+        self.worker: Worker | None = None
+        self.session: HttpSession | None = None  # whose request waits for a job of this worker
+        self.job_ids: set[int] = set()  # given, and not reported on
+
+    def renew(self) -> None:
+        """The worker has shown that it is there."""
+        if self.worker is not None:
+            self.workers.engine.renew_lease(self.worker, self.lease_us)
+
+    def event_concerns(self, batch: int) -> None:
+        if self.session is not None:
+            self.session.event_concerns(batch)
+
+    def assign(self, worker: Worker, job: Job) -> None:
+        session = self.session
+        wait = session.wait if session is not None else None
+        soon = None if session is None else session.context.soon
+        if session is None or session.closing or session.ended or not isinstance(wait, WorkerWait):
+            if soon is not None:
+                soon(partial(self.workers.engine.release, worker, job.id))
+            return
+        session.context.soon(self.renew)
+        wait.give(session, job)
+        self.session = None
+
+    def wait_timed_out(self, worker: Worker, ticket: int) -> None:
+        session, self.session = self.session, None
+        if session is not None and session.wait is not None:
+            session.wait.timed_out(session)
+
+    def expired(self, worker: Worker) -> None:
+        session, self.session = self.session, None
+        self.workers.forget(self)
+        if session is not None and session.wait is not None:
+            session.wait.timed_out(session)
+
+
+class WorkerWait(HttpWait):
+    """A request of a worker that waits for a job."""
+
+    def __init__(self, peer: HttpWorker) -> None:
+        self.job = None
+        self.is_of_new_job = False
+        self.peer = peer
+
+    def give(self, session: HttpSession, job: Job) -> None:
+        """Answer with a job."""
+
+    def end(self, session: HttpSession) -> None:
+        peer = self.peer
+        peer.session = None
+        if peer.is_single:
+            peer.workers.remove(peer)
+        elif peer.worker is not None:
+            peer.workers.engine.withdraw_credit(peer.worker)
+            peer.renew()

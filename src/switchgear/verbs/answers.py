@@ -1,0 +1,348 @@
+"""The answers of the verbs, as types.
+
+Times are seconds since the epoch, durations are seconds, sizes are bytes, jobs are named by their handles.  Bytes of
+peers (`PlainBytes`) are text where they are UTF-8, and otherwise an object with the one key `base64`.
+
+This module does not postpone the evaluation of annotations: of a postponed `NotRequired`, Python cannot tell at run
+time that the field may be missing, and the types are read at run time.
+"""
+
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+__all__ = [
+    "CancelAnswer",
+    "ConnectionAnswer",
+    "ConnectionsAnswer",
+    "FunctionAnswer",
+    "HeldConnection",
+    "JobAnswer",
+    "JobExplanation",
+    "JobLogFigures",
+    "JobSummary",
+    "JobsPage",
+    "LimitAnswer",
+    "ListenerFigures",
+    "MemoryFigures",
+    "PauseAnswer",
+    "PlainBytes",
+    "PolicyAnswer",
+    "ReasonAnswer",
+    "RetryAnswer",
+    "RunScheduleAnswer",
+    "ScheduleAnswer",
+    "ServerAnswer",
+    "ServerExplanation",
+    "StateChange",
+    "StatesAnswer",
+    "UnscheduleAnswer",
+    "WorkerAnswer",
+]
+
+PlainBytes: TypeAlias = str | dict[str, str]
+
+
+# --- the server ---
+
+
+class MemoryFigures(TypedDict):
+    """The memory that peers make the server use, in bytes; a limit of 0 means no limit."""
+
+    limit: int
+    held: int
+    jobs: int
+    held_keys: int
+    limiters: int
+    history: int
+    drafts: int
+    subscriptions: int
+    schedules: int
+    registrations: int
+    input: int
+    output: int
+
+
+class HeldConnection(TypedDict):
+    """What the server holds for one connection: unfinished input and unread output."""
+
+    address: str
+    input: int
+    output: int
+
+
+class ListenerFigures(TypedDict):
+    """The connections of one listener, and the one that holds most."""
+
+    url: str
+    connections: int
+    input: int
+    output: int
+    largest: HeldConnection | None
+
+
+class JobLogFigures(TypedDict):
+    """The job log: rows written, waiting to be written, and dropped because too many waited."""
+
+    url: str
+    written: int
+    waiting: int
+    dropped: int
+
+
+class ServerAnswer(TypedDict):
+    """The state of a server; `handle_prefix` has its colon, `events` are counts by name."""
+
+    version: str
+    pid: int
+    uptime_seconds: float
+    handle_prefix: str
+    store: str
+    storage_error: str
+    jobs: int
+    functions: int
+    workers: int
+    connections: int
+    draining: bool
+    memory: MemoryFigures
+    listeners: list[ListenerFigures]
+    joblog: JobLogFigures | None
+    events: dict[str, int]
+
+
+class ConnectionAnswer(HeldConnection):
+    """One connection; `held` is all that is counted for it, `received` the number of bytes that it has sent."""
+
+    protocol: str
+    client_id: PlainBytes
+    received: int
+    waits_for: int
+    waits_for_bytes: int
+    running: int
+    subscriptions: int
+    held: int
+
+
+class ConnectionsAnswer(TypedDict):
+    """The connections that hold most, the largest first, and the number of all."""
+
+    connections: list[ConnectionAnswer]
+    count: int
+
+
+class ReasonAnswer(TypedDict):
+    """One reason: a word for programs, a text for people, and figures."""
+
+    word: str
+    text: str
+    data: dict[str, Any]
+
+
+class ServerExplanation(TypedDict):
+    """Why submissions are refused, or that they are accepted."""
+
+    reasons: list[ReasonAnswer]
+    memory: MemoryFigures
+
+
+class WorkerAnswer(TypedDict):
+    """One worker; `functions` and `running` have the first 100."""
+
+    id: int
+    name: PlainBytes
+    protocol: str
+    address: str
+    functions: list[PlainBytes]
+    functions_count: int
+    tags: list[str]
+    resources: dict[str, float]  # how much it has of what
+    resources_free: dict[str, float]  # and how much of that its jobs leave; below 0 if it says that it has less
+    running: list[str]
+    running_count: int
+    asleep: bool
+    connected_at: float
+
+
+# --- functions ---
+
+
+class PolicyAnswer(TypedDict):
+    """The limits of a function; a rate is a count and a number of seconds."""
+
+    concurrency: int
+    rate: list[float] | None
+    key_concurrency: int
+    key_rate: list[float] | None
+    fair: bool
+
+
+class FunctionAnswer(TypedDict):
+    """One function; counts of ended jobs are since the server started."""
+
+    name: PlainBytes
+    total: int
+    ready: int
+    running: int
+    waiting_or_scheduled: int
+    workers: int
+    paused: bool
+    limits: list[int]
+    policy: PolicyAnswer | None
+    keys_waiting: int | None
+    submitted: int
+    done: int
+    failed: int
+    cancelled: int
+    expired: int
+    requeued: int
+    oldest_ready_seconds: float | None
+
+
+class PauseAnswer(TypedDict):
+    """Whether a function is paused now."""
+
+    function: str
+    paused: bool
+
+
+class LimitAnswer(TypedDict):
+    """The limits of a function now."""
+
+    function: str
+    policy: PolicyAnswer
+
+
+# --- jobs ---
+
+
+class JobSummary(TypedDict):
+    """A job as lists show it."""
+
+    handle: str
+    id: int
+    function: PlainBytes
+    state: str
+    dead: bool
+    priority: str
+    delivery: str
+    unique: PlainBytes
+    name: PlainBytes
+    attempts: int
+    attempts_limit: int
+    created_at: float
+    run_at: float | None
+    expires_at: float | None
+    finished_at: float | None
+    timeout: float | None
+    numerator: int
+    denominator: int
+    time_left: int | None
+    result_code: int
+    error: PlainBytes | None
+    predecessors: list[str]
+    on_failure: list[str]
+    origin: str
+    key: PlainBytes
+    requires: list[str]  # tags and amounts that a worker needs to be given the job
+    losses: int
+    crash_limit: int | None
+    unique_scope: str
+    unique_until: float | None
+    retention: float | None
+    message: PlainBytes
+    schedule: PlainBytes
+
+
+class StateChange(TypedDict):
+    """One change of a job's state: its cause and its time."""
+
+    cause: str
+    at: float
+
+
+class JobAnswer(JobSummary):
+    """A job in all detail."""
+
+    payload: PlainBytes
+    payload_bytes: int
+    result: PlainBytes
+    warnings: PlainBytes
+    log: list[StateChange]
+
+
+class JobsPage(TypedDict):
+    """Jobs that match, newest first; `next_before_id` is `before_id` of the next page, or null if there is none."""
+
+    jobs: list[JobSummary]
+    next_before_id: int | None
+
+
+class StatesAnswer(TypedDict):
+    """The state of each handle in order, `unknown` if there is no such job, and the number of jobs in each state."""
+
+    states: list[str]
+    counts: dict[str, int]
+
+
+class CancelAnswer(TypedDict):
+    """The handles of cancelled jobs, 50,000 at most; for a selection also their number, and whether there may be more.
+    For a single job, their number is there if not all handles are."""
+
+    cancelled: list[str]
+    count: NotRequired[int]
+    more: NotRequired[bool]
+
+
+class RetryAnswer(TypedDict):
+    """The handles of retried jobs; for a selection also their number, and `before_id` to go on with."""
+
+    retried: list[str]
+    count: NotRequired[int]
+    next_before_id: NotRequired[int | None]
+
+
+class JobExplanation(TypedDict):
+    """Why a job is in its state, the most important reason first."""
+
+    handle: str
+    function: PlainBytes
+    state: str
+    reasons: list[ReasonAnswer]
+
+
+# --- schedules ---
+
+
+class ScheduleAnswer(TypedDict):
+    """A schedule, its next and last times, and how many of its ticks were met, skipped, missed and refused."""
+
+    name: PlainBytes
+    function: PlainBytes
+    spec: str
+    timezone: str
+    catch_up: str
+    overlap: bool
+    paused: bool
+    next_at: float | None
+    last_at: float | None
+    last_job: str | None
+    last_state: str | None
+    held_up: str
+    fired: int
+    skipped: int
+    missed: int
+    refused: int
+    payload: PlainBytes
+    options: dict[str, Any]
+
+
+class UnscheduleAnswer(TypedDict):
+    """The name of a schedule that was removed."""
+
+    name: PlainBytes
+    removed: bool
+
+
+class RunScheduleAnswer(TypedDict):
+    """The handle of the job that a schedule has made at once."""
+
+    name: str
+    handle: str

@@ -1,0 +1,530 @@
+"""The table of verbs: one row for each thing that an operator can ask a server for.
+
+The dispatcher of the server (`net.operations`), CONTROL packets, the options of the command line, `docs/verbs.md` and
+the checks of the Python library are made from this table, or tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final
+
+from switchgear.states import DONE, FINAL_STATES, CatchUp, JobState
+from switchgear.verbs import answers
+from switchgear.verbs.access import Role
+from switchgear.verbs.kinds import (
+    ArgumentKind,
+    Boolean,
+    Handle,
+    HandleList,
+    JsonObject,
+    Number,
+    PayloadText,
+    PlainText,
+    StartRate,
+    Whole,
+    Word,
+    WordList,
+)
+
+__all__ = [
+    "MOST_JOBS",
+    "STATE_NAMES",
+    "UNFINISHED_NAMES",
+    "UNSUCCESSFUL_NAMES",
+    "VERBS",
+    "Argument",
+    "Keeps",
+    "OperatorVerb",
+    "checked",
+]
+
+MOST_NAME_BYTES: Final = 512
+MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
+MOST_CONNECTIONS: Final = 1000
+MOST_HANDLES: Final = 10_000
+LATEST_SECONDS: Final = 2**43 // 1000 * 1000  # what fits into 63 bits of microseconds
+LONGEST_INTERVAL_SECONDS: Final = 100_000 * 366 * 24 * 3600
+
+STATE_NAMES: Final = tuple(state.name.lower() for state in JobState)
+UNFINISHED_NAMES: Final = tuple(state.name.lower() for state in JobState if state not in FINAL_STATES)
+UNSUCCESSFUL_NAMES: Final = tuple(state.name.lower() for state in JobState if state in FINAL_STATES - {DONE})
+CATCH_UP_NAMES: Final = tuple(policy.name.lower() for policy in CatchUp)
+
+
+class Keeps(Enum):
+    """What must be in the store before a verb is answered."""
+
+    NOTHING = "nothing"
+    CHANGE = "change"  # what the verb has changed
+    NEW_JOB = "new job"  # the job that the answer names; if it cannot be stored, the answer is a refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a verb.  An argument whose default is None may also be given as null."""
+
+    name: str
+    kind: ArgumentKind
+    help: str  # a sentence, which the command line shows too
+    unit: str = ""
+    default: Any = None
+    required: bool = False
+    option: str = ""  # its name on the command line, if that differs
+    metavar: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line, such as `--key-rate`, or several with spaces between them."""
+        return self.option or "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorVerb:
+    """One verb.  `command` and `library` say how the command line and the Python library reach it.
+
+    Where one of them does not, the text is in parentheses and says why.
+    """
+
+    name: str
+    help: str  # one sentence
+    role: Role
+    answer: Any  # the type of the answer, of `verbs.answers`; None if only text commands have the verb
+    arguments: tuple[Argument, ...] = ()
+    keeps: Keeps = Keeps.NOTHING
+    is_long: bool = False  # runs in steps, between which the server does other work
+    also: frozenset[Role] = frozenset()  # other roles that may use it
+    command: str = ""
+    library: str = ""
+    text_commands: tuple[str, ...] = ()  # commands of the text protocol that do the same, as gearmand formats it
+
+    @property
+    def changes(self) -> bool:
+        """Whether the verb changes anything."""
+        return self.keeps is not Keeps.NOTHING
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """The roles that may use the verb: any of them is enough."""
+        return self.also | {self.role}
+
+    @property
+    def is_text_only(self) -> bool:
+        """Whether only commands of the text protocol have the verb."""
+        return self.answer is None
+
+    def argument(self, name: str) -> Argument:
+        """An argument by its name; raises KeyError."""
+        found = next((argument for argument in self.arguments if argument.name == name), None)
+        if found is None:
+            raise KeyError(f"{self.name} has no argument {name}")
+        return found
+
+
+def checked(verb: OperatorVerb, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments of a verb: those given, checked, and the defaults of the others.
+
+    Raises ValueError, which names the verb and the argument.
+    """
+    values: dict[str, Any] = {}
+    for argument in verb.arguments:
+        value = given.get(argument.name, argument.default)
+        if value is None and argument.required:
+            raise ValueError(f"{verb.name}: {argument.name} is missing: expected {argument.kind.expected}")
+        if argument.name in given and not (value is None and argument.default is None):
+            try:
+                value = argument.kind.read(value)
+            except ValueError as error:
+                raise ValueError(f"{verb.name}: {argument.name}: {error}") from None
+        values[argument.name] = value
+    unknown = [name for name in given if name not in values]
+    if unknown:
+        known = ", ".join(values) or "none"
+        raise ValueError(f"{verb.name}: there is no argument {unknown[0][:100]!r}; there are: {known}")
+    return values
+
+
+# --- arguments that several verbs have ---
+
+FUNCTION_NAME: Final = Argument("function", PlainText(), "The name of a function.", required=True)
+ONE_HANDLE: Final = Argument("handle", Handle(), "The handle of a job, or its number.", required=True)
+SCHEDULE_NAME: Final = Argument("name", PlainText(MOST_NAME_BYTES), "The name of a schedule.", required=True)
+
+FUNCTION: Final = Argument("function", PlainText(), "Only jobs of this function.", metavar="NAME")
+STATES: Final = Argument(
+    "states", WordList(STATE_NAMES), "Only jobs in this state; may be given several times.", option="--state"
+)
+UNIQUE: Final = Argument("unique", PlainText(), "Only jobs with this unique key.", metavar="KEY")
+NAME: Final = Argument("name", PlainText(), "Only the job with this name.", metavar="NAME")
+DEAD: Final = Argument("dead", Boolean(), "Only jobs that failed because their attempts were spent.", default=False)
+ERROR: Final = Argument("error", PlainText(), "Only jobs whose error has this text in it.", metavar="TEXT")
+SINCE: Final = Argument(
+    "since",
+    Number(LATEST_SECONDS),
+    "Only jobs submitted since then: 2030-01-31T18:00, or seconds since the epoch.",
+    unit="seconds since the epoch",
+    default=0,
+    metavar="WHEN",
+)
+BEFORE_ID: Final = Argument(
+    "before_id",
+    Whole(),
+    "Only jobs older than the one with this number.",
+    default=0,
+    option="--before",
+    metavar="ID",
+)
+LIMIT: Final = Argument(
+    "limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of jobs.", unit="jobs", default=100
+)
+
+HANDLE_OR_SELECTION: Final = replace(ONE_HANDLE, required=False)
+
+_ONE_JOB: Final = frozenset({Role.SUBMIT})  # a submitter follows its jobs by their handles
+_DECLARED: Final = frozenset({Role.WORK})  # a worker declares the limits and schedules of its program
+
+_ROWS: Final = (
+    # --- the server ---
+    OperatorVerb(
+        "server",
+        "Show the state of the server, and what it holds in memory.",
+        Role.READ,
+        answers.ServerAnswer,
+        command="server",
+        library="App.server",
+        text_commands=("version", "getpid", "verbose"),
+    ),
+    OperatorVerb(
+        "connections",
+        "List the connections that make the server hold most.",
+        Role.READ,
+        answers.ConnectionsAnswer,
+        (
+            Argument(
+                "limit",
+                Whole(1, MOST_CONNECTIONS, clamped=True),
+                "The maximum number of connections.",
+                unit="connections",
+                default=100,
+            ),
+        ),
+        is_long=True,
+        command="server --connections",
+        library="App.connections",
+    ),
+    OperatorVerb(
+        "explain_server",
+        "Say why submissions are refused, and who holds most if memory is full.",
+        Role.READ,
+        answers.ServerExplanation,
+        is_long=True,
+        also=_ONE_JOB,
+        command="explain",
+        library="App.explain_server",
+    ),
+    OperatorVerb(
+        "workers",
+        "List connected workers.",
+        Role.READ,
+        list[answers.WorkerAnswer],
+        is_long=True,
+        command="workers",
+        library="App.workers",
+        text_commands=("workers",),
+    ),
+    # --- functions ---
+    OperatorVerb(
+        "functions",
+        "List functions with their queues and workers.",
+        Role.READ,
+        list[answers.FunctionAnswer],
+        is_long=True,
+        command="functions",
+        library="App.functions",
+        text_commands=("status", "prioritystatus"),
+    ),
+    OperatorVerb(
+        "pause",
+        "Stop handing out the jobs of a function.",
+        Role.OPERATE,
+        answers.PauseAnswer,
+        (FUNCTION_NAME,),
+        Keeps.CHANGE,
+        command="pause",
+        library="App.pause",
+    ),
+    OperatorVerb(
+        "resume",
+        "Hand out the jobs of a function again.",
+        Role.OPERATE,
+        answers.PauseAnswer,
+        (FUNCTION_NAME,),
+        Keeps.CHANGE,
+        command="resume",
+        library="App.resume",
+    ),
+    OperatorVerb(
+        "limit",
+        "Set how many jobs of a function may run, and how often one may start; without limits, show them.",
+        Role.OPERATE,
+        answers.LimitAnswer,
+        (
+            FUNCTION_NAME,
+            Argument("concurrency", Whole(), "Most jobs that run at once; 0: any number.", unit="jobs", metavar="N"),
+            Argument(
+                "rate",
+                StartRate(),
+                "Most starts in a time, such as 10/s or 100/h; none: any.",
+                unit="starts, seconds",
+                metavar="N/TIME",
+            ),
+            Argument(
+                "key_concurrency", Whole(), "Most jobs of each key that run at once; 0: any.", unit="jobs", metavar="N"
+            ),
+            Argument(
+                "key_rate",
+                StartRate(),
+                "Most starts of each key in a time.",
+                unit="starts, seconds",
+                metavar="N/TIME",
+            ),
+            Argument(
+                "fair",
+                Boolean(),
+                "Serve keys in turn, or jobs in the order of their arrival.",
+                option="--fair/--no-fair",
+            ),
+        ),
+        Keeps.CHANGE,
+        also=_DECLARED,
+        command="limit",
+        library="App.limit",
+    ),
+    OperatorVerb(
+        "queue_limits",
+        "Set how many jobs of a function may be queued, by priority.",
+        Role.OPERATE,
+        None,
+        keeps=Keeps.CHANGE,
+        command="(gearadmin and other clients of the text protocol)",
+        library="(gearadmin and other clients of the text protocol)",
+        text_commands=("maxqueue",),
+    ),
+    OperatorVerb(
+        "create_function",
+        "Let there be a function without jobs and workers.",
+        Role.OPERATE,
+        None,
+        command="(a function appears with its first job or worker)",
+        library="(a function appears with its first job or worker)",
+        text_commands=("create",),
+    ),
+    OperatorVerb(
+        "drop_function",
+        "Forget a function that has no jobs and no workers.",
+        Role.OPERATE,
+        None,
+        keeps=Keeps.CHANGE,
+        command="(the server forgets unused functions when it needs room)",
+        library="(the server forgets unused functions when it needs room)",
+        text_commands=("drop",),
+    ),
+    # --- jobs ---
+    OperatorVerb(
+        "jobs",
+        "List jobs that match, newest first, finished ones included as long as the server keeps them.",
+        Role.READ,
+        answers.JobsPage,
+        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, SINCE, BEFORE_ID, LIMIT),
+        is_long=True,
+        command="jobs",
+        library="App.jobs",
+        text_commands=("show",),
+    ),
+    OperatorVerb(
+        "job",
+        "Show one job: its state, what it was given, what came of it, and its history.",
+        Role.READ,
+        answers.JobAnswer,
+        (ONE_HANDLE,),
+        also=_ONE_JOB,
+        is_long=True,
+        command="job",
+        library="Job.status",
+    ),
+    OperatorVerb(
+        "states",
+        "Tell the states of many jobs.",
+        Role.READ,
+        answers.StatesAnswer,
+        (Argument("handles", HandleList(MOST_HANDLES), "The handles of jobs.", required=True),),
+        is_long=True,
+        also=_ONE_JOB,
+        command="(for programs that follow many jobs; switchgear job shows one)",
+        library="JobGroup.counts",
+    ),
+    OperatorVerb(
+        "explain",
+        "Say why a job waits, where it runs, or how it ended.",
+        Role.READ,
+        answers.JobExplanation,
+        (ONE_HANDLE,),
+        also=_ONE_JOB,
+        is_long=True,
+        command="explain",
+        library="Job.explain",
+    ),
+    OperatorVerb(
+        "cancel",
+        "Cancel a job, or the unfinished jobs that match.",
+        Role.OPERATE,
+        answers.CancelAnswer,
+        (
+            HANDLE_OR_SELECTION,
+            Argument("cascade", Boolean(), "Cancel also the jobs that wait for these, and so on.", default=False),
+            FUNCTION,
+            replace(STATES, kind=WordList(UNFINISHED_NAMES)),
+            UNIQUE,
+            NAME,
+            ERROR,
+            SINCE,
+            BEFORE_ID,
+            LIMIT,
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="cancel",
+        library="Job.cancel, App.cancel_all",
+        text_commands=("cancel",),
+    ),
+    OperatorVerb(
+        "retry",
+        "Run a job that ended without success again, or those that match, with all their attempts.",
+        Role.OPERATE,
+        answers.RetryAnswer,
+        (
+            HANDLE_OR_SELECTION,
+            FUNCTION,
+            replace(STATES, kind=WordList(UNSUCCESSFUL_NAMES)),
+            UNIQUE,
+            NAME,
+            replace(DEAD, option="--dead --all-dead"),
+            Argument("all_dead", Boolean(), "An older name of dead.", default=False),
+            ERROR,
+            SINCE,
+            BEFORE_ID,
+            replace(LIMIT, default=MOST_JOBS),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="retry",
+        library="Job.retry, App.retry_all",
+    ),
+    # --- schedules ---
+    OperatorVerb(
+        "schedule",
+        "Add a schedule, or change the one of that name.",
+        Role.OPERATE,
+        answers.ScheduleAnswer,
+        (
+            SCHEDULE_NAME,
+            Argument("function", PlainText(MOST_NAME_BYTES), "The function of its jobs.", required=True),
+            Argument("payload", PayloadText(), "What each job carries.", default=b""),
+            Argument("cron", PlainText(), "When: a cron expression.", default="", metavar="EXPRESSION"),
+            Argument(
+                "every_seconds",
+                Number(LONGEST_INTERVAL_SECONDS),
+                "When: an interval in seconds, counted from the epoch.",
+                unit="seconds",
+                default=0,
+                option="--every",
+                metavar="SECONDS",
+            ),
+            Argument(
+                "timezone",
+                PlainText(),
+                "By which clocks a cron expression goes. Default: UTC.",
+                default="",
+                metavar="ZONE",
+            ),
+            Argument(
+                "catch_up",
+                Word(CATCH_UP_NAMES),
+                "Which of the ticks that were missed are made up for; of all, the last 1,000.",
+                default="latest",
+            ),
+            Argument("overlap", Boolean(), "Make a job even while the last one is unfinished.", default=False),
+            Argument("options", JsonObject(), "The options of each job, as of a single job."),
+        ),
+        Keeps.CHANGE,
+        also=_DECLARED,
+        is_long=True,
+        command="schedule add",
+        library="App.declare",
+    ),
+    OperatorVerb(
+        "schedules",
+        "List the jobs that the server makes by itself.",
+        Role.READ,
+        list[answers.ScheduleAnswer],
+        is_long=True,
+        command="schedules",
+        library="AppSchedules.list",
+    ),
+    OperatorVerb(
+        "unschedule",
+        "Remove a schedule; the jobs that it has made stay.",
+        Role.OPERATE,
+        answers.UnscheduleAnswer,
+        (SCHEDULE_NAME,),
+        Keeps.CHANGE,
+        command="schedule remove",
+        library="AppSchedules.remove",
+    ),
+    OperatorVerb(
+        "pause_schedule",
+        "Let the ticks of a schedule pass without a job.",
+        Role.OPERATE,
+        answers.ScheduleAnswer,
+        (SCHEDULE_NAME,),
+        Keeps.CHANGE,
+        is_long=True,
+        command="schedule pause",
+        library="AppSchedules.pause",
+    ),
+    OperatorVerb(
+        "resume_schedule",
+        "Go on with the next tick of a paused schedule.",
+        Role.OPERATE,
+        answers.ScheduleAnswer,
+        (SCHEDULE_NAME,),
+        Keeps.CHANGE,
+        is_long=True,
+        command="schedule resume",
+        library="AppSchedules.resume",
+    ),
+    OperatorVerb(
+        "run_schedule",
+        "Make a job of a schedule at once, apart from its ticks.",
+        Role.OPERATE,
+        answers.RunScheduleAnswer,
+        (SCHEDULE_NAME,),
+        Keeps.NEW_JOB,
+        command="schedule run",
+        library="AppSchedules.run",
+    ),
+    # --- stopping ---
+    OperatorVerb(
+        "shutdown",
+        "Stop the server, at once or when the running jobs have ended.",
+        Role.ADMIN,
+        None,
+        command="(send the process SIGTERM, or use gearadmin --shutdown)",
+        library="(a program does not stop the server of others)",
+        text_commands=("shutdown",),
+    ),
+)
+
+VERBS: Final[Mapping[str, OperatorVerb]] = {row.name: row for row in _ROWS}

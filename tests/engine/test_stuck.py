@@ -1,0 +1,149 @@
+"""Whether the jobs of a function can ever become ready: counted along the way, within a function and across some."""
+
+from __future__ import annotations
+
+from switchgear.engine.cross_function_edges import CrossFunctionEdges
+from switchgear.model import FAILED, NORMAL, SECOND_US, Delivery, EdgePolicy, Function, Job
+from tests.engine.house import House
+from tests.engine.restarts import restarted
+
+# --- counting edges ---
+
+
+def job(number: int, function: Function) -> Job:
+    return Job(number, function, b"", b"", NORMAL, Delivery.HANDLE, 0)
+
+
+def test_functions_are_reached_over_any_number_of_edges() -> None:
+    a, b, c = Function(b"a"), Function(b"b"), Function(b"c")
+    edges = CrossFunctionEdges()
+    edges.add(job(1, b), a)
+    edges.add(job(2, c), b)
+    assert edges.waits_for(a) == {a, b, c}
+    assert edges.waits_for(c) == {c}
+
+
+def test_functions_may_wait_for_each_other() -> None:
+    a, b = Function(b"a"), Function(b"b")
+    edges = CrossFunctionEdges()
+    edges.add(job(1, a), b)
+    edges.add(job(2, b), a)
+    assert edges.waits_for(a) == edges.waits_for(b) == {a, b}
+
+
+def test_the_last_edge_counts() -> None:
+    a, b = Function(b"a"), Function(b"b")
+    edges = CrossFunctionEdges()
+    first = job(1, b)
+    edges.add(first, a)
+    edges.add(first, a)
+    edges.remove(1, a)
+    assert edges.waits_for(a) == {a, b}
+    edges.remove(1, a)
+    edges.remove(1, a)
+    assert (edges.waits_for(a), len(edges)) == ({a}, 0)
+
+
+def test_a_predecessor_that_ends_holds_up_nobody_until_it_is_retried() -> None:
+    a, b = Function(b"a"), Function(b"b")
+    edges = CrossFunctionEdges()
+    first = job(1, b)
+    edges.add(first, a)
+    edges.ended(1)
+    edges.remove(1, a)  # which was not counted any more
+    assert edges.waits_for(a) == {a}
+    edges.retried(first, [job(2, a), job(3, b)])
+    assert edges.waits_for(a) == {a, b}
+
+
+# --- functions ---
+
+
+def test_a_function_without_jobs_is_not_stuck(house: House) -> None:
+    assert not house.engine.is_stuck(house.function())
+
+
+def test_jobs_that_wait_for_one_that_failed_are_stuck_until_it_is_retried(house: House) -> None:
+    worker, first = house.running()
+    house.submit(after=(house.submit(after=(first,)),))
+    assert not house.engine.is_stuck(house.function())
+    house.engine.fail(worker, first.id)
+    assert house.engine.is_stuck(house.function())
+    assert house.engine.explain(house.engine.dependencies.waiting_for(first.id)[0])[-1].word == "stuck"
+    house.engine.retry(first)
+    assert not house.engine.is_stuck(house.function())
+
+
+def test_one_more_job_that_can_run_is_enough(house: House) -> None:
+    waiting = house.submit(after=(house.ended(FAILED),))
+    assert house.engine.is_stuck(house.function())
+    assert [reason.word for reason in house.engine.explain(waiting)] == ["waiting_for", "stuck"]
+    house.submit()
+    assert not house.engine.is_stuck(house.function())
+    assert [reason.word for reason in house.engine.explain(waiting)] == ["waiting_for"]
+
+
+def test_a_job_that_waits_for_its_time_is_not_stuck(house: House) -> None:
+    house.submit(run_at_us=house.now_us + SECOND_US)
+    assert not house.engine.is_stuck(house.function())
+
+
+def test_another_functions_job_may_still_be_done(house: House) -> None:
+    other = house.submit(b"other")
+    house.submit(after=(other,))
+    assert not house.engine.is_stuck(house.function())
+    worker = house.worker(b"other")
+    assert house.engine.take(worker) is other
+    house.engine.fail(worker, other.id)
+    assert house.engine.is_stuck(house.function())
+    house.engine.retry(other)
+    assert not house.engine.is_stuck(house.function())
+
+
+def test_another_function_may_be_stuck_itself(house: House) -> None:
+    failed = house.ended(FAILED)
+    house.submit(after=(house.submit(b"other", after=(failed,)),))
+    assert house.engine.is_stuck(house.function())
+    assert house.engine.is_stuck(house.function(b"other"))
+    house.submit(b"third")  # for which nobody waits
+    assert house.engine.is_stuck(house.function())
+
+
+def test_a_job_that_leaves_takes_its_edges_along(house: House) -> None:
+    other = house.submit(b"other")
+    leaving = house.submit(after=(other,))
+    house.submit(after=(house.ended(FAILED),))
+    assert not house.engine.is_stuck(house.function())
+    house.engine.cancel(leaving)
+    assert house.engine.is_stuck(house.function())
+
+
+def test_jobs_that_are_about_to_be_told_are_not_stuck(house: House) -> None:
+    """Very many wait for one that was done: they are let go over several turns."""
+    worker, first = house.running(b"other")
+    house.engine.transitions.failures_per_turn = 0
+    house.engine.sliced_work.units_per_turn = 2
+    house.pass_seconds(0)
+    many = [house.submit(after=(first,)) for _ in range(10)]
+    house.engine.complete(worker, first.id, b"")
+    while len(house.engine.sliced_work):
+        assert not house.engine.is_stuck(house.function())
+        house.pass_seconds(0)
+    assert house.function().ready == len(many)
+
+
+def test_an_edge_that_lets_run_after_a_failure_is_not_stuck(house: House) -> None:
+    worker, first = house.running(b"other")
+    house.submit(after=(first,), edges=bytes([EdgePolicy.RUN]))
+    house.engine.fail(worker, first.id)
+    assert not house.engine.is_stuck(house.function())
+
+
+def test_a_restart_knows_it(house: House) -> None:
+    other = house.submit(b"other")
+    failed = house.ended(FAILED)
+    waiting = house.submit(after=(other, failed))
+    again, copies = restarted(house, other, failed, waiting)
+    assert not again.engine.is_stuck(again.function())
+    again.engine.cancel(copies[other.id])
+    assert again.engine.is_stuck(again.function())

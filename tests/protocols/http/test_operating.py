@@ -1,0 +1,71 @@
+"""Operators over HTTP: functions, schedules and the server, by the operator verbs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.protocols.http.house import HttpHouse
+from tests.protocols.http.test_submitting import submit
+
+
+def test_functions() -> None:
+    house = HttpHouse()
+    submit(house)
+    assert [function["name"] for function in house.ask("c", "GET", "/v1/functions").json] == ["f"]
+    assert house.ask("c", "GET", "/v1/functions/f").json["ready"] == 1
+    assert house.ask("c", "GET", "/v1/functions/g").code == "not_found"
+
+
+def test_changing_a_function() -> None:
+    house = HttpHouse()
+    change = {"paused": True, "concurrency": 2, "rate": [10, 1.0], "fair": True}
+    answer = house.ask("c", "PATCH", "/v1/functions/f", change).json
+    assert answer["paused"] is True
+    assert answer["policy"] == {
+        "concurrency": 2, "rate": [10, 1.0], "key_concurrency": 0, "key_rate": None, "fair": True,
+    }  # fmt: skip
+    assert house.ask("c", "PATCH", "/v1/functions/f", {"paused": False, "rate": None}).json["policy"]["rate"] is None
+
+
+@pytest.mark.parametrize("change", [{}, {"pause": True}, {"concurrency": -1}, {"rate": [1]}, {"rate": [-1, 1.0]}])
+def test_a_wrong_change(change: dict[str, Any]) -> None:
+    assert HttpHouse().ask("c", "PATCH", "/v1/functions/f", change).status == 422
+
+
+def test_schedules() -> None:
+    house = HttpHouse()
+    wanted = {"function": "f", "every_seconds": 60, "payload": "x", "options": {"priority": "high"}}
+    assert house.ask("c", "PUT", "/v1/schedules/nightly", wanted).json["name"] == "nightly"
+    assert house.ask("c", "GET", "/v1/schedules/nightly").json["options"]["priority"] == "high"
+    assert [each["name"] for each in house.ask("c", "GET", "/v1/schedules").json] == ["nightly"]
+    assert house.ask("c", "PUT", "/v1/schedules/nightly", {**wanted, "paused": True}).json["paused"] is True
+    run = house.ask("c", "POST", "/v1/schedules/nightly/run")
+    assert (run.status, run.json["handle"]) == (201, "H:t:1")
+    assert house.ask("c", "DELETE", "/v1/schedules/nightly").status == 204
+    assert house.ask("c", "GET", "/v1/schedules/nightly").code == "not_found"
+    assert house.ask("c", "DELETE", "/v1/schedules/nightly").code == "not_found"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"function": "f"},
+        {"function": "f", "cron": "x"},
+        {"function": "f", "every_seconds": 60, "options": {"a": 1}},
+    ],
+)
+def test_a_wrong_schedule(wanted: dict[str, Any]) -> None:
+    house = HttpHouse()
+    assert house.ask("c", "PUT", "/v1/schedules/s", wanted).status == 422
+    assert not house.engine.schedules
+
+
+def test_a_schedule_is_answered_when_it_is_stored() -> None:
+    house = HttpHouse(keeps=True)
+    house.send("c", "PUT", "/v1/schedules/s", b'{"function": "f", "every_seconds": 60}')
+    assert house.heard("c") == []
+    house.keep()
+    assert [answer.status for answer in house.heard("c")] == [200]

@@ -1,0 +1,243 @@
+"""A connection: answers in order, waiting, HEAD, announced bodies, and errors that are problems."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from switchgear.protocols import http
+from switchgear.protocols.http.routes import ROUTES
+from switchgear.protocols.http.session import MOST_BEHIND
+from tests.protocols.http.house import PACKET_BYTES, HttpHouse, request
+
+
+def test_a_server_that_runs_says_so() -> None:
+    house = HttpHouse()
+    assert house.ask("c", "GET", "/livez").json == {"live": True}
+    assert house.ask("c", "GET", "/readyz").json == {"ready": True, "reason": ""}
+
+
+def test_a_server_that_drains_is_not_ready() -> None:
+    house = HttpHouse()
+    house.engine.drain()
+    answer = house.ask("c", "GET", "/readyz")
+    assert (answer.status, answer.json) == (503, {"ready": False, "reason": "draining"})
+    assert house.ask("c", "GET", "/livez").status == 200
+
+
+def test_a_server_that_hands_out_nothing_any_more_is_not_ready() -> None:
+    house = HttpHouse()
+    house.engine.stop_handing_out()
+    assert house.ask("c", "GET", "/readyz").json == {"ready": False, "reason": "draining"}
+
+
+def test_every_answer_may_neither_be_cached_nor_guessed_at() -> None:
+    house = HttpHouse()
+    for target in ("/livez", "/nowhere", "/v1/jobs"):
+        headers = house.ask("c", "GET", target).headers
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "date" in headers
+        assert not any(name.startswith("access-control") for name in headers)
+
+
+def test_head_is_answered_without_a_body() -> None:
+    house = HttpHouse()
+    answer = house.ask("c", "HEAD", "/livez")
+    assert (answer.status, answer.headers["content-length"], answer.body) == (200, "13", b"")
+    assert house.ask("c", "GET", "/livez").status == 200  # on the same connection
+
+
+def test_pipelined_requests_are_answered_in_their_order() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    targets = ["/livez", "/nowhere", "/v1/functions", "/readyz", "/v1/jobs"]
+    peer.send(b"".join(request("GET", target) for target in targets), *["GET"] * 5)
+    assert [answer.status for answer in peer.heard()] == [200, 404, 200, 200, 200]
+
+
+def test_a_request_behind_one_that_waits_is_answered_after_it() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(request("POST", "/v1/functions/f/take?wait=5") + request("GET", "/livez"), "POST", "GET")
+    assert peer.heard() == []
+    house.pass_time(5)
+    assert [answer.status for answer in peer.heard()] == [204, 200]
+
+
+def test_too_much_behind_a_request_that_waits_ends_the_connection() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(request("POST", "/v1/functions/f/take?wait=5"), "POST")
+    peer.send(request("GET", "/livez") * (MOST_BEHIND + 1))
+    assert peer.wire.is_closed
+    assert house.bad_input[0][0] == "too_much_behind"
+    assert not house.engine.workers
+
+
+@pytest.mark.parametrize("body", [b"x" * 10, b""])
+def test_an_announced_body_is_asked_for(body: bytes) -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    head = request("POST", "/v1/functions/f/jobs", headers={"Expect": "100-continue", "Content-Length": str(len(body))})
+    peer.send(head, "POST")
+    if body:
+        assert peer.heard_raw() == b"HTTP/1.1 100 Continue\r\n\r\n"
+        peer.send(body)
+    assert [answer.status for answer in peer.heard()] == [201]
+
+
+def test_a_body_is_not_asked_for_if_the_request_is_refused_anyway() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(request("POST", "/v1/nothing", headers={"Expect": "100-continue", "Content-Length": "5"}), "POST")
+    (answer,) = peer.heard()
+    assert answer.code == "not_found"
+    assert peer.wire.is_closed
+
+
+def test_a_connection_is_closed_if_the_client_says_so() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(request("GET", "/livez", headers={"Connection": "close"}) + request("GET", "/livez"), "GET", "GET")
+    (answer,) = peer.heard()
+    assert answer.headers["connection"] == "close"
+    assert peer.wire.is_closed
+
+
+def test_a_client_of_version_1_0() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(b"GET /livez HTTP/1.0\r\n\r\n", "GET")
+    assert [answer.status for answer in peer.heard()] == [200]
+    assert peer.wire.is_closed
+
+
+def test_a_client_of_version_1_0_that_would_go_on() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(request("GET", "/livez", headers={"Connection": "keep-alive"}, version="1.0"), "GET")
+    (answer,) = peer.heard()
+    assert answer.headers["connection"] == "keep-alive"
+    assert not peer.wire.is_closed
+
+
+def test_a_client_that_stops_sending_is_still_answered() -> None:
+    house = HttpHouse(keeps=True)
+    peer = house.peer("c")
+    peer.send(request("POST", "/v1/functions/f/jobs", b"x"), "POST")
+    peer.session.eof()
+    house.turn()
+    assert not peer.wire.is_closed
+    house.keep()
+    assert [answer.status for answer in peer.heard()] == [201]
+    assert peer.wire.is_closed
+
+
+def test_a_batch_of_a_client_of_version_1_0_has_no_chunks() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(request("POST", "/v1/jobs/batch", b'{"function": "f"}\n', version="1.0"), "POST")
+    assert b"chunked" not in peer.wire.written
+    (answer,) = peer.heard()
+    assert answer.lines == [{"line": 1, "handle": "H:t:1", "id": 1, "joined": False}]
+
+
+def test_a_stream_that_is_not_http_ends_with_a_problem() -> None:
+    house = HttpHouse()
+    peer = house.peer("c")
+    peer.send(request("GET", "/livez") + b"GET / HTTP/1.1\nHost: a\n\n", "GET", "GET")
+    first, second = peer.heard()
+    assert (first.status, second.status, second.code) == (200, 400, "malformed_request")
+    assert peer.wire.is_closed
+    assert house.bad_input[0][0] == "malformed_request"
+
+
+def test_a_body_that_is_too_large() -> None:
+    house = HttpHouse()
+    answer = house.ask("c", "POST", "/v1/functions/f/jobs", b"x" * (PACKET_BYTES + 1))
+    assert (answer.status, answer.code) == (413, "body_too_large")
+
+
+def test_what_there_is_not() -> None:
+    house = HttpHouse()
+    assert house.ask("c", "GET", "/v1/nothing").code == "not_found"
+    assert house.ask("c", "GET", "/v1/jobs/").code == "not_found"
+    assert house.ask("c", "GET", "/v1/jobs/99").code == "job_not_found"
+    assert house.ask("c", "GET", "/v1/jobs/H:other:1").code == "job_not_found"
+    answer = house.ask("c", "PUT", "/v1/jobs")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+    answer = house.ask("c", "OPTIONS", "/v1/jobs")
+    assert (answer.status, answer.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+    assert house.bad_input == []  # whoever mistypes an address has not broken a protocol
+
+
+@pytest.mark.parametrize(
+    ("target", "parameter", "detail"),
+    [
+        ("/v1/jobs?limit=many", "limit", "expected a whole number from 1 to 1000, got 'many'"),
+        ("/v1/jobs?limits=3", "limits", "there is no such parameter here; there are: function, state, unique, name,"),
+        ("/v1/jobs?state=asleep", "state", "expected a list of waiting"),
+        ("/v1/jobs?dead=perhaps", "dead", "expected true or false, got 'perhaps'"),
+        ("/v1/jobs?function=a&function=b", "function", "it is given twice"),
+        ("/v1/jobs?cursor=x", "cursor", "it is the `next` of another page"),
+        ("/v1/jobs/1?wait=601", "wait", "expected a whole number from 0 to 600, got 601"),
+    ],
+)
+def test_a_wrong_parameter_is_named(target: str, parameter: str, detail: str) -> None:
+    house = HttpHouse()
+    house.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    answer = house.ask("c", "GET", target)
+    assert (answer.status, answer.code) == (422, "invalid_parameter")
+    (error,) = answer.json["errors"]
+    assert error["parameter"] == parameter
+    assert error["detail"].startswith(detail)
+
+
+def test_a_query_that_cannot_be_read() -> None:
+    assert HttpHouse().ask("c", "GET", "/v1/jobs?name=%ff").code == "malformed_query"
+    assert HttpHouse().ask("c", "GET", "/v1/jobs?" + "a=b&" * 100).code == "malformed_query"
+
+
+def test_every_handler_says_which_route_is_its() -> None:
+    folder = Path(http.__file__).parent  # compiled functions have no docstrings, and their sources lie beside them
+    trees = [ast.parse(path.read_text()) for path in folder.glob("*.py")]
+    nodes = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    documented = {node.name: ast.get_docstring(node) for node in nodes}
+    for route in ROUTES:
+        assert documented[route.handler.__name__] == f"{route.method} {route.path}"
+        assert route.summary.endswith(".")
+        assert route.roles
+
+
+def test_a_role_that_is_missing_is_named() -> None:
+    from switchgear.protocols.http.guard import BrowserGuard
+    from switchgear.protocols.http.routing import Router
+    from switchgear.verbs.access import Role
+
+    house = HttpHouse()
+    house.setup.router = Router(ROUTES, BrowserGuard(()), frozenset({Role.READ}))
+    answer = house.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    assert (answer.status, answer.code) == (403, "not_allowed")
+    assert answer.json["detail"] == "POST /v1/functions/{function}/jobs needs the role submit"
+    assert house.ask("c", "GET", "/v1/functions").status == 200
+
+
+def test_a_peer_that_leaves_leaves_nothing_behind() -> None:
+    house = HttpHouse()
+    house.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    house.send("c", "GET", "/v1/jobs/1?wait=100")
+    house.send("d", "GET", "/v1/jobs/1/events")
+    house.send("e", "POST", "/v1/functions/g/take?wait=100")
+    house.send("f", "POST", "/v1/functions/f/jobs", b"", {"Prefer": "wait=100"})
+    registered = house.engine.memory.registration_bytes
+    for name in "cdef":
+        house.leave(name)
+    assert house.engine.memory.registration_bytes < registered
+    assert not house.engine.workers
+    for job_id in (1, 2):
+        job = house.engine.job(job_id)
+        assert job is not None
+        assert not job.subscribers  # background jobs stay

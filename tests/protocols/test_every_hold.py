@@ -1,0 +1,233 @@
+"""Every place of the engine that makes a peer wait for a commit: if it is forgotten, some scenario notices.
+
+The places are read from the engine's sources, so a new one needs a scenario, or a reason why nobody could hear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from switchgear.engine.engine import EngineSettings
+from switchgear.protocols.dwork import session as dwork_session
+from switchgear.protocols.dwork.messages import Query
+from switchgear.protocols.gearman.messages import Packet
+from tests.protocols.dwork.house import DworkHouse, complete, create, steal
+from tests.protocols.gearman_draft.house import MixedHouse
+from tests.protocols.gearmonkey.house import TRIO
+from tests.protocols.hold_mutants import ONLY_PLAIN_SOURCES, HoldSite, hold_sites, without
+from tests.protocols.test_holds import SCENARIOS as OF_GEARMAN
+from tests.protocols.test_holds import control, house_with_job, say
+from tests.protocols.test_holds_of_protocols import SCENARIOS as OF_OTHERS
+from tests.protocols.test_holds_of_protocols import Scene, dwork, dwork_scene, monkey
+from tests.support import draft_wire
+from tests.support.wire import Kind, request
+
+pytestmark = ONLY_PLAIN_SOURCES
+
+SCHEDULE = control(b"schedule", b'{"name": "n", "function": "f", "every_seconds": 60}')
+
+
+def told(*packets: bytes, before: tuple[bytes, ...] = ()) -> Scene:
+    """An operator says this, after others have said something else that the store has."""
+    house = house_with_job()
+    house.talker("before").send(*before)
+    house.keep()
+    say(house, "operator", *packets)
+    return house.talker("operator").take_bytes, house.keep
+
+
+def told_again(*packets: bytes, before: tuple[bytes, ...] = ()) -> Scene:
+    """An operator asks for what another has just asked for, which is not stored yet."""
+    house = house_with_job()
+    house.talker("before").send(*before)
+    house.keep()
+    house.talker("first").send(*packets)
+    say(house, "operator", *packets)
+    return house.talker("operator").take_bytes, house.keep
+
+
+def function(verb: bytes) -> bytes:
+    return control(verb, b'{"function": "f"}')
+
+
+def schedule(verb: bytes) -> bytes:
+    return control(verb, b'{"name": "n"}')
+
+
+def submit(options: bytes, unique: bytes = b"", name: bytes = b"f") -> bytes:
+    return request(Packet.SUBMIT_JOB_OPTIONS, name, unique, options, b"x")
+
+
+def an_ended_job_that_holds_its_key() -> Scene:
+    house = house_with_job()
+    house.talker("first").send(b"cancel job H:t:1\n", submit(b'{"unique_for": 60}', b"held"))
+    house.keep()
+    house.talker("worker").send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
+    house.keep()
+    # In one turn: this store takes the contents of jobs that ended when they are staged, as no durable one does.
+    house.talker("second")
+    house.talker("worker").session.receive(request(Kind.WORK_COMPLETE, b"H:t:2", b"done"))
+    house.talker("second").send(submit(b'{"unique_for": 60}', b"held"))
+    return house.talker("second").take_bytes, house.keep
+
+
+def a_job_in_place_of_an_ended_one() -> Scene:
+    """The one that held the key is changed; the new one is a foreground job, which promises nothing by itself."""
+    house = house_with_job()
+    house.talker("first").send(b"cancel job H:t:1\n", submit(b'{"unique_for": 60}', b"held"))
+    house.keep()
+    house.talker("worker").send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
+    house.keep()
+    house.talker("worker").send(request(Kind.WORK_COMPLETE, b"H:t:2", b"done"))
+    house.keep()
+    house.talker("second").send(submit(b'{"unique_policy": "replace", "wait": true}', b"held"))
+    return house.talker("second").take_bytes, house.keep
+
+
+def a_pushed_start() -> Scene:
+    house = house_with_job(attempts=1)
+    house.talker("worker").send(request(Kind.CAN_DO, b"g"), request(Packet.CREDIT, b"1", b"0"))
+    house.talker("client").send(request(Kind.SUBMIT_JOB_BG, b"g", b"", b"x"))
+    return house.talker("worker").take_bytes, house.keep
+
+
+def long_request(world: DworkHouse, query: Query, peer: bytes = b"peer") -> Scene:
+    """This counts as long, and is worked off in steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dwork_session, "LONG_REQUEST_BYTES", 10)
+        world.send(query, peer)
+    return dwork_scene(world, peer)
+
+
+def a_long_graph() -> Scene:
+    return long_request(dwork(), create("a", "b", "c after a b"))
+
+
+def a_task_that_is_there() -> Scene:
+    """Its creator was promised it, and the second creator too."""
+    world = dwork()
+    world.send(create("a"), b"first")
+    world.send(create("a", "b after a"), b"second")
+    return dwork_scene(world, b"second")
+
+
+def an_expiry_of_an_ended_job() -> Scene:
+    house = monkey()
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
+    heard = house.tell("asking", ("EXPIRE", "job:f:1", 90_000))
+    return lambda: heard + house.heard("asking"), house.keep
+
+
+def what_is_published_after_a_report() -> Scene:
+    house = monkey()
+    house.tell("subscriber", ("SUBSCRIBE", "mine"))
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"), ("PUBLISH", "mine", "done"))
+    return lambda: house.heard("subscriber"), house.keep
+
+
+def very_many_that_are_not_tasks() -> Scene:
+    """They may have ended a moment ago."""
+    return long_request(dwork("a"), complete("w", "b", "c"))
+
+
+def a_long_request_that_is_repeated() -> Scene:
+    """All of its tasks are done, which is not stored yet."""
+    world = dwork("a", "b")
+    world.ask(steal("w", 2))
+    world.send(complete("w", "a", "b"), b"worker")
+    return long_request(world, create("a", "b", retry_us=1_000_000), b"again")
+
+
+def an_end_that_is_asked_for_in_the_draft() -> Scene:
+    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=0))
+    house.talker("app").send(draft_wire.create(b"f"))
+    house.commits_at_once = False
+    worker, asking = house.talker("worker"), house.talker("asking")
+    worker.send(draft_wire.packet(draft_wire.Kind.worker_connect, b"f"))
+    worker.send(draft_wire.packet(draft_wire.Kind.job_assign_req))
+    asking.send(draft_wire.packet(draft_wire.Kind.job_complete_req, b"H:t:1"))
+    house.keep()
+    asking.take_bytes()
+    worker.session.receive(draft_wire.complete(0, b"done"))  # in one turn, as above
+    asking.send(draft_wire.packet(draft_wire.Kind.job_complete_req, b"H:t:1"))
+    return asking.take_bytes, house.keep
+
+
+MORE: dict[str, Callable[[], Scene]] = {
+    "resume": lambda: told(function(b"resume"), before=(function(b"pause"),)),
+    "resume again": lambda: told_again(function(b"resume"), before=(function(b"pause"),)),
+    "limit": lambda: told(control(b"limit", b'{"function": "f", "concurrency": 1}')),
+    "limit again": lambda: told_again(control(b"limit", b'{"function": "f", "concurrency": 1}')),
+    "drop": lambda: told(b"drop function g\n", before=(b"create function g\n",)),
+    "schedule": lambda: told(SCHEDULE),
+    "schedule again": lambda: told_again(SCHEDULE),
+    "other schedule": lambda: told(SCHEDULE.replace(b'"f"', b'"g"'), before=(SCHEDULE,)),
+    "unschedule": lambda: told(schedule(b"unschedule"), before=(SCHEDULE,)),
+    "pause schedule": lambda: told(schedule(b"pause_schedule"), before=(SCHEDULE,)),
+    "pause schedule again": lambda: told_again(schedule(b"pause_schedule"), before=(SCHEDULE,)),
+    "resume schedule": lambda: told(schedule(b"resume_schedule"), before=(SCHEDULE, schedule(b"pause_schedule"))),
+    "resume schedule again": lambda: told_again(
+        schedule(b"resume_schedule"), before=(SCHEDULE, schedule(b"pause_schedule"))
+    ),
+    "join an ended job": an_ended_job_that_holds_its_key,
+    "replace an ended job": a_job_in_place_of_an_ended_one,
+    "push": a_pushed_start,
+    "long graph": a_long_graph,
+    "existing task": a_task_that_is_there,
+    "expiry": an_expiry_of_an_ended_job,
+    "publish": what_is_published_after_a_report,
+    "very many": very_many_that_are_not_tasks,
+    "long request": a_long_request_that_is_repeated,
+    "asked for in the draft": an_end_that_is_asked_for_in_the_draft,
+}
+
+# What follows by itself, or from a command whose own change holds the same peer.
+NOBODY_COULD_HEAR: dict[str, str] = {
+    "listing.on_lookup await_commit": "what is read from a store that is behind shows what it has",
+    "hashes.write_ended await_commit": "needs a store that is behind: tests/protocols/gearmonkey/test_keeping.py",
+    "bulk.on_get_bulk await_commit": "needs an action under way: tests/protocols/http/test_bulk.py",
+    "bulk.on_list_bulk await_commit": "the same, for all actions",
+    "bulk.on_abort_bulk await_commit": "the same, for an action that is aborted",
+    "submissions.reserve_id concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
+    "submissions.submit concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
+    "schedules._hold_up concern_speaker": "ticks come by themselves",
+    "schedules._meet_ticks concern_speaker": "ticks come by themselves",
+    "schedules._set_right concern_speaker": "the clock is set by nobody who listens",
+    "schedules.take_back_tick concern_speaker": "the store has failed, and the submission is refused",
+    "transitions.make_ready concern_speaker": "its time has come, or a report has ended a durable job, which holds",
+    "transitions.unblock concern_speaker": "a report has ended a durable job, which holds",
+}
+
+
+def scenes() -> dict[str, Callable[[], Scene]]:
+    def of_gearman(name: str) -> Callable[[], Scene]:
+        def scene() -> Scene:
+            house, who = OF_GEARMAN[name]()
+            return house.talker(who).take_bytes, house.keep
+
+        return scene
+
+    return (
+        {f"gearman {name}": of_gearman(name) for name in OF_GEARMAN}
+        | {" ".join(name): scene for name, scene in OF_OTHERS.items()}
+        | {f"also {name}": scene for name, scene in MORE.items()}
+    )
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_peer_hears_of_a_change_when_it_is_stored(name: str) -> None:
+    hears, keep = MORE[name]()
+    assert not hears()
+    keep()
+    assert hears()
+
+
+@pytest.mark.parametrize("site", hold_sites(), ids=str)
+def test_a_server_that_forgets_a_single_hold_is_found_out(site: HoldSite) -> None:
+    with without(site):
+        noticed = next((name for name, scene in scenes().items() if scene()[0]()), "")
+    assert bool(noticed) != (str(site) in NOBODY_COULD_HEAR), f"{site} is noticed by {noticed or 'nobody'}"

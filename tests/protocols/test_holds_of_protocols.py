@@ -1,0 +1,288 @@
+"""What peers of the other protocols hear of a durable change waits for its commit; mutants that drop holds are caught.
+
+`tests/protocols/test_holds.py` has the scenarios of Gearman, in which every kind of hold occurs.  Here are those kinds
+that a protocol has words for.  The bridge writes through the same `Output` and `HeldOutput` as every session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from switchgear.engine.engine import EngineSettings
+from switchgear.model import Delivery
+from switchgear.protocols.wmp.codec import GIVE
+from tests.protocols.dwork.house import DworkHouse, create, fail, leave, steal, transfer
+from tests.protocols.dwork.house import complete as dwork_complete
+from tests.protocols.gearman_draft.house import MixedHouse
+from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse
+from tests.protocols.hold_mutants import MUTANTS, ONLY_PLAIN_SOURCES, mutated
+from tests.protocols.pingpong.house import READY, Broker
+from tests.protocols.wmp.house import WmpHouse
+from tests.support import draft_wire
+from tests.support.draft_wire import HANDLE, WAIT
+
+pytestmark = ONLY_PLAIN_SOURCES
+
+Scene = tuple[Callable[[], object], Callable[[], object]]
+"""What the peer concerned has heard so far, and a commit."""
+
+SUBMISSION = "a submission, or joining one"
+REPORT = "a report that ends a job, or a cancel"
+GIVEN_BACK = "a job that is given back"
+START = "a start that counts"
+END = "the end of a job, told to subscribers"
+READ = "an end that was read elsewhere"
+RETRY = "a job that is run again"
+WAITS = "a job that waits for more"
+
+
+# --- the draft ---
+
+ASK = draft_wire.packet(draft_wire.Kind.job_assign_req)
+
+
+def draft(attempts: int = 0) -> MixedHouse:
+    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=attempts))
+    house.talker("app").send(draft_wire.create(b"f", b"", HANDLE, b"key"))
+    house.commits_at_once = False
+    house.talker("app").take_bytes()
+    return house
+
+
+def draft_worker(house: MixedHouse) -> Callable[[], bytes]:
+    worker = house.talker("worker")
+    worker.send(draft_wire.packet(draft_wire.Kind.worker_connect, b"f"))
+    worker.take_bytes()
+    worker.send(ASK)
+    return worker.take_bytes
+
+
+def draft_submit() -> Scene:
+    house = draft()
+    house.talker("app").send(draft_wire.create(b"f"))
+    return house.talker("app").take_bytes, house.keep
+
+
+def draft_start() -> Scene:
+    house = draft(attempts=1)
+    return draft_worker(house), house.keep
+
+
+def draft_report(code: int = 0) -> Scene:
+    house = draft()
+    hears = draft_worker(house)
+    house.keep()
+    hears()
+    house.talker("worker").send(draft_wire.complete(code, b"done"), ASK)
+    return hears, house.keep
+
+
+def draft_end() -> Scene:
+    house = draft()
+    waiting = house.talker("waiting")
+    waiting.send(draft_wire.create(b"f", b"", WAIT, b"key"))
+    draft_worker(house)
+    house.keep()
+    waiting.take_bytes()
+    house.talker("worker").send(draft_wire.complete(0, b"done"))
+    return waiting.take_bytes, house.keep
+
+
+# --- dwork ---
+
+
+def dwork(*lines: str, attempts: int = 0) -> DworkHouse:
+    world = DworkHouse(keeps=True, settings=EngineSettings(attempts=attempts))
+    if lines:
+        world.ask(create(*lines))
+    return world
+
+
+def dwork_scene(world: DworkHouse, peer: bytes = b"peer") -> Scene:
+    return lambda: world.door.heard(peer), world.keep
+
+
+def dwork_create() -> Scene:
+    world = dwork()
+    world.send(create("a", "b after a"))
+    return dwork_scene(world)
+
+
+def dwork_join() -> Scene:
+    world = dwork()
+    world.send(create("a"), b"first")
+    world.send(create("a"), b"second")
+    return dwork_scene(world, b"second")
+
+
+def dwork_start() -> Scene:
+    world = dwork("a", attempts=1)
+    world.send(steal("w"))
+    return dwork_scene(world)
+
+
+def dwork_told(query: object, *lines: str) -> Scene:
+    """A worker that has stolen all tasks says this."""
+    world = dwork(*(lines or ("a",)))
+    world.ask(steal("w", 2))
+    world.send(query)  # type: ignore[arg-type]
+    return dwork_scene(world)
+
+
+def dwork_asked() -> Scene:
+    world = dwork("a")
+    world.ask(steal("w"))
+    world.send(dwork_complete("w", "a"), b"first")
+    world.send(dwork_complete("other", "a"), b"second")
+    return dwork_scene(world, b"second")
+
+
+def dwork_retry() -> Scene:
+    world = dwork("a")
+    world.ask(steal("w"))
+    world.ask(fail("w", "a", "broken"))
+    world.send(create("a"))
+    return dwork_scene(world)
+
+
+# --- GearMonkey ---
+
+
+def monkey(attempts: int = 0) -> MonkeyHouse:
+    """A house with job 1, which the store has."""
+    house = MonkeyHouse(keeps=True, settings=EngineSettings(attempts=attempts))
+    draft_of(house, 1)
+    house.tell("client", ("LPUSH", "queue:f:normal", 1))
+    house.keep()
+    house.heard("client")
+    return house
+
+
+def draft_of(house: MonkeyHouse, number: int) -> None:
+    house.tell("client", ("INCR", "uid:f"), ("HMSET", f"job:f:{number}", "status", "idle", "input", "x"))
+
+
+def monkey_push() -> Scene:
+    house = monkey()
+    draft_of(house, 2)
+    heard = house.tell("client", ("LPUSH", "queue:f:normal", 2))
+    return lambda: heard + house.heard("client"), house.keep
+
+
+def monkey_start() -> Scene:
+    house = monkey(attempts=2)
+    house.talker("worker")
+    heard = house.tell("worker", ("BRPOP", *TRIO, 1))
+    return lambda: heard + house.heard("worker"), house.keep
+
+
+def monkey_report(status: str = "success") -> Scene:
+    house = monkey()
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    house.heard("worker")
+    heard = house.tell("worker", ("HMSET", "job:f:1", "status", status, "output", "y"))
+    return lambda: heard + house.heard("worker"), house.keep
+
+
+def monkey_lock() -> Scene:
+    house = monkey()
+    assert house.tell("waiting", ("BRPOP", "lock:f:1", 0)) == []
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
+    return lambda: house.heard("waiting"), house.keep
+
+
+def monkey_asked() -> Scene:
+    house = monkey()
+    house.tell("worker", ("BRPOP", *TRIO, 1))
+    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
+    heard = house.tell("asking", ("TTL", "lock:f:1"))
+    return lambda: heard + house.heard("asking"), house.keep
+
+
+# --- WMP and PING/PONG ---
+
+
+def wmp_start() -> Scene:
+    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
+    house.submit("echo", b"hi", Delivery.HANDLE)
+    house.keep()
+    worker = house.worker("w1")
+    worker.say(GIVE, roles=["echo"])
+    return worker.hear, house.keep
+
+
+def pingpong_start() -> Scene:
+    broker = Broker(keeps=True, settings=EngineSettings(attempts=1))
+    broker.worker_says(b"w", READY)
+    broker.submit(b"job")
+    return lambda: broker.heard_by_worker(b"w"), broker.house.keep
+
+
+SCENARIOS: dict[tuple[str, str], Callable[[], Scene]] = {
+    ("draft", "submit"): draft_submit,
+    ("draft", "start"): draft_start,
+    ("draft", "complete"): draft_report,
+    ("draft", "fail"): lambda: draft_report(9),
+    ("draft", "end"): draft_end,
+    ("dwork", "create"): dwork_create,
+    ("dwork", "join"): dwork_join,
+    ("dwork", "start"): dwork_start,
+    ("dwork", "complete"): lambda: dwork_told(dwork_complete("w", "a")),
+    ("dwork", "fail"): lambda: dwork_told(fail("w", "a", "broken")),
+    ("dwork", "complete unowned"): lambda: dwork_told(dwork_complete("other", "a")),
+    ("dwork", "transfer"): lambda: dwork_told(transfer("w", "a after b"), "a", "b"),
+    ("dwork", "exit"): lambda: dwork_told(leave("w")),
+    ("dwork", "asked for"): dwork_asked,
+    ("dwork", "retry"): dwork_retry,
+    ("GearMonkey", "push"): monkey_push,
+    ("GearMonkey", "start"): monkey_start,
+    ("GearMonkey", "success"): monkey_report,
+    ("GearMonkey", "error"): lambda: monkey_report("error"),
+    ("GearMonkey", "lock"): monkey_lock,
+    ("GearMonkey", "asked for"): monkey_asked,
+    ("WMP", "start"): wmp_start,
+    ("PING/PONG", "start"): pingpong_start,
+}
+
+# What the scenarios of each protocol notice if it is forgotten.
+NOTICED = {
+    "draft": {SUBMISSION, REPORT, START, END},
+    "dwork": {SUBMISSION, REPORT, START, GIVEN_BACK, READ, RETRY, WAITS},
+    "GearMonkey": {SUBMISSION, REPORT, START, END, READ},
+    "WMP": {START},
+    "PING/PONG": {START},
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS, ids=" ".join)
+def test_a_peer_hears_of_a_change_when_it_is_stored(name: tuple[str, str]) -> None:
+    hears, keep = SCENARIOS[name]()
+    assert not hears()
+    keep()
+    assert hears()
+
+
+@pytest.mark.parametrize("protocol", NOTICED)
+def test_a_server_that_forgets_one_kind_of_hold_is_found_out(protocol: str) -> None:
+    noticed: set[str] = set()
+    for kind in MUTANTS:
+        for name, scene in SCENARIOS.items():
+            if name[0] == protocol:
+                with mutated(kind):
+                    hears, _ = scene()
+                    if hears():
+                        noticed.add(kind)
+    assert noticed == NOTICED[protocol]
+
+
+@pytest.mark.parametrize("name", SCENARIOS, ids=" ".join)
+def test_each_scenario_would_notice_something(name: tuple[str, str]) -> None:
+    noticed = False
+    for kind in MUTANTS:
+        with mutated(kind):
+            hears, _ = SCENARIOS[name]()
+            noticed = noticed or bool(hears())
+    assert noticed
