@@ -53,10 +53,10 @@ types: $(STAMPS)/developing ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(STAMPS)/compiled ## every test, with compiled modules: import rules, units, properties, simulation, torture, real peers
-	$(ON_COMPILED) EXPECT_BUILD=compiled $(BIN)/pytest -n 2 --dist worksteal
+	$(ON_COMPILED) EXPECT_BUILD=compiled scripts/run-tests $(BIN)/pytest
 
 pure: $(STAMPS)/developing ## the tests of what is compiled, without compiled modules
-	BRIEF_TESTS=1 EXPECT_BUILD=pure $(BIN)/pytest -n 2 --dist worksteal $(PURE_TESTS)
+	BRIEF_TESTS=1 EXPECT_BUILD=pure scripts/run-tests $(BIN)/pytest $(PURE_TESTS)
 
 compiled: $(STAMPS)/compiled ## build the package with compiled modules, and unpack it in build/compiled
 

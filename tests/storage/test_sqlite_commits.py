@@ -325,22 +325,22 @@ def test_staging_while_dropping(store: SqliteStore, monkeypatch: pytest.MonkeyPa
     """Dropping goes in bites, and a commit gets in between."""
     monkeypatch.setattr(sqlite, "DROP_COUNT", 10)
     of = function()
-    commit(store, [finished_job(number, of) for number in range(1, 101)])
+    commit(store, [finished_job(number, of) for number in range(1, 2001)])  # 200 bites: no read misses them all
     seen: list[int] = []
 
     async def story() -> None:
         dropping = asyncio.create_task(store.drop_finished(0, 5))
         new: list[Job] = []
         while not dropping.done():
-            new.append(new_job(200 + len(new), of))
+            new.append(new_job(3000 + len(new), of))
             store.stage(new[-1:])
             await store.commit()
-            seen.append(len(await store.find(JobQuery(states=frozenset({DONE}), limit=1000))))
-        assert await dropping == 95
-        assert len(await store.find(JobQuery(states=frozenset({DONE}), limit=1000))) == 5
+            seen.append(len(await store.find(JobQuery(states=frozenset({DONE}), limit=2000))))
+        assert await dropping == 1995
+        assert len(await store.find(JobQuery(states=frozenset({DONE}), limit=2000))) == 5
 
     run(story())
-    assert any(5 < count < 100 for count in seen)
+    assert any(5 < count < 2000 for count in seen)
     assert len(loaded(store).jobs) == len(seen)
 
 
