@@ -106,7 +106,13 @@ def test_a_listening_address(text: str, host: str, port: int, loopback: bool) ->
         ("gearman://a b", "neither an address nor a name"),
         ("gearmand://127.0.0.1", "unknown scheme gearmand; did you mean gearman?"),
         ("ftp://127.0.0.1", "unknown scheme ftp (known: gearman, wmp, pingpong, dwork, gearmonkey, http, redis, "),
-        ("gearman://127.0.0.1?tls=1", "unknown option tls"),
+        ("gearman://127.0.0.1?tls=1", "option tls: '1' is neither yes nor no"),
+        (
+            "gearman://127.0.0.1?access=all",
+            "option access: 'all' is none of open, anonymous, token, certificate, curve",
+        ),
+        ("gearman://127.0.0.1?access=open,token", "open means that every peer may do everything, and stands alone"),
+        ("dwork://127.0.0.1?tls=yes", "unknown option tls"),
     ],
 )
 def test_a_wrong_listening_address_is_explained(text: str, complaint: str) -> None:
@@ -496,6 +502,7 @@ def test_reloadable_settings_are_these() -> None:
         "storage.payload_memory_bytes",
         "joblog.url",
         "log.format",
+        "access.file",
     }
 
 

@@ -32,7 +32,7 @@ FLOORS = (
     ),
     ("protocol_registry",),
     ("model", "config", "timetable", "job_options", "refusals", "verbs"),
-    ("engine",),
+    ("engine", "access"),
     ("protocols", "storage", "joblog", "telemetry"),
     ("net",),
     ("client",),

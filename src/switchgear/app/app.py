@@ -54,16 +54,23 @@ class App:
         *,
         connect_seconds: float = DEFAULT_CONNECT_SECONDS,
         run_here: bool | Literal["all"] = True,
+        token: str | None = None,
         transport: AppTransport | None = None,
     ) -> None:
         """`connect_seconds` is how long a request waits for an unreachable server; `transport` is for tests.
 
         A program that submits jobs to an embedded app also runs jobs of those tasks, in background threads, unless
         `run_here=False`; with `run_here="all"` it runs jobs of all its tasks, whoever submitted them.
+
+        `token` identifies the program to a server that demands it; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE
+        in the environment.
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
-        self.locations: list[ServerLocation] = [location_of(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        self.token = token
+        self.locations: list[ServerLocation] = [
+            location_of(url, token) for url in ([urls] if isinstance(urls, str) else urls)
+        ]
         if not self.locations:
             raise ConfigError("an app needs the URL of a server")
         self.tasks: dict[str, Task[Any, Any]] = {}

@@ -277,6 +277,16 @@ class Hub(Context):
         fields = {"protocol": session.protocol, "host": transport.host, "port": transport.port}
         self.telemetry.emit("bad_input", code=code, text=text, **fields)
 
+    def count_authentication_failed(self, session: Session) -> None:
+        transport = session.transport
+        fields = {"protocol": session.protocol, "host": transport.host, "port": transport.port}
+        self.telemetry.emit("authentication_failed", **fields)
+
+    def count_access_refused(self, session: Session, text: str) -> None:
+        transport = session.transport
+        fields = {"protocol": session.protocol, "host": transport.host, "port": transport.port}
+        self.telemetry.emit("access_refused", identity=session.permissions.name, text=text, **fields)
+
     def soon(self, action: Callable[[], object]) -> None:
         self._loop.call_soon(self._act, action)
 

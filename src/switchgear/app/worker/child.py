@@ -178,7 +178,7 @@ def main(arguments: list[str]) -> None:
     if log_level:
         set_up_logging(log_level)
     if urls:
-        app.use_locations([location_of(url) for url in urls])
+        app.use_locations([location_of(url, app.token) for url in urls])
     Child(app, connection).serve()
 
 

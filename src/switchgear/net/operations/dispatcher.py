@@ -17,7 +17,9 @@ from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.server import ServerOperations
+from switchgear.net.operations.verb_access import check_arguments, visible_answer
 from switchgear.protocols.pending_read import PendingRead, Step
+from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.table import VERBS, checked
 
@@ -56,17 +58,26 @@ class Operations:
         return answers[0]
 
     def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
-        """Run a verb in steps; at the end the answer is added to the list."""
+        """Run a verb in steps; at the end the answer is added to the list.
+
+        The engine's speaker is the peer that asks, whose permissions decide.  Raises Refused.
+        """
         handler = self.handlers.get(verb)
         if handler is None:
             raise ValueError(f"unknown verb {verb[:100]!r}; there are {', '.join(self.handlers)}")
         row = VERBS[verb]
+        speaker = self.context.engine.speaker  # None: a part of the server asks, and no peer
+        session = speaker if isinstance(speaker, Session) and speaker.is_guarded else None
+        if session is not None:
+            session.require(verb, row.roles)
         values = checked(row, arguments)
         try:
+            if session is not None:
+                yield from check_arguments(self.context, session, row, values)
             answer = handler(**values)
             if row.is_long:
                 answer = yield from answer
-            answers.append(answer)
+            answers.append(answer if session is None else visible_answer(session, verb, answer))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:

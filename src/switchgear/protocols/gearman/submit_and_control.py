@@ -28,7 +28,6 @@ from switchgear.protocols.gearman.session import GearmanSession, split
 from switchgear.protocols.option_reading import read_options
 from switchgear.protocols.pending_read import Step
 from switchgear.refusals import REFUSED_LIMIT
-from switchgear.verbs.table import VERBS
 
 __all__ = ["on_control", "on_submit_options", "submit_options"]
 
@@ -164,9 +163,6 @@ def predecessor(session: GearmanSession, handle: str) -> int:
 def on_control(session: GearmanSession, body: bytes) -> None:
     name, text = split(body, Packet.CONTROL)
     arguments = parsed(text, dict[str, Any], "arguments")
-    verb = VERBS.get(name.decode("utf-8", "replace"))
-    if verb is not None:
-        session.require_access(verb)
     if isinstance(arguments.get("function"), str):
         session.name_of(arguments["function"].encode())
     session.work_off(operation(session, name.decode("utf-8", "replace"), arguments))

@@ -6,7 +6,7 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, schemas, server_requests, submitting
+from switchgear.protocols.http import bulk, identity, schemas, server_requests, submitting
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
@@ -98,6 +98,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_livez,
         (json(200, "It does.", schemas.LiveAnswer),),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -107,6 +108,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_readyz,
         (json(200, "It does.", schemas.ReadyAnswer), json(503, "It does not.", schemas.ReadyAnswer)),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -116,6 +118,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_openapi,
         (json(200, "The description.", dict[str, Any]),),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -125,6 +128,37 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_server,
         (json(200, "The state of the server.", answers.ServerAnswer),),
         tag="server",
+        is_scoped=True,
+    ),
+    Route(
+        "GET",
+        "/v1/session",
+        ALL_ROLES,
+        "Tell who the caller is, and what the caller may do.",
+        identity.on_get_session,
+        (json(200, "The identity.", schemas.SessionAnswer),),
+        tag="server",
+        is_public=True,
+    ),
+    Route(
+        "POST",
+        "/v1/session",
+        ALL_ROLES,
+        "Exchange a token for a cookie, so that a page need not keep the token.",
+        identity.on_begin_session,
+        (json(200, "The identity; `Set-Cookie` has the cookie.", schemas.SessionBegun),),
+        tag="server",
+        is_scoped=True,
+    ),
+    Route(
+        "DELETE",
+        "/v1/session",
+        ALL_ROLES,
+        "End the session of a cookie.",
+        identity.on_end_session,
+        (NO_CONTENT,),
+        tag="server",
+        is_public=True,
     ),
     # --- submitting ---
     Route(
@@ -140,6 +174,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=BodyKind(JSON, schemas.JobSubmission),
         headers={**PREFER, **IDEMPOTENCY_KEY},
         tag="submit",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -181,6 +216,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         ),
         body=BodyKind(NDJSON, schemas.JobSubmission),
         tag="submit",
+        is_scoped=True,
     ),
     # --- jobs ---
     Route(
@@ -197,6 +233,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             QueryParameter("cursor", PlainText(), "The `next` of the page before."),
         ),
         tag="jobs",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -394,6 +431,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(201, "The worker.", schemas.WorkerCreated, headers={"Location": "Where the worker is."}),),
         body=BodyKind(JSON, schemas.WorkerRegistration),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -404,6 +442,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The jobs.", schemas.PollAnswer),),
         query=(QueryParameter("max", Whole(1, 1000), "At most so many jobs.", 1), TAKE_WAIT),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "DELETE",
@@ -413,6 +452,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         work.on_deregister_worker,
         (NO_CONTENT,),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -422,6 +462,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_workers,
         (json(200, "The workers of all protocols.", list[answers.WorkerAnswer]),),
         tag="work",
+        is_scoped=True,
     ),
     # --- functions and schedules ---
     Route(
@@ -432,6 +473,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_functions,
         (json(200, "The functions.", list[answers.FunctionAnswer]),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -460,6 +502,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_schedules,
         (json(200, "The schedules.", list[answers.ScheduleAnswer]),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -469,6 +512,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_get_schedule,
         (json(200, "The schedule.", answers.ScheduleAnswer),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "PUT",
@@ -479,6 +523,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The schedule.", answers.ScheduleAnswer),),
         body=BodyKind(JSON, schemas.ScheduleDefinition),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "DELETE",
@@ -488,6 +533,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_delete_schedule,
         (NO_CONTENT,),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -497,5 +543,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_run_schedule,
         (json(201, "The job.", schemas.JobCreated),),
         tag="operate",
+        is_scoped=True,
     ),
 )

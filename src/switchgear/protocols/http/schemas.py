@@ -328,6 +328,20 @@ class ReadyAnswer(TypedDict):
     reason: str
 
 
+class SessionAnswer(TypedDict):
+    """Who makes a request; `functions` are patterns, and none means every function."""
+
+    identity: str
+    roles: list[str]
+    functions: list[str]
+
+
+class SessionBegun(SessionAnswer):
+    """The same, and when the cookie ends; null if there is none, because no identity is needed here."""
+
+    expires_at: float | None
+
+
 class LiveAnswer(TypedDict):
     """The server answers."""
 

@@ -21,7 +21,7 @@ from switchgear.model import SECOND_US, Job, Timer
 from switchgear.protocols.context import Context
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.http.codec import CONTINUE, LAST_CHUNK, HeadCache, RequestDecoder, answer_head, chunk
-from switchgear.protocols.http.messages import JSON, PROBLEM, HttpRequest
+from switchgear.protocols.http.messages import JSON, PROBLEM, HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.routing import RouteCall, RoutePlan, Router
 from switchgear.protocols.http.waiting import HttpWait
@@ -53,6 +53,7 @@ class HttpSetup:
         self.handle_prefix = handle_prefix
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
+        self.check_request: Callable[[HttpSession, RequestHead, RoutePlan], None] | None = None  # see `http.identity`
         self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
         self._date = b""
         self._date_seconds = -1
@@ -130,6 +131,8 @@ class HttpSession(ByteSession):
         head = request.head
         plan: RoutePlan = head.plan if head.plan is not None else self.setup.router.plan(head)
         problem = plan.problem
+        if problem is None and not self.transport.access.is_open:
+            problem = self._access_problem(head, plan)
         if request.is_announced and problem is None:
             self.send(CONTINUE)
             return
@@ -145,6 +148,18 @@ class HttpSession(ByteSession):
             plan.route.handler(self, call)
         except (PeerError, Refused) as error:
             self.answer_error(error)
+
+    def _access_problem(self, head: RequestHead, plan: RoutePlan) -> HttpProblem | None:
+        """Why the peer may not make a request; `None` if it may."""
+        check_request = self.setup.check_request
+        assert check_request is not None
+        try:
+            check_request(self, head, plan)
+        except HttpProblem as problem:
+            return problem
+        except Refused as refused:
+            return refusal_problem(refused, str(refused))
+        return None
 
     def handle_deferred(self) -> None:
         if self.operation is not None:
