@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,39 @@ def test_an_app_and_its_worker(secured: Secured, tmp_path: Path) -> None:
 def test_a_certificate_of_another_authority_is_not_trusted(secured: Secured) -> None:
     with Client(secured.url("gearmans")) as client, pytest.raises(ServerUnreachable, match="certificate"):
         client.submit("f", b"", background=True)
+
+
+def test_in_gearmands_place(certificates: Certificates, tmp_path: Path) -> None:
+    """With --ssl-ca-file, only clients with a certificate of the authority can connect."""
+    port = free_port()
+    flags = [f"--listen={HOST}", f"--port={port}", "--log-file=stderr", f"--pid-file={tmp_path / 'pid'}", "--ssl"]
+    files = [f"--ssl-certificate={certificates.certificate('server')}", f"--ssl-key={certificates.key('server')}"]
+    command = [
+        sys.executable,
+        "-m",
+        "switchgear",
+        "gearmand",
+        *flags,
+        *files,
+        f"--ssl-ca-file={certificates.authority}",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
+        try:
+            eventually(lambda: (tmp_path / "pid").exists(), "the server listens")
+            context = ssl.create_default_context(cafile=str(certificates.authority))
+            context.load_cert_chain(certificates.certificate("root"), certificates.key("root"))
+            with context.wrap_socket(socket.create_connection((HOST, port)), server_hostname="localhost") as connection:
+                connection.sendall(b"version\n")
+                assert connection.recv(100).startswith(b"OK ")
+            stranger = ssl.create_default_context(cafile=str(certificates.authority))
+            plain = socket.create_connection((HOST, port))
+            answer = b""
+            with suppress(OSError), stranger.wrap_socket(plain, server_hostname="localhost") as connection:
+                connection.sendall(b"version\n")
+                answer = connection.recv(100)
+            assert answer == b""
+        finally:
+            server.terminate()
 
 
 def test_plain_text_at_a_tls_port(secured: Secured) -> None:

@@ -51,6 +51,13 @@ _LEVELS = {
     "DEBUG": "debug",
 }
 
+# Options, their variables, and the options of the listening URL.
+_TLS_FILES = (
+    ("ssl-certificate", "GEARMAND_SERVER_PEM", "cert"),
+    ("ssl-key", "GEARMAND_SERVER_KEY", "key"),
+    ("ssl-ca-file", "GEARMAND_CA_CERTIFICATE", "client_ca"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GearmandSettings:
@@ -152,7 +159,7 @@ def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> GearmandS
     if "round-robin" in given and version == "1.1":  # 2.0 accepts it, and does nothing else
         flags["engine.function_order"] = "round-robin"
     _check_counts(given)
-    _listen(given, environ, flags)
+    _listen(given, environ, flags, _tls_options(given, environ, warnings))
     _store(given, flags, warnings)
     _log(given, flags, warnings)
     defaults = {
@@ -211,17 +218,35 @@ def _check_counts(given: Mapping[str, str]) -> None:
             raise ConfigError(f"--{name}: expected at least {least}, got {argument}")
 
 
-def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object]) -> None:
+def _tls_options(given: Mapping[str, str], environ: Mapping[str, str], warnings: list[str]) -> dict[str, str]:
+    """The options of the listening URL for TLS; none without `--ssl`."""
+    if "ssl" not in given:
+        warnings += [f"--{name} has no effect without --ssl" for name, _, _ in _TLS_FILES if name in given]
+        return {}
+    options = {"tls": "yes"}
+    for name, variable, option in _TLS_FILES:
+        file = given.get(name) or environ.get(variable, "")
+        if file:
+            options[option] = file
+    if "cert" not in options:
+        raise ConfigError("--ssl needs --ssl-certificate=FILE, or the variable GEARMAND_SERVER_PEM")
+    return options
+
+
+def _listen(
+    given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object], options: dict[str, str]
+) -> None:
     host = given.get("listen")
     port = given.get("port") or environ.get("GEARMAND_PORT")
-    if host is None and port is None:
+    if host is None and port is None and not options:
         return
     if host is not None:
         flags["allow_remote"] = True  # an address was named explicitly
     bare = (host or "127.0.0.1").removeprefix("[").removesuffix("]")
     written = f"[{bare}]" if ":" in bare else bare
     try:
-        flags["listen"] = (ListenUrl.parse(f"gearman://{written}:{_port(port or DEFAULT_PORT)}"),)
+        url = ListenUrl.parse(f"gearman://{written}:{_port(port or DEFAULT_PORT)}")
+        flags["listen"] = (replace(url, options=options),)
     except ValueError as error:
         raise ConfigError(f"--listen: {error}") from None
 
