@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import click
 
-__all__ = ["Column", "Layout", "fold", "layout", "shown_width", "table_lines"]
+__all__ = ["Column", "TableLayout", "fold", "layout", "shown_width", "table_lines"]
 
 GAP: Final = 2  # columns of the screen between two columns of the table
 FOLDED_COLUMNS: Final = 14  # a text is not folded to fewer columns than these as long as something can be left out
@@ -22,7 +22,7 @@ class Column(NamedTuple):
     drop: int = 0  # may be left out, the columns with the greatest numbers first; 0: never
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """The columns that a screen has room for."""
 
     shown: list[int]  # their numbers, from left to right
@@ -30,7 +30,7 @@ class Layout(NamedTuple):
     hidden: list[str]  # the titles of those that were left out
 
 
-def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> Layout:
+def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> TableLayout:
     """Which columns are shown on a screen of this width, and how wide each of them is. `None` is an endless screen.
 
     Texts that may be folded give way first, then columns that may be left out. What remains is never cut: on a very
@@ -40,7 +40,7 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int 
     natural = [max(size, shown_width(column.title)) for column, size in zip(columns, values, strict=True)]
     shown = [index for index, size in enumerate(natural) if size]  # a column without title and values is not there
     if width is None:
-        return Layout(shown, [natural[index] for index in shown], [])
+        return TableLayout(shown, [natural[index] for index in shown], [])
     least = [_least_width(column, size) for column, size in zip(columns, values, strict=True)]
     hidden: list[int] = []
     while sum(least[index] + GAP for index in shown) - GAP > width:
@@ -51,7 +51,7 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int 
         shown.remove(leaving)
         hidden.append(leaving)
     widths = _shared([natural[index] for index in shown], [least[index] for index in shown], width)
-    return Layout(shown, widths, [columns[index].title for index in sorted(hidden)])
+    return TableLayout(shown, widths, [columns[index].title for index in sorted(hidden)])
 
 
 def _least_width(column: Column, values_width: int) -> int:
