@@ -15,6 +15,7 @@ from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
+from switchgear.net.operations.overview import OverviewOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.server import ServerOperations
 from switchgear.protocols.pending_read import PendingRead, Step
@@ -31,6 +32,7 @@ class Operations:
         self.context = context = OperationsContext(hub, handle_prefix)
         subjects = (
             ServerOperations(context),
+            OverviewOperations(context),
             ConnectionOperations(context),
             FunctionOperations(context),
             JobOperations(context),

@@ -11,7 +11,7 @@ from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
 from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
-from switchgear.verbs import answers
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
 from switchgear.verbs.table import STATE_NAMES, VERBS
@@ -125,6 +125,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_server,
         (json(200, "The state of the server.", answers.ServerAnswer),),
         tag="server",
+    ),
+    Route(
+        "GET",
+        "/v1/overview",
+        verb_roles("overview"),
+        VERBS["overview"].help,
+        server_requests.on_get_overview,
+        (json(200, "The overview.", live_answers.OverviewAnswer),),
+        tag="watch",
     ),
     # --- submitting ---
     Route(
