@@ -3,11 +3,13 @@
 See `verbs.answers` about units and about when annotations are evaluated.
 """
 
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from switchgear.verbs.answers import PlainBytes
 
 __all__ = [
+    "FUNCTION_COLUMNS",
+    "WORKER_COLUMNS",
     "AlarmAnswer",
     "ConnectionCounts",
     "EndedCounts",
@@ -130,3 +132,15 @@ class OverviewAnswer(TypedDict):
     store: StoreSummary
     memory: HeldMemory
     alarms: list[AlarmAnswer]
+
+
+# --- the rows of live tables ---
+
+FUNCTION_COLUMNS: Final = (
+    "name", "total", "ready", "running", "waiting", "scheduled", "workers", "paused", "submitted", "done", "failed",
+    "cancelled", "expired", "requeued", "oldest_ready_at",
+)  # fmt: skip
+WORKER_COLUMNS: Final = (
+    "id", "name", "protocol", "address", "functions", "running", "job", "job_function", "job_started_at", "asleep",
+    "connected_at",
+)  # fmt: skip
