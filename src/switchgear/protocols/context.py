@@ -85,7 +85,7 @@ class Context(ABC):
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
         """Collect the present rows of a live table in steps: at the end a list of pairs of a key and a row is added.
 
-        See net.live_rows.
+        See net.operations.live_rows.
         """
         raise LookupError(f"nobody can watch {topic}")
 

@@ -6,7 +6,7 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, live_feed, schemas, server_requests, submitting
+from switchgear.protocols.http import bulk, live_feed, schemas, server_requests, submitting, watch_requests
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
@@ -131,7 +131,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/v1/overview",
         verb_roles("overview"),
         VERBS["overview"].help,
-        server_requests.on_get_overview,
+        watch_requests.on_get_overview,
         (json(200, "The overview.", live_answers.OverviewAnswer),),
         tag="watch",
     ),
@@ -140,7 +140,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/v1/events",
         verb_roles("overview"),
         "Watch the server: snapshots, then what changes, as server-sent events named like their topics.",
-        live_feed.on_watch,
+        watch_requests.on_watch,
         (RouteAnswer(200, "Server-sent events.", media=EVENTS),),
         query=(
             QueryParameter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
 
-__all__ = ["on_get_openapi", "on_get_overview", "on_get_server", "on_livez", "on_readyz"]
+__all__ = ["on_get_openapi", "on_get_server", "on_livez", "on_readyz"]
 
 
 def on_livez(session: HttpSession, call: RouteCall) -> None:
@@ -32,8 +32,3 @@ def on_get_openapi(session: HttpSession, call: RouteCall) -> None:
 def on_get_server(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/server"""
     session.work_off(session.use_verb("server", {}))
-
-
-def on_get_overview(session: HttpSession, call: RouteCall) -> None:
-    """GET /v1/overview"""
-    session.work_off(session.use_verb("overview", {}))
