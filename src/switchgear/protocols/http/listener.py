@@ -27,6 +27,7 @@ class HttpState:
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
         self.bulk = BulkActions()
+        self.request_counts: dict[tuple[str, int], int] = {}
         self._openapi = b""
 
     def openapi(self) -> bytes:
@@ -52,6 +53,7 @@ class HttpSessionFactory(TcpSessionFactory):
         router = Router(ROUTES, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
+        setup.request_counts = self.state.request_counts
         self.setups.append(setup)
         return ProtocolDetector(
             default=partial(HttpSession, setup=setup),
