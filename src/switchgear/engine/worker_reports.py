@@ -77,6 +77,7 @@ class WorkerReports:
         job.worker = None  # `Attempts.detach`, inlined, because every job passes here
         function = job.function
         function.running -= 1
+        function.run_times.note(self._state.now_us - job.taken_us)
         if function.limiter is not None:
             self._limiters.count_end(job, worker)
         if job.has_details and job.run_limit:

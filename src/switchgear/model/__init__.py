@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Details, Job
 from switchgear.model.segments import PackedSegment, SegmentedQueue
 from switchgear.model.table import JobTable
@@ -319,6 +320,8 @@ class Function(ReadyQueue):
         self.cancelled = 0
         self.expired = 0
         self.requeued = 0
+        self.wait_times = DurationHistogram()  # of each start: how long the job was ready before
+        self.run_times = DurationHistogram()  # of each attempt, however it ended
 
     def __repr__(self) -> str:
         return f"Function({self.name!r})"

@@ -313,6 +313,12 @@ class Job:
         return entries
 
     @property
+    def taken_us(self) -> int:
+        """When a running job was started: its last move."""
+        history = self.history
+        return self.started_us if history is None else history[-1]
+
+    @property
     def start_number(self) -> int:
         """Which start of the job the present or last one is: 1 for the first.
 
