@@ -215,6 +215,7 @@ class Job:
         "priority",
         "result",
         "revision",
+        "source",
         "started_us",
         "state",
         "subscribers",
@@ -247,6 +248,7 @@ class Job:
         self.entry_bytes = 0
         # KEPT: the store has the job in some state; RESIDENT: its payload is also counted as in memory
         self.kept: u8 = 0
+        self.source: u8 = 0  # the number of the protocol by which it was submitted; see engine.flows
         self.attempts: i32 = 0
         self.revision: i32 = 0  # grows with every stored change; a store never goes back
         self.worker: Worker | None = None

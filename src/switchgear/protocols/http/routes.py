@@ -165,6 +165,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         headers={"Last-Event-ID": "The last id that was heard on an earlier connection."},
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/flows",
+        verb_roles("flows"),
+        VERBS["flows"].help,
+        watch_requests.on_get_flows,
+        (json(200, "The pairs of protocols.", live_answers.FlowsAnswer),),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",
