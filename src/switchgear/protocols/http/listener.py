@@ -10,6 +10,7 @@ from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.protocols.http.bulk import BulkActions
 from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
@@ -27,6 +28,8 @@ class HttpState:
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
         self.bulk = BulkActions()
+        self.feed = LiveFeed(engine)
+        self.request_counts: dict[tuple[str, int], int] = {}
         self._openapi = b""
 
     def openapi(self) -> bytes:
@@ -52,6 +55,7 @@ class HttpSessionFactory(TcpSessionFactory):
         router = Router(ROUTES, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
+        setup.request_counts = self.state.request_counts
         self.setups.append(setup)
         return ProtocolDetector(
             default=partial(HttpSession, setup=setup),

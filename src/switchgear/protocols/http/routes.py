@@ -6,12 +6,12 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, schemas, server_requests, submitting
+from switchgear.protocols.http import bulk, live_feed, schemas, server_requests, submitting, watch_requests
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
 from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
-from switchgear.verbs import answers
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
 from switchgear.verbs.table import STATE_NAMES, VERBS
@@ -110,6 +110,18 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         "GET",
+        "/metrics",
+        READ,
+        "Give the figures of the server to a monitoring system (OpenMetrics, or the text format of Prometheus).",
+        server_requests.on_get_metrics,
+        (
+            RouteAnswer(200, "The figures.", media="text/plain"),
+            RouteAnswer(200, "The same, for a client that prefers it.", media="application/openmetrics-text"),
+        ),
+        tag="server",
+    ),
+    Route(
+        "GET",
         "/openapi.json",
         ALL_ROLES,
         "Describe this interface (OpenAPI 3.1).",
@@ -125,6 +137,42 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_server,
         (json(200, "The state of the server.", answers.ServerAnswer),),
         tag="server",
+    ),
+    Route(
+        "GET",
+        "/v1/overview",
+        verb_roles("overview"),
+        VERBS["overview"].help,
+        watch_requests.on_get_overview,
+        (json(200, "The overview.", live_answers.OverviewAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/events",
+        verb_roles("overview"),
+        "Watch the server: snapshots, then what changes, as server-sent events named like their topics.",
+        watch_requests.on_watch,
+        (RouteAnswer(200, "Server-sent events.", media=EVENTS),),
+        query=(
+            QueryParameter(
+                "topics",
+                PlainText(),
+                f"What to watch, with commas between: {', '.join(live_feed.TOPICS)}, or job:HANDLE.",
+                "overview",
+            ),
+        ),
+        headers={"Last-Event-ID": "The last id that was heard on an earlier connection."},
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/flows",
+        verb_roles("flows"),
+        VERBS["flows"].help,
+        watch_requests.on_get_flows,
+        (json(200, "The pairs of protocols.", live_answers.FlowsAnswer),),
+        tag="watch",
     ),
     # --- submitting ---
     Route(
