@@ -202,7 +202,7 @@ _ROWS: Final = (
         Role.READ,
         live_answers.OverviewAnswer,
         is_long=True,
-        command="(switchgear server shows the state of the server)",
+        command="top",
         library="(App.server has the state of the server)",
     ),
     OperatorVerb(
