@@ -396,6 +396,26 @@ _ROWS: Final = (
         library="Job.status",
     ),
     OperatorVerb(
+        "errors",
+        "Group failed jobs of the history by function and error.",
+        Role.READ,
+        live_answers.ErrorsAnswer,
+        (
+            FUNCTION,
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "Only jobs that failed since then.",
+                unit="seconds since the epoch",
+                default=0,
+            ),
+            Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of groups.", default=100),
+        ),
+        is_long=True,
+        command="(GET /v1/errors over HTTP; switchgear jobs --state failed lists the jobs)",
+        library="(for programs that watch a server; GET /v1/errors over HTTP)",
+    ),
+    OperatorVerb(
         "states",
         "Tell the states of many jobs.",
         Role.READ,

@@ -12,6 +12,7 @@ from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.flows import FlowOperations
 from switchgear.net.operations.functions import FunctionOperations
@@ -46,6 +47,7 @@ class Operations:
             SeriesOperations(context, self.series_recorder),
             FunctionOperations(context),
             JobOperations(context),
+            ErrorOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
         )

@@ -184,6 +184,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=tuple(verb_parameter("series", argument.name) for argument in VERBS["series"].arguments),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/errors",
+        verb_roles("errors"),
+        VERBS["errors"].help,
+        watch_requests.on_get_errors,
+        (json(200, "The groups.", live_answers.ErrorsAnswer),),
+        query=tuple(verb_parameter("errors", argument.name) for argument in VERBS["errors"].arguments),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",
