@@ -13,12 +13,15 @@ __all__ = [
     "AlarmAnswer",
     "ConnectionCounts",
     "EndedCounts",
+    "ErrorGroupAnswer",
+    "ErrorsAnswer",
     "FlowAnswer",
     "FlowsAnswer",
     "HeldMemory",
     "OldestReady",
     "OverviewAnswer",
     "RateFigures",
+    "SeriesAnswer",
     "StateCounts",
     "StoreSummary",
     "WorkerCounts",
@@ -162,6 +165,54 @@ class FlowsAnswer(TypedDict):
     submitters: list[str]
     workers: list[str]
     flows: list[FlowAnswer]
+
+
+# --- series ---
+
+
+class SeriesAnswer(TypedDict):
+    """Figures over time.  Counters are what was counted in the step that ends at a time, the others are values at that
+    time; null where nothing was recorded.
+
+    `begins_at` is the time of the first point that is known, null if there is none. `functions` are the names of
+    functions with series of their own, if they were asked for.
+    """
+
+    function: str | None
+    step: int
+    since: float
+    until: float
+    begins_at: float | None
+    times: list[float]
+    values: dict[str, list[float | None]]
+    functions: list[PlainBytes]
+
+
+# --- errors ---
+
+
+class ErrorGroupAnswer(TypedDict):
+    """Failed jobs of one function with about the same error; `error` has # for numbers and '…' for quoted texts."""
+
+    function: PlainBytes
+    error: str
+    count: int
+    dead: int
+    first_at: float
+    last_at: float
+    examples: list[str]
+    example_error: str
+
+
+class ErrorsAnswer(TypedDict):
+    """Groups of failed jobs, that with most jobs first.  If the search is not `complete`, jobs with numbers below
+    `searched_to` were not looked at."""
+
+    groups: list[ErrorGroupAnswer]
+    groups_count: int
+    searched: int
+    complete: bool
+    searched_to: int
 
 
 # --- the rows of live tables ---

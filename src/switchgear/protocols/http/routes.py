@@ -174,6 +174,26 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The pairs of protocols.", live_answers.FlowsAnswer),),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/series",
+        verb_roles("series"),
+        VERBS["series"].help,
+        watch_requests.on_get_series,
+        (json(200, "The points.", live_answers.SeriesAnswer),),
+        query=tuple(verb_parameter("series", argument.name) for argument in VERBS["series"].arguments),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/errors",
+        verb_roles("errors"),
+        VERBS["errors"].help,
+        watch_requests.on_get_errors,
+        (json(200, "The groups.", live_answers.ErrorsAnswer),),
+        query=tuple(verb_parameter("errors", argument.name) for argument in VERBS["errors"].arguments),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",
