@@ -6,7 +6,7 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, schemas, server_requests, submitting
+from switchgear.protocols.http import bulk, dashboard_pages, schemas, server_requests, submitting
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
@@ -16,7 +16,7 @@ from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
 from switchgear.verbs.table import STATE_NAMES, VERBS
 
-__all__ = ["ROUTES"]
+__all__ = ["DASHBOARD_ROUTES", "ROUTES"]
 
 READ: Final = frozenset({Role.READ})
 SUBMIT: Final = frozenset({Role.SUBMIT})
@@ -497,5 +497,39 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_run_schedule,
         (json(201, "The job.", schemas.JobCreated),),
         tag="operate",
+    ),
+)
+
+HTML: Final = "text/html"
+ASSET: Final = (RouteAnswer(200, "The file."), RouteAnswer(304, "It is the one that the client has."))
+
+# The pages of the dashboard, where a listener has it.  They are no part of the interface that OpenAPI describes.
+DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        "GET",
+        "/",
+        ALL_ROLES,
+        "Show the dashboard.",
+        dashboard_pages.on_get_page,
+        (RouteAnswer(200, "The page.", media=HTML),),
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{file}",
+        ALL_ROLES,
+        "Get a file of the dashboard.",
+        dashboard_pages.on_get_file,
+        ASSET,
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{folder}/{file}",
+        ALL_ROLES,
+        "Get a file in a folder of the dashboard.",
+        dashboard_pages.on_get_file_in_folder,
+        ASSET,
+        tag="dashboard",
     ),
 )
