@@ -194,6 +194,11 @@ class Engine:
         return self._state.functions
 
     @property
+    def dropped_counts(self) -> list[int]:
+        """The sums of `Function.counts` of functions that were forgotten."""
+        return self._state.dropped_counts
+
+    @property
     def workers(self) -> dict[int, Worker]:
         """All workers by id."""
         return self._state.workers

@@ -105,6 +105,7 @@ class EngineState:
         self.names = NameTable[Job]()
         self.reserved_names: list[Container[bytes]] = []  # names of jobs that are about to be submitted, by batch
         self.functions: dict[bytes, Function] = {}
+        self.dropped_counts = [0, 0, 0, 0, 0, 0]  # the sums of `Function.counts` of functions that were forgotten
         self.workers: dict[int, Worker] = {}
         self.schedules: dict[bytes, Schedule] = {}
         self.memory = MemoryAccount(self.settings.memory_bytes)  # shared with all that hold bytes for peers

@@ -323,6 +323,10 @@ class Function(ReadyQueue):
     def __repr__(self) -> str:
         return f"Function({self.name!r})"
 
+    def counts(self) -> tuple[int, int, int, int, int, int]:
+        """How many of its jobs were submitted, done, failed, cancelled, expired and requeued."""
+        return self.submitted, self.done, self.failed, self.cancelled, self.expired, self.requeued
+
     def ready_of(self, priority: int) -> int:
         """How many jobs of this priority wait for a worker."""
         if self.limiter is not None:

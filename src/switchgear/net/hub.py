@@ -66,6 +66,8 @@ class Hub(Context):
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
         # Runs the verbs of operators; at the end the answer is added to the list.
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
+        # Collects the rows of a live table, and adds them to the list.
+        self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
         engine.reports_changes = engine.is_durable = store.durable
         self._loop = asyncio.get_running_loop()
         self.round_robin = RoundRobin()
@@ -269,6 +271,9 @@ class Hub(Context):
     def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[Step]:
         return self.operator(verb, arguments, answer)
 
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        return self.watcher(topic, rows)
+
     def work_off(self, operation: Iterator[Step]) -> None:
         self.slices.start(operation)
 
@@ -290,3 +295,7 @@ class Hub(Context):
 
 def _no_operator(verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
     raise LookupError(f"nobody can {verb}")
+
+
+def _no_watcher(topic: str, rows: list[Any]) -> Iterator[Step]:
+    raise LookupError(f"nobody can watch {topic}")

@@ -165,7 +165,9 @@ class Service:
         self.operations = Operations(self.hub, f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
+        self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
+        self.hub.watcher = self.operations.live_rows.in_steps
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.listeners.is_guest = self._is_guest

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from switchgear.states import DONE, FINAL_STATES, CatchUp, JobState
-from switchgear.verbs import answers
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import (
     ArgumentKind,
@@ -195,6 +195,15 @@ _ROWS: Final = (
         command="server",
         library="App.server",
         text_commands=("version", "getpid", "verbose"),
+    ),
+    OperatorVerb(
+        "overview",
+        "Show the state of the server at a glance: jobs, rates, workers, and what needs a person.",
+        Role.READ,
+        live_answers.OverviewAnswer,
+        is_long=True,
+        command="(switchgear server shows the state of the server)",
+        library="(App.server has the state of the server)",
     ),
     OperatorVerb(
         "connections",

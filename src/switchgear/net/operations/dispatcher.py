@@ -15,6 +15,8 @@ from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
+from switchgear.net.operations.live_rows import LiveRows
+from switchgear.net.operations.overview import OverviewOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.server import ServerOperations
 from switchgear.protocols.pending_read import PendingRead, Step
@@ -29,8 +31,10 @@ class Operations:
 
     def __init__(self, hub: Hub, handle_prefix: str) -> None:
         self.context = context = OperationsContext(hub, handle_prefix)
+        self.live_rows = LiveRows(context)
         subjects = (
             ServerOperations(context),
+            OverviewOperations(context),
             ConnectionOperations(context),
             FunctionOperations(context),
             JobOperations(context),

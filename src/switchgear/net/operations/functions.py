@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Final
 
-from switchgear.model import READY, SECOND_US, Function
+from switchgear.model import SECOND_US, Function
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.overview import oldest_ready_us
 from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import plain
 from switchgear.policy import Policy, Rate
@@ -15,8 +15,6 @@ from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, P
 
 __all__ = ["FunctionOperations"]
 
-# The oldest ready job is searched for in at most this many key queues.
-MOST_QUEUES: Final = 1000
 MOST_SECONDS: Final = 10**9  # more than any policy allows, and small enough to be counted in microseconds
 
 
@@ -53,14 +51,8 @@ class FunctionOperations:
         }
 
     def _oldest_ready_seconds(self, function: Function) -> float | None:
-        """The age of the oldest job at the head of a queue; if a function has very many keys, of some of its queues."""
-        heads = [
-            next((job for job in islice(queue, 100) if job.state is READY), None)
-            for ready_queue in islice(function.ready_queues(), MOST_QUEUES)
-            for queue in ready_queue.queues
-        ]
-        created = [job.created_us for job in heads if job is not None]
-        return (self._engine.now_us - min(created)) / SECOND_US if created else None
+        created_us = oldest_ready_us(function)
+        return None if created_us is None else (self._engine.now_us - created_us) / SECOND_US
 
     def _policy(self, function: Function) -> PolicyAnswer | None:
         """The limits of the function; `None` if there are none."""

@@ -10,6 +10,7 @@ from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.protocols.http.bulk import BulkActions
 from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import Router
@@ -27,6 +28,7 @@ class HttpState:
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
         self.bulk = BulkActions()
+        self.feed = LiveFeed(engine)
         self._openapi = b""
 
     def openapi(self) -> bytes:

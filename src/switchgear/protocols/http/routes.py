@@ -6,12 +6,13 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, dashboard_pages, schemas, server_requests, submitting
+from switchgear.protocols.http import bulk, live_feed, schemas, server_requests, submitting, watch_requests
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
+from switchgear.protocols.http.dashboard_pages import on_get_file, on_get_file_in_folder, on_get_page
 from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
-from switchgear.verbs import answers
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
 from switchgear.verbs.table import STATE_NAMES, VERBS
@@ -125,6 +126,33 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_server,
         (json(200, "The state of the server.", answers.ServerAnswer),),
         tag="server",
+    ),
+    Route(
+        "GET",
+        "/v1/overview",
+        verb_roles("overview"),
+        VERBS["overview"].help,
+        watch_requests.on_get_overview,
+        (json(200, "The overview.", live_answers.OverviewAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/events",
+        verb_roles("overview"),
+        "Watch the server: snapshots, then what changes, as server-sent events named like their topics.",
+        watch_requests.on_watch,
+        (RouteAnswer(200, "Server-sent events.", media=EVENTS),),
+        query=(
+            QueryParameter(
+                "topics",
+                PlainText(),
+                f"What to watch, with commas between: {', '.join(live_feed.TOPICS)}, or job:HANDLE.",
+                "overview",
+            ),
+        ),
+        headers={"Last-Event-ID": "The last id that was heard on an earlier connection."},
+        tag="watch",
     ),
     # --- submitting ---
     Route(
@@ -510,7 +538,7 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         "/",
         ALL_ROLES,
         "Show the dashboard.",
-        dashboard_pages.on_get_page,
+        on_get_page,
         (RouteAnswer(200, "The page.", media=HTML),),
         tag="dashboard",
     ),
@@ -519,7 +547,7 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         "/static/{digest}/{file}",
         ALL_ROLES,
         "Get a file of the dashboard.",
-        dashboard_pages.on_get_file,
+        on_get_file,
         ASSET,
         tag="dashboard",
     ),
@@ -528,7 +556,7 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         "/static/{digest}/{folder}/{file}",
         ALL_ROLES,
         "Get a file in a folder of the dashboard.",
-        dashboard_pages.on_get_file_in_folder,
+        on_get_file_in_folder,
         ASSET,
         tag="dashboard",
     ),

@@ -61,6 +61,7 @@ class HttpSetup:
         self.handle_prefix = handle_prefix
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
+        self.streams = 0  # how many sessions watch; see `http.live_feed`
         self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
         self._date = b""
         self._date_seconds = -1
