@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from switchgear.config import ListenUrl
-from switchgear.dashboard.assets import load_assets
+from switchgear.dashboard.assets import load_assets, without_indentation
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import Router
@@ -78,7 +78,12 @@ def test_files_never_change() -> None:
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.body == (STATIC / "app.js").read_bytes()
+    assert answer.body == without_indentation((STATIC / "app.js").read_bytes())
+
+
+def test_files_are_sent_without_indentation_and_comments() -> None:
+    assert without_indentation(b"// why\n\n  a;  // here\n    b;\n") == b"a;  // here\nb;\n"
+    assert get(file_path("vendor/lit-html.js")).body == (STATIC / "vendor" / "lit-html.js").read_bytes()
 
 
 def test_files_are_compressed_for_those_who_can_read_it() -> None:

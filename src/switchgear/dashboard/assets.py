@@ -14,11 +14,13 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-__all__ = ["PAGE", "Asset", "Assets", "load_assets"]
+__all__ = ["PAGE", "Asset", "Assets", "load_assets", "without_indentation"]
 
 PAGE: Final = "index.html"
 # In the page, where the folder of the digest belongs.
 FOLDER_MARK: Final = b"static/DIGEST/"
+# Files of others are sent as they are.
+VENDORED: Final = "vendor/"
 
 CONTENT_TYPES: Final = {
     ".css": b"text/css; charset=utf-8",
@@ -70,4 +72,15 @@ def _read_folder(folder: Traversable, prefix: str, contents: dict[str, bytes]) -
         if entry.is_dir():
             _read_folder(entry, f"{prefix}{entry.name}/", contents)
         elif entry.name[entry.name.rfind(".") :] in CONTENT_TYPES:
-            contents[prefix + entry.name] = entry.read_bytes()
+            text = entry.read_bytes()
+            is_own = prefix != VENDORED
+            contents[prefix + entry.name] = without_indentation(text) if is_own else text
+
+
+def without_indentation(text: bytes) -> bytes:
+    """A text without indentation, blank lines and lines of comment, which are a twentieth of what is loaded.
+
+    So a file of the dashboard has no line that begins with `//` within a text, and no text that needs its indentation.
+    """
+    lines = [line.strip() for line in text.split(b"\n")]
+    return b"\n".join(line for line in lines if line and not line.startswith(b"//")) + b"\n"

@@ -1,10 +1,11 @@
 // What people do: dialogs that ask, toasts that tell, bulk actions with a time to think again.
 
-import { html, nothing, jobLink, state } from "./parts.js";
+import { html, nothing, jobLink, state, command } from "./parts.js";
 import { render } from "./vendor/lit-html.js";
 import { texts } from "./texts.js";
+import { link } from "./router.js";
 import * as format from "./format.js";
-import { get, post, patch, remove } from "./api.js";
+import { address, get, post, patch, remove } from "./api.js";
 
 const UNDO_SECONDS = 8;
 const TYPED_FROM = 1000;
@@ -278,3 +279,79 @@ async function follow(action, progress) {
 }
 
 export const isOver = (progress) => progress.state === "done" || progress.state === "aborted";
+
+// --- logging in: a token is swapped for a cookie that scripts cannot read ---
+
+let isAsking = false;
+
+async function swap(token) {
+  const answer = await fetch(address("v1/session"), {
+    method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: JSON.stringify({ token }),
+  });
+  return answer.ok;
+}
+
+// True if there is a session now.
+export async function logIn(token = "") {
+  if (token) return swap(token).catch(() => false);
+  if (isAsking) return false;
+  isAsking = true;
+  let isWrong = false;
+  const done = await ask((close, draw) => html`
+    <form @submit=${async (event) => {
+      event.preventDefault();
+      const given = new FormData(event.target).get("token");
+      if (await swap(given.trim()).catch(() => false)) close(true);
+      else { isWrong = true; draw(); }
+    }}>
+      <h2>${texts.login.title}</h2>
+      <label class="field">${texts.login.token}<input name="token" type="password" autocomplete="current-password" required autofocus></label>
+      <p class="small muted">${texts.login.help}</p>
+      ${isWrong ? html`<p class="bad" role="alert">${texts.login.wrong}</p>` : nothing}
+      <div class="actions"><button class="button first">${texts.login.button}</button></div>
+    </form>`, { label: texts.login.title });
+  isAsking = false;
+  return Boolean(done);
+}
+
+export async function logOut() {
+  try {
+    await fetch(address("v1/session"), { method: "DELETE" });
+    location.reload();
+  } catch (problem) {
+    failed(problem);
+  }
+}
+
+// --- what to do about a reason: each word of `explain` has its remedies ---
+
+const limitsOf = async (name) => changeLimits(name, (await get(`v1/functions/${format.inPath(name)}`)).policy);
+
+const REMEDIES = {
+  paused: (data, job, can) => (can("operate") ? html`<button class="button small first" @click=${() => pauseFunction(job.function, false)}>${texts.functions.resume}</button>` : nothing),
+  limit: (data, job, can) => (can("operate") ? html`<button class="button small" @click=${() => limitsOf(job.function)}>${texts.function.changeLimits}</button>` : nothing),
+  no_worker: (data, job) => command(`switchgear worker ${quoted(format.plain(job.function))} --exec COMMAND`),
+  missing_tag: () => html`<a class="button small" href=${link("workers")}>${texts.remedies.workers}</a>`,
+  missing_resource: () => html`<a class="button small" href=${link("workers")}>${texts.remedies.workers}</a>`,
+  resources_in_use: (data, job) => html`<a class="button small" href=${link("workers", "", { function: format.plain(job.function) })}>${texts.remedies.workers}</a>`,
+  workers_busy: (data, job) => html`<a class="button small" href=${link("workers", "", { function: format.plain(job.function) })}>${texts.remedies.workers}</a>
+    <a class="button small" href=${link("jobs", "", { function: format.plain(job.function), state: "running" })}>${texts.remedies.running}</a>`,
+  workers_absent: (data, job) => html`<a class="button small" href=${link("workers", "", { function: format.plain(job.function) })}>${texts.remedies.workers}</a>`,
+  waiting_for: (data, job, can) => html`${jobLink(data.handle || data.job || "", data.handle || texts.remedies.thatJob)}
+    ${can("operate") && ["failed", "cancelled", "expired"].includes(data.state) ? html`
+      ${data.handle ? html`<button class="button small first" @click=${() => retryJob(data.handle)}>${texts.remedies.retryThat}</button>` : nothing}
+      <button class="button small danger" @click=${() => cancelJob(job.handle)}>${texts.remedies.cancelThis}</button>` : nothing}`,
+  stuck: (data, job) => html`<a class="button small" href=${link("graph", "", { function: format.plain(job.function) })}>${texts.job.showGraph}</a>`,
+  storage: () => html`<a class="button small" href=${link("storage")}>${texts.views.storage.name}</a>`,
+  running: (data) => (data.worker_id ? html`<a class="button small" href=${link("workers", "", { filter: format.plain(data.worker) || String(data.worker_id) })}>${texts.remedies.worker}</a>` : nothing),
+  dead: (data, job, can) => (can("operate") ? html`<button class="button small first" @click=${() => retryJob(job.handle)}>${texts.retry.short}</button>` : nothing),
+  failed: (data, job, can) => (can("operate") ? html`<button class="button small first" @click=${() => retryJob(job.handle)}>${texts.retry.short}</button>` : nothing),
+};
+
+const quoted = (text) => (/^[\w.:/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+export function remedies(reason, job, can) {
+  const remedy = REMEDIES[reason.word];
+  const shown = remedy ? remedy(reason.data || {}, job, can) : nothing;
+  return shown === nothing ? nothing : html`<div class="actions">${shown}</div>`;
+}

@@ -59,10 +59,22 @@ export const remove = async (path, parameters) => json(await ask("DELETE", path,
 export const getBytes = async (path, parameters, signal) =>
   (await ask("GET", path, { parameters, signal, headers: { Accept: "*/*" } })).arrayBuffer();
 
-// What this server has.  A part that it lacks (an older server, a role, a setting) is left out of the navigation.
-export async function maybe(request, fallback = null) {
+// What this server has, by its own description.  A part that it lacks (an older server, a proxy that leaves something
+// out) is not asked for, and its view is not in the navigation.
+let described = null;
+export function features() {
+  described ??= get("openapi.json").then((document) => new Set(Object.keys(document.paths)), () => null);
+  return described;
+}
+
+const shape = (path) => `/${path}`.replace(/^(\/v1\/(?:jobs|functions|schedules|bulk|workers)\/)[^/]+/, "$1{}");
+
+// An answer that a view can do without: the fallback if the server does not have it, or not for everybody.
+export async function optional(path, parameters, signal, fallback = null) {
+  const known = await features();
+  if (known && ![...known].some((each) => each.replace(/\{\w+\}/, "{}") === shape(path))) return fallback;
   try {
-    return await request;
+    return await get(path, parameters, signal);
   } catch (problem) {
     if (problem instanceof Problem && [403, 404, 405, 501].includes(problem.status)) return fallback;
     throw problem;

@@ -3,29 +3,37 @@
 import { render } from "./vendor/lit-html.js";
 import { html, nothing, loading, problemBox } from "./parts.js";
 import { texts } from "./texts.js";
-import { get, maybe, Problem } from "./api.js";
+import { features, optional, Problem } from "./api.js";
 import { live, watch } from "./live.js";
 import { current, link } from "./router.js";
-import { onToasts, toastList, submitJob } from "./actions.js";
+import { logIn, logOut, onToasts, submitJob, toastList } from "./actions.js";
 import { startKeyboard, showHelp, showPalette } from "./keyboard.js";
-import { logIn, logOut } from "./login.js";
 import * as format from "./format.js";
 
 // In the order of the navigation.  `under` marks a place while one of its details is shown; `key` is for `g` and a letter.
 export const PLACES = [
   { id: "overview", group: "now", key: "o" },
+  { id: "stream", group: "now", key: "t", needs: "/v1/stream" },
+  { id: "flows", group: "now", key: "m", needs: "/v1/flows" },
   { id: "functions", group: "work", key: "f", under: ["function"] },
   { id: "jobs", group: "work", key: "j", under: ["job"] },
-  { id: "errors", group: "work", key: "e" },
+  { id: "why", group: "work", key: "y" },
+  { id: "errors", group: "work", key: "e", needs: "/v1/errors" },
   { id: "dead", group: "work", key: "d" },
+  { id: "graph", group: "work", key: "g", needs: "/v1/graph" },
   { id: "schedules", group: "work", key: "s" },
   { id: "workers", group: "server", key: "w" },
+  { id: "limits", group: "server", key: "l" },
+  { id: "connections", group: "server", key: "c", needs: "/v1/connections" },
+  { id: "storage", group: "server", key: "p", needs: "/v1/storage" },
+  { id: "history", group: "past", key: "h", needs: "/v1/at" },
+  { id: "audit", group: "past", key: "a" },
 ];
 const VIEWS = new Set([...PLACES.map((place) => place.id), "function", "job"]);
 
 const app = document.getElementById("app");
 const shown = { route: null, view: null, data: undefined, problem: null, at: -1, isMenuOpen: false, controller: null, loadedAt: 0 };
-const server = { version: "", prefix: "", alarms: 0, dead: 0, identity: null };
+const server = { version: "", prefix: "", alarms: 0, dead: 0, identity: null, features: null };
 
 export const can = (role) => !server.identity?.roles || server.identity.roles.includes(role);
 
@@ -49,6 +57,8 @@ function content() {
   return shown.view.render(context());
 }
 
+const isOffered = (each) => !each.needs || !server.features || server.features.has(each.needs);
+
 function place(each) {
   const route = shown.route;
   const isHere = route && (route.view === each.id || each.under?.includes(route.view));
@@ -66,7 +76,10 @@ function draw() {
   const title = view?.title ? view.title(route) : words.name;
   document.title = `${title} · Switchgear`;
   const [liveStyle, liveText] = liveWord();
-  const group = (id) => html`<h2>${texts.groups[id]}</h2>${PLACES.filter((each) => each.group === id).map(place)}`;
+  const group = (id) => {
+    const places = PLACES.filter((each) => each.group === id && isOffered(each));
+    return places.length ? html`<h2>${texts.groups[id]}</h2>${places.map(place)}` : nothing;
+  };
   render(html`
     <a class="skip" href="#content" @click=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>${texts.skip}</a>
     <div class="frame" @click=${(event) => { if (event.target.closest("a.place")) shown.isMenuOpen = false; }}>
@@ -89,7 +102,7 @@ function draw() {
           <button class="button icon wide" aria-label=${texts.keys.title} title=${texts.keys.title} @click=${showHelp}>?</button>
         </header>
         <main id="content" tabindex="-1">
-          ${shown.problem && shown.data !== undefined ? html`<p class="alarm critical" role="alert"><span class="glyph">!</span>${shown.problem.message}</p><br>` : nothing}
+          ${shown.problem && shown.data !== undefined ? html`<p class="alarm critical" role="alert"><span class="glyph">!</span>${shown.problem.message}</p>` : nothing}
           ${content()}
         </main>
       </div>
@@ -205,7 +218,8 @@ async function start() {
   startKeyboard({ move, choose, follow, places: PLACES, can });
   await logInByLink();
   open();
-  const [figures, identity] = await Promise.all([maybe(get("v1/server")).catch(() => null), maybe(get("v1/session")).catch(() => null)]);
+  server.features = await features();
+  const [figures, identity] = await Promise.all([optional("v1/server").catch(() => null), optional("v1/session").catch(() => null)]);
   if (figures) Object.assign(server, { version: figures.version, prefix: figures.handle_prefix.replace(/^H:|:$/g, "") });
   server.identity = identity;
   update();

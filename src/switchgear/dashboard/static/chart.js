@@ -2,7 +2,26 @@
 
 import * as format from "./format.js";
 
-const { uPlot } = globalThis;
+// uPlot is no module, so it is loaded as a script, and only where there is a chart.
+const loaded = new Promise((resolve) => {
+  const script = document.createElement("script");
+  script.src = new URL("vendor/uPlot.js", import.meta.url).href;
+  script.onload = () => resolve(globalThis.uPlot);
+  document.head.append(script);
+});
+let uPlot = null;
+loaded.then((made) => { uPlot = made; });
+
+const clock = (options) => new Intl.DateTimeFormat("en-GB", options);
+const withSeconds = clock({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const withMinutes = clock({ hour: "2-digit", minute: "2-digit" });
+const withDay = clock({ day: "numeric", month: "short" });
+
+function timeText(seconds, step) {
+  const date = new Date(seconds * 1000);
+  if (step < 60) return withSeconds.format(date);
+  return step >= 86400 || (date.getHours() === 0 && date.getMinutes() === 0) ? withDay.format(date) : withMinutes.format(date);
+}
 
 class LineChart extends HTMLElement {
   #plot = null;
@@ -16,6 +35,7 @@ class LineChart extends HTMLElement {
     this.#sizes.observe(this);
     this.#theme.addEventListener("change", this.#redraw);
     addEventListener("theme", this.#redraw);
+    if (!uPlot) loaded.then(this.#redraw);
   }
 
   disconnectedCallback() {
@@ -33,7 +53,7 @@ class LineChart extends HTMLElement {
     this.#data = [chart.times, ...chart.series.map((each) => each.values)];
     this.height = chart.height || 200;
     this.onRange = chart.onRange;
-    if (same) this.#plot.setData(this.#data);
+    if (same && this.#plot) this.#plot.setData(this.#data);
     else this.#draw();
   }
 
@@ -52,14 +72,14 @@ class LineChart extends HTMLElement {
   }
 
   #draw() {
-    if (!this.isConnected || !this.#data.length) return;
+    if (!uPlot || !this.isConnected || !this.#data.length) return;
     this.#plot?.destroy();
     const axis = { stroke: this.#color("muted"), grid: { stroke: this.#color("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     this.#plot = new uPlot({
       width: Math.max(120, this.clientWidth), height: this.height,
       cursor: { y: false, drag: { x: true, y: false } },
       legend: { show: false },
-      axes: [{ ...axis, size: 32, space: 80 }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format.short(tick)) }],
+      axes: [{ ...axis, size: 30, space: 80, values: (_, ticks, axisIndex, space, step) => ticks.map((tick) => timeText(tick, step)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format.short(tick)) }],
       scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.08)] } },
       series: [{}, ...this.#series.map((each) => {
         const color = this.#color(each.color);

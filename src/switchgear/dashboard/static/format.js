@@ -30,11 +30,20 @@ export function span(seconds) {
   if (s === 0) return "0 s";
   if (s < 0.001) return `${sign}${Math.round(s * 1e6)} µs`;
   if (s < 1) return `${sign}${Math.round(s * 1000)} ms`;
-  if (s < 60) return `${sign}${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
+  if (s < 60) return `${sign}${s < 10 && !Number.isInteger(s) ? s.toFixed(1) : Math.round(s)} s`;
   const pair = (large, unit, small, smallUnit) => `${sign}${large} ${unit}${small ? ` ${small} ${smallUnit}` : ""}`;
   if (s < 3600) return pair(Math.floor(s / 60), "min", Math.floor(s % 60), "s");
   if (s < 86400) return pair(Math.floor(s / 3600), "h", Math.floor((s % 3600) / 60), "min");
   return pair(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
+}
+
+// The same in one unit, for places without room: 1.8 min, 3.2 h.
+export function brief(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
+  if (seconds < 60) return span(seconds);
+  const [size, unit] = seconds < 3600 ? [60, "min"] : seconds < 86400 ? [3600, "h"] : [86400, "d"];
+  const value = seconds / size;
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${unit}`;
 }
 
 const clockTime = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });

@@ -3,7 +3,7 @@
 import { html } from "./parts.js";
 import { texts } from "./texts.js";
 import { ask, submitJob } from "./actions.js";
-import { get, maybe } from "./api.js";
+import { optional } from "./api.js";
 import { link } from "./router.js";
 import * as format from "./format.js";
 
@@ -99,7 +99,7 @@ export async function showPalette() {
     };
     if (!functions.length && !close.isLoading) {
       close.isLoading = true;
-      maybe(get("v1/functions"), []).then((all) => { functions = all.map((each) => each.name); draw(); }).catch(() => {});
+      optional("v1/functions", {}, undefined, []).then((all) => { functions = all.map((each) => each.name); draw(); }).catch(() => {});
     }
     return html`
       <input autofocus type="search" role="combobox" aria-expanded="true" aria-controls="choices" aria-activedescendant="choice-${at}"

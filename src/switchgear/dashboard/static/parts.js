@@ -3,12 +3,12 @@
 import { html, svg, nothing } from "./vendor/lit-html.js";
 import { texts } from "./texts.js";
 import * as format from "./format.js";
-import { link, refined } from "./router.js";
+import { link, refine, refined } from "./router.js";
 
 export { html, svg, nothing };
 
 export const GLYPHS = {
-  waiting: "◌", scheduled: "◷", ready: "●", running: "▶", done: "✓", failed: "✕", cancelled: "⊘", expired: "⧖",
+  waiting: "◌", scheduled: "◷", ready: "●", running: "▶", done: "✓", failed: "✕", cancelled: "⊘", expired: "◔",
 };
 
 export const state = (name, isDead = false) =>
@@ -28,7 +28,7 @@ export const since = (seconds) =>
 
 // A count that leads to what it counts; nothing to see behind a zero.
 export const counted = (value, target, style = "") =>
-  value ? html`<a class=${style} href=${target} title=${format.count(value)}>${format.short(value)}</a>` : html`<span class="zero">0</span>`;
+  value ? html`<a class=${style} href=${target} title=${format.count(value)}>${format.short(value)}</a>` : zero("0");
 
 export const tile = ({ label, value, unit = "", note = "", href = "", tone = "" }) => {
   const inside = html`
@@ -78,9 +78,9 @@ export const loading = () => html`
     ${[70, 90, 55, 80].map((width) => html`<div class="skeleton" .style=${`width:${width}%`}></div>`)}
   </div>`;
 
-// Parts of a whole: [[class, value, label], …].
-export function bar(parts) {
-  const all = parts.reduce((sum, [, value]) => sum + value, 0);
+// Parts of a whole: [[class, value, label], …].  With `most`, the length of the bar is the share of that.
+export function bar(parts, most = 0) {
+  const all = most || parts.reduce((sum, [, value]) => sum + value, 0);
   const said = parts.filter(([, value]) => value).map(([, value, label]) => `${format.count(value)} ${label}`).join(", ");
   return html`<div class="bar" role="img" aria-label=${said || texts.none} title=${said}>
     ${all ? parts.map(([style, value]) => (value ? html`<i class=${style} .style=${`width:${(value / all) * 100}%`}></i>` : nothing)) : nothing}
@@ -88,7 +88,7 @@ export function bar(parts) {
 }
 
 export function sparkline(values, label) {
-  if (values.length < 2) return html`<span class="zero">–</span>`;
+  if (values.length < 2) return zero();
   const top = Math.max(...values, 1);
   const points = values.map((value, index) => `${((index / (values.length - 1)) * 84).toFixed(1)},${(21 - (value / top) * 19).toFixed(1)}`).join(" ");
   return html`<svg class="spark" viewBox="0 0 84 22" preserveAspectRatio="none" role="img" aria-label=${label}>
@@ -128,6 +128,27 @@ export function table({ columns, rows, caption, sort = "", target, at, selection
       </table>
     </div>`;
 }
+
+// The last column, with buttons, for those who may press them.
+export const actionsColumn = (isAllowed, cell) =>
+  isAllowed ? [{ title: html`<span class="hidden-text">${texts.columns.actions}</span>`, label: "", style: "number bare", cell }] : [];
+
+// The filter of a list; `/` goes there.
+export const filterBox = (label, value = "") => html`
+  <input type="search" aria-label=${label} placeholder=${`${label}  ( / )`} .value=${value} @input=${(event) => refine({ filter: event.target.value }, { replace: true })}>`;
+
+// One of a few choices, as a link.
+export const choice = (isOn, target, text) => html`<a class="chip ${isOn ? "on" : ""}" aria-current=${isOn ? "true" : nothing} href=${target}>${text}</a>`;
+
+// A filter that is set, as a link that removes it.
+export const setFilter = (target, text) => html`<a class="chip on" href=${target}><span class="text">${text}</span> ✕</a>`;
+export const onlyFunction = (name) => (name ? setFilter(refined({ function: "" }), `${texts.columns.function}: ${name}`) : nothing);
+
+export const jobsOf = (name, state) => link("jobs", "", { function: format.plain(name), state });
+export const toJob = (job) => link("job", encodeURIComponent(job.handle));
+export const zero = (text = "–") => html`<span class="zero">${text}</span>`;
+
+export const legend = (parts) => html`<div class="legend">${parts.map(([color, text]) => html`<span><i .style=${`background:var(--${color})`}></i>${text}</span>`)}</div>`;
 
 // Sort by a word of the URL: "-ready" is the most first.
 export function sorted(rows, word, keys) {

@@ -79,14 +79,14 @@ export const texts = {
     levels: { warning: "Warning", critical: "Critical" },
     alarms: "Alarms",
     look: "Look",
-    perSecond: "per second",
+    perSecond: "/s",
     of: "of",
     pausedCount: (count) => `${count} paused`,
     tiles: { done: "Done", failed: "Failed", oldest: "Oldest wait", drain: "Time to drain", dead: "Dead letters" },
     notes: {
-      submitted: (rate) => `${rate} submitted per second`, failed: (count) => `${count} since the start`,
-      workers: (busy, total) => `${busy} of ${many(total, "worker")} busy`, waiting: (waiting, scheduled) => `${waiting} waiting, ${scheduled} scheduled`,
-      in: "in", noneReady: "nothing is ready", atThisRate: "at the present rate", nothingEnds: "nothing ends", needPerson: "need a person",
+      submitted: (rate) => `${rate}/s submitted`, failed: (count) => `${count} in all`,
+      workers: (busy, total) => `${busy} of ${total} workers`, waiting: (waiting, scheduled) => `${waiting} wait, ${scheduled} later`,
+      in: "in", noneReady: "nothing is ready", atThisRate: "at this rate", nothingEnds: "nothing ends", needPerson: "need a person",
     },
     chart: {
       title: "Throughput", unit: "jobs per second, last 15 minutes", label: "Jobs submitted, done and failed per second over the last 15 minutes; the figures of now are in the legend",
@@ -99,6 +99,8 @@ export const texts = {
     failures: "Latest failures",
     allErrors: "All errors",
     noFailures: "No job has failed",
+    noText: "without a text",
+    notDurable: "in memory only",
     server: "Server",
     facts: { workers: "Workers", connections: "Connections", functions: "Functions", store: "Store", memory: "Memory", uptime: "Up for" },
     first: {
@@ -137,6 +139,7 @@ export const texts = {
     badRate: "A rate is a count and a time, such as 10/s, 100/min or 5/2s.",
     none: "No function has limits", noneText: "Limits say how many jobs of a function, or of each key, run at once, and how often one may start.",
     fill: "Running", rate: "Rate", keys: "Keys waiting", set: "Set limits", ready: "Held back",
+    change: "Change", eachKey: "Each key", atOnce: "at once", inTurn: "in turn",
     key: "Key", waiting: "Waiting", running: "Running", keysOf: (name) => `Keys of ${name}`, noKeys: "No job with a key waits.", all: "All functions", limited: "With limits",
   },
   jobs: {
@@ -214,5 +217,55 @@ export const texts = {
     next: "Next", last: "Last", never: "never", fired: "Jobs", run: "Run now", drop: "Remove", skipped: (count) => `${count} skipped`, missed: (count) => `${count} missed`, refused: (count) => `${count} refused`,
     ran: (name) => `${name} has run:`, pausedNow: (name) => `${name} is paused.`, resumedNow: (name) => `${name} goes on.`, dropTitle: (name) => `Remove the schedule ${name}?`,
     dropText: "Jobs that it has made stay.", dropped: (name) => `${name} is removed.`,
+  },
+  why: {
+    none: "Nothing waits", noneText: "Every job that could run, runs or has ended.", gone: "Its jobs have started meanwhile.", example: "as told by the newest of them,",
+    ready: "ready", waiting: "waiting", more: (count) => `${many(count, "more function")} with jobs that wait.`,
+  },
+  connections: {
+    listeners: "Listeners", listener: "Address", input: "Unfinished input", output: "Unread output", largest: "Largest", filter: "Filter by address, protocol or name", address: "Peer", protocol: "Protocol",
+    name: "Name", held: "Held", received: "Received", subscriptions: "Follows", slow: "does not read", noMatch: "No connection fits", refused: "Refused and closed since the start",
+    shown: (shown, all) => `The ${shown} that hold most, of ${many(all, "connection")}.`,
+  },
+  storage: {
+    last: "Latest commit", lastNote: "until it was on disk", mean: "Mean", commits: (count) => `of ${count} commits`, p99: "99 of 100", longest: (span) => `the longest ${span}`, waiting: "Changes waiting",
+    waitingNote: "for the next commit", size: "File", durable: "survives a crash", memory: "is lost at the end", chart: "Commits", chartLabel: "Time of commits in milliseconds, and changes that wait, while this page is open",
+    inMilliseconds: "Latest commit, ms", store: "Store", where: "Where", state: "State", works: "works", kept: "What is stored", joblog: "Job log", written: "Written", behind: "Waiting", dropped: "Dropped",
+    noJoblog: "There is no job log: the setting joblog.url says where it is to be.", memoryTitle: "Memory for peers", noLimit: "without a limit",
+    parts: {
+      jobs: "Jobs", held_keys: "Unique keys", limiters: "Limits", history: "History", drafts: "Unfinished graphs", subscriptions: "Subscriptions", schedules: "Schedules", registrations: "Functions and workers",
+      input: "Unfinished input", output: "Unread output",
+    },
+  },
+  flows: {
+    none: "No job has ended yet", noneText: "Jobs are counted by the protocol that submitted them and the protocol that ran them.", matrix: "Submitted by (rows), run by (columns)", corner: "Submitted by ↓  run by →",
+    since: (moment) => `since ${moment}`, submitter: "Submitted by", worker: "Run by", rate: "Now", share: "Failed", mean: "Mean time", p99: "99 of 100",
+    names: { unknown: "before the start", schedule: "schedules" }, idle: (names) => `Nothing comes by ${names} at present.`,
+    cell: (from, to, done, failed) => `${from} to ${to}: ${done} done, ${failed} failed`,
+  },
+  audit: {
+    bulk: "Bulk actions", action: "Action", actions: { cancel: "Cancel", retry: "Retry" }, states: { running: "goes on", done: "done", aborted: "aborted" }, progress: "Progress", changed: "Changed", example: "Example",
+    abort: "Abort", aborted: "Aborted; what was changed stays changed.", noBulk: "No bulk action since the start", noBulkText: "Select jobs, or filter them, and cancel or retry them all: the actions are listed here.",
+    log: "Audit", what: "What", who: "Who", details: "Details", outcome: "Outcome", anybody: "anybody", noLog: "Nothing was changed yet", noLogText: "Whatever changes a job, a function or a schedule is listed here.",
+  },
+  history: {
+    moment: "Moment", compare: "Compare with an hour before", comparedWith: (moment) => `Compared with ${moment}`, chart: "Jobs done and failed per second, and ready jobs; the slider below chooses a moment", slider: "Moment",
+    title: (moment) => moment, help: "Click or slide for a moment; drag for two", donePerSecond: "Done per second", failedPerSecond: "Failed per second", noSeries: "No figures of this time were recorded.",
+    notRecorded: "This moment was not recorded", notRecordedText: "Figures are kept for six hours every ten seconds and for a week every minute, while the server runs.",
+    submitted: (step) => `Submitted in ${step} s`, done: (step) => `Done in ${step} s`, failed: (step) => `Failed in ${step} s`, versus: (value) => `other: ${value}`,
+    functions: "Functions at this moment", nothing: "Nothing was recorded", running: "What ran", nothingRan: "Nothing ran", noLog: "No job log tells what ran", incomplete: "not all",
+  },
+  graph: {
+    by: { function: "Function", name: "Names that begin with", handle: "Around the job" }, find: "Find a graph", show: "Show", depth: (edges) => `${edges} away`, whole: "Whole graph", around: (handle) => `Around ${handle}`,
+    title: (jobs) => `${jobs} unfinished jobs in graphs`, picture: "Graph: what is done first is on the left", front: "can go on", critical: "longest chain", stuck: "Stuck", table: "The same as a table",
+    group: "Group", layer: "Layer", away: "Edges away", name: "Name", jobsIn: (count, states) => `${many(count, "job")}: ${states}`, incomplete: "There is more than is shown.",
+    none: "No job waits for another", noneText: "Jobs that were submitted with predecessors are shown here until they have ended: with the option after, with App.graph, or by dwork.",
+  },
+  stream: {
+    paused: "Paused", pause: "Pause", resume: "Go on", zoomIn: "Zoom in", zoomOut: "Zoom out", back: "Earlier", forth: "Later", now: "Now", export: "Export trace", canvas: "Task stream: a lane for each worker, a block for each attempt. The table below has the same.",
+    help: "Wheel or + and −: zoom. Drag or ← →: move. Click: pin. Space: pause.", none: "Waiting for the first job that ends", noneText: "Attempts are recorded while somebody watches.", sampled: "Samples: too many jobs end to show each",
+    dropped: (count) => `${many(count, "attempt")} not shown`, lanes: (shown, all) => (shown === all ? many(all, "worker") : `${shown} of ${many(all, "worker")}, the busiest`), span: (text) => `${text} wide`, table: "The same as a table",
+    idle: "Idle", started: "Started", took: "Took", outcome: "Outcome", busy: "Busy", pinned: "Pinned", unpin: "Unpin", outcomes: { done: "done", failed: "failed", cancelled: "cancelled", expired: "expired", requeued: "requeued", sampled: "seen running", running: "running" },
+    unnamed: (id) => `worker ${id}`, jobs: "Attempts", exported: "The trace opens in chrome://tracing and in Perfetto.", recordedSince: (moment) => `recorded since ${moment}`,
   },
 };

@@ -1,6 +1,6 @@
 // What needs a person?
 
-import { html, nothing, table, functionLink, jobLink, since, empty } from "../parts.js";
+import { html, nothing, table, functionLink, jobLink, since, empty, zero, toJob, actionsColumn } from "../parts.js";
 import { texts } from "../texts.js";
 import { get } from "../api.js";
 import { link, refined } from "../router.js";
@@ -31,11 +31,11 @@ export default {
             { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "grow" },
             { title: t.reason, cell: (job) => html`<span class="bad" title=${format.plain(job.error)}>${format.lastLine(job.error) || t.lost}</span>`, style: "grow2" },
             { title: texts.columns.attempts, cell: (job) => job.attempts, style: "number" },
-            { title: t.losses, cell: (job) => job.losses || html`<span class="zero">0</span>`, style: "number" },
+            { title: t.losses, cell: (job) => job.losses || zero("0"), style: "number" },
             { title: t.died, cell: (job) => since(job.finished_at), style: "number" },
-            ...(can("operate") ? [{ title: html`<span class="hidden-text">${texts.columns.actions}</span>`, label: "", style: "number bare", cell: (job) => html`<button class="button small" aria-label=${`${texts.retry.short} ${job.handle}`} @click=${() => retryJob(job.handle)}>${texts.retry.short}</button>` }] : []),
+            ...actionsColumn(can("operate"), (job) => html`<button class="button small" aria-label=${`${texts.retry.short} ${job.handle}`} @click=${() => retryJob(job.handle)}>${texts.retry.short}</button>`),
           ],
-          rows, target: (job) => link("job", encodeURIComponent(job.handle)),
+          rows, target: toJob,
           fallback: data.complete ? empty(t.none, t.noneText) : empty(texts.jobs.notYet, texts.jobs.notYetText(format.count(data.searched_to)), html`<a class="button first" href=${link("dead", "", { ...route.query, cursor: data.next })}>${texts.jobs.searchOn}</a>`),
         })}
         ${rows.length ? html`<div class="paging">

@@ -1,6 +1,6 @@
 // What broke since the deploy?
 
-import { html, nothing, table, functionLink, jobLink, since, empty } from "../parts.js";
+import { html, nothing, table, functionLink, jobLink, since, empty, zero, choice, onlyFunction, actionsColumn } from "../parts.js";
 import { texts } from "../texts.js";
 import { get } from "../api.js";
 import { link, refined } from "../router.js";
@@ -26,8 +26,8 @@ export default {
     const { range = "", function: only = "" } = route.query;
     const chips = html`<div class="filters"><div class="chips">
       <a class="chip ${range ? "" : "on"}" href=${refined({ range: "" })}>${t.ranges.all}</a>
-      ${Object.entries(RANGES).map(([seconds, text]) => html`<a class="chip ${seconds === range ? "on" : ""}" href=${refined({ range: seconds })}>${text}</a>`)}
-      ${only ? html`<a class="chip on" href=${refined({ function: "" })}><span class="text">${texts.columns.function}: ${only}</span> ✕</a>` : nothing}</div></div>`;
+      ${Object.entries(RANGES).map(([seconds, text]) => choice(seconds === range, refined({ range: seconds }), text))}
+      ${onlyFunction(only)}</div></div>`;
     const to = (group) => link("jobs", "", { function: format.plain(group.function), state: "failed", error: commonText(group) });
     return html`${chips}
       <section class="panel">
@@ -37,12 +37,12 @@ export default {
             { title: texts.columns.error, cell: (group) => html`<a href=${to(group)} title=${format.plain(group.example_error)}>${group.error || t.unnamed}</a>`, style: "grow2", isHead: true },
             { title: texts.columns.function, cell: (group) => functionLink(group.function), style: "grow" },
             { title: texts.columns.count, cell: (group) => html`<a href=${to(group)}>${format.short(group.count)}</a>`, style: "number" },
-            { title: texts.states.dead, cell: (group) => (group.dead ? html`<span class="bad">${format.short(group.dead)}</span>` : html`<span class="zero">0</span>`), style: "number" },
+            { title: texts.states.dead, cell: (group) => (group.dead ? html`<span class="bad">${format.short(group.dead)}</span>` : zero("0")), style: "number" },
             { title: t.first, cell: (group) => since(group.first_at), style: "number none" },
             { title: t.last, cell: (group) => since(group.last_at), style: "number" },
             { title: t.example, cell: (group) => jobLink(group.examples[0]) },
-            ...(can("operate") ? [{ title: html`<span class="hidden-text">${texts.columns.actions}</span>`, label: "", style: "number bare", cell: (group) => html`
-              <button class="button small" aria-label=${t.retryLabel(group.error)} @click=${() => bulk("retry", { filter: { function: format.plain(group.function), states: ["failed"], ...(commonText(group) ? { error: commonText(group) } : {}) } })}>${t.retry}</button>` }] : []),
+            ...actionsColumn(can("operate"), (group) => html`
+              <button class="button small" aria-label=${t.retryLabel(group.error)} @click=${() => bulk("retry", { filter: { function: format.plain(group.function), states: ["failed"], ...(commonText(group) ? { error: commonText(group) } : {}) } })}>${t.retry}</button>`),
           ],
           rows: data.groups.map((group, index) => ({ ...group, key: `${index}` })),
           target: to,

@@ -1,8 +1,8 @@
 // Why is it slow?
 
-import { html, nothing, tile, panel, table, jobLink, state, since, more, counted } from "../parts.js";
+import { html, nothing, tile, panel, table, jobLink, state, since, more, choice, toJob } from "../parts.js";
 import { texts } from "../texts.js";
-import { get, maybe } from "../api.js";
+import { get, optional } from "../api.js";
 import { link, readable, refined } from "../router.js";
 import { bulk, changeLimits, pauseFunction, submitJob } from "../actions.js";
 import * as format from "../format.js";
@@ -15,13 +15,13 @@ async function load(route, signal) {
   const name = readable(route.key);
   const [figures, series, errors, jobs, times] = await Promise.all([
     get(`v1/functions/${route.key}`, {}, signal),
-    maybe(get("v1/series", { function: name, from: format.now() - Number(route.query.range || 3600) }, signal)),
-    maybe(get("v1/errors", { function: name, limit: 5 }, signal)),
-    maybe(get("v1/jobs", { function: name, limit: 10 }, signal), { jobs: [] }),
-    maybe(get(`v1/functions/${route.key}/times`, {}, signal)),
+    optional("v1/series", { function: name, from: format.now() - Number(route.query.range || 3600) }, signal),
+    optional("v1/errors", { function: name, limit: 5 }, signal),
+    optional("v1/jobs", { function: name, limit: 10 }, signal, { jobs: [] }),
+    optional(`v1/functions/${route.key}/times`, {}, signal),
   ]);
   const waiting = jobs.jobs.find((job) => job.state === "ready") || jobs.jobs.find((job) => job.state === "waiting");
-  const reasons = waiting ? await maybe(get(`v1/jobs/${encodeURIComponent(waiting.handle)}/explain`, {}, signal)) : null;
+  const reasons = waiting ? await optional(`v1/jobs/${encodeURIComponent(waiting.handle)}/explain`, {}, signal) : null;
   return { figures, series, errors, jobs: jobs.jobs, reasons, times };
 }
 
@@ -86,7 +86,7 @@ export default {
         ${tile({ label: texts.states.failed, value: format.short(figures.failed), tone: figures.failed ? "bad" : "", href: to({ state: "failed" }), note: figures.requeued ? t.requeued(format.short(figures.requeued)) : t.sinceStart })}
       </div>
       ${reasons ? panel(t.why, html`${reasons.reasons.map((reason) => html`<div class="reason"><p>${reason.text}</p></div>`)}`, jobLink(reasons.handle)) : nothing}
-      ${panel(t.rates, charts(series), html`<span class="chips">${Object.entries(RANGES).map(([seconds, text]) => html`<a class="chip ${seconds === range ? "on" : ""}" href=${refined({ range: seconds })}>${text}</a>`)}</span>`)}
+      ${panel(t.rates, charts(series), html`<span class="chips">${Object.entries(RANGES).map(([seconds, text]) => choice(seconds === range, refined({ range: seconds }), text))}</span>`)}
       <div class="columns">
         ${times ? panel(t.times.title, html`<div class="inside stack">${histogram(t.times.wait, times.bounds, times.wait)}${histogram(t.times.run, times.bounds, times.run)}</div>`) : nothing}
         ${panel(t.limits, html`<div class="inside"><dl class="facts">
@@ -116,7 +116,7 @@ export default {
           { title: texts.columns.created, cell: (job) => since(job.created_at), style: "number" },
         ],
         rows: jobs.map((job) => ({ ...job, key: job.handle })),
-        target: (job) => link("job", encodeURIComponent(job.handle)),
+        target: toJob,
         fallback: html`<div class="empty"><h2>${t.noJobs}</h2></div>`,
       }), more(to({}), t.allJobs))}
     </div>`;

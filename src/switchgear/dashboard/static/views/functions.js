@@ -1,10 +1,10 @@
 // Which queue grows?
 
-import { html, nothing, table, functionLink, counted, empty, sparkline, sorted, bar, command } from "../parts.js";
+import { html, nothing, table, functionLink, counted, empty, sparkline, sorted, bar, command, filterBox, zero, choice, jobsOf, actionsColumn } from "../parts.js";
 import { texts } from "../texts.js";
 import { get } from "../api.js";
 import { rowsOf } from "../live.js";
-import { link, refine, refined } from "../router.js";
+import { link, refined } from "../router.js";
 import { pauseFunction } from "../actions.js";
 import * as format from "../format.js";
 
@@ -51,30 +51,31 @@ export default {
     const word = filter.toLowerCase();
     const fitting = all.filter((row) => (SHOWN[show] || SHOWN.all)(row) && (!word || format.plain(row.name).toLowerCase().includes(word)));
     const rows = sorted(fitting, sort, KEYS);
-    const jobs = (row, state) => link("jobs", "", { function: format.plain(row.name), state });
+    const longest = all.reduce((most, row) => Math.max(most, row.total), 0);
+    const jobs = (row, state) => jobsOf(row.name, state);
     const history = (row) => live.history.get(typeof row.name === "string" ? row.name : JSON.stringify(row.name)) || [];
     return html`
       <div class="filters" role="search">
-        <input type="search" aria-label=${t.filter} placeholder=${`${t.filter}  ( / )`} .value=${filter} @input=${(event) => refine({ filter: event.target.value }, { replace: true })}>
+        ${filterBox(t.filter, filter)}
         <div class="chips">${Object.keys(SHOWN).map((each) => html`
-          <a class="chip ${each === show ? "on" : ""}" aria-current=${each === show ? "true" : nothing} href=${refined({ show: each === "all" ? "" : each })}>${t.show[each]} <span class="small">${format.short(all.filter(SHOWN[each]).length)}</span></a>`)}</div>
+          ${choice(each === show, refined({ show: each === "all" ? "" : each }), html`${t.show[each]} <span class="small">${format.short(all.filter(SHOWN[each]).length)}</span>`)}`)}</div>
       </div>
       <section class="panel">
         ${table({
           caption: texts.views.functions.name, sort, at,
           columns: [
             { title: texts.columns.function, cell: (row) => html`${functionLink(row.name)}${mark(row)}`, style: "grow", isHead: true, sort: "name" },
-            { title: texts.columns.queue, cell: (row) => bar([["running", row.running, texts.states.running], ["ready", row.ready, texts.states.ready], ["waiting", waitingOf(row), texts.states.waiting]]), sort: "total" },
+            { title: texts.columns.queue, cell: (row) => bar([["running", row.running, texts.states.running], ["ready", row.ready, texts.states.ready], ["waiting", waitingOf(row), texts.states.waiting]], longest), sort: "total" },
             { title: t.trend, cell: (row) => sparkline(history(row), t.trendLabel(format.plain(row.name))), style: "none" },
             { title: texts.states.ready, cell: (row) => counted(row.ready, jobs(row, "ready")), style: "number", sort: "ready" },
             { title: texts.states.running, cell: (row) => counted(row.running, jobs(row, "running")), style: "number", sort: "running" },
             { title: texts.states.waiting, cell: (row) => counted(waitingOf(row), jobs(row, "waiting,scheduled")), style: "number", sort: "waiting" },
-            { title: t.oldest, cell: (row) => (oldestOf(row) === null ? html`<span class="zero">–</span>` : format.span(Math.round(oldestOf(row)))), style: "number", sort: "oldest" },
+            { title: t.oldest, cell: (row) => (oldestOf(row) === null ? zero() : format.span(Math.round(oldestOf(row)))), style: "number", sort: "oldest" },
             { title: texts.states.done, cell: (row) => counted(row.done, jobs(row, "done")), style: "number", sort: "done" },
             { title: texts.states.failed, cell: (row) => counted(row.failed, jobs(row, "failed"), "bad"), style: "number", sort: "failed" },
             { title: texts.columns.workers, cell: (row) => counted(row.workers, link("workers", "", { function: format.plain(row.name) })), style: "number", sort: "workers" },
-            ...(can("operate") ? [{ title: html`<span class="hidden-text">${texts.columns.actions}</span>`, label: "", style: "number bare", cell: (row) => html`
-              <button class="button small" aria-label=${`${row.paused ? t.resume : t.pause} ${format.plain(row.name)}`} @click=${() => pauseFunction(row.name, !row.paused)}>${row.paused ? t.resume : t.pause}</button>` }] : []),
+            ...actionsColumn(can("operate"), (row) => html`
+              <button class="button small" aria-label=${`${row.paused ? t.resume : t.pause} ${format.plain(row.name)}`} @click=${() => pauseFunction(row.name, !row.paused)}>${row.paused ? t.resume : t.pause}</button>`),
           ],
           rows: rows.slice(0, shownRows).map((row) => ({ ...row, key: format.plain(row.name) })),
           target: (row) => link("function", format.inPath(row.name)),

@@ -1,12 +1,11 @@
 // What happened?
 
-import { html, nothing, panel, state, functionLink, jobLink, time, since, table } from "../parts.js";
+import { html, nothing, panel, state, functionLink, jobLink, time, table } from "../parts.js";
 import { texts } from "../texts.js";
-import { get, maybe } from "../api.js";
+import { get, optional } from "../api.js";
 import { link, readable } from "../router.js";
-import { cancelJob, retryJob, submitJob } from "../actions.js";
+import { cancelJob, remedies, retryJob, submitJob } from "../actions.js";
 import { payloadPanel } from "../payload.js";
-import { remedies } from "../remedies.js";
 import * as format from "../format.js";
 
 const t = texts.job;
@@ -17,13 +16,13 @@ async function load(route, signal, previous, live) {
   const path = `v1/jobs/${route.key}`;
   const [figures, attempts, reasons, graph] = await Promise.all([
     get(path, {}, signal),
-    maybe(get(`${path}/attempts`, {}, signal), { attempts: [] }),
-    maybe(get(`${path}/explain`, {}, signal), { reasons: [] }),
-    maybe(get(`${path}/graph`, { depth: 1 }, signal), { nodes: [], edges: [], complete: true }),
+    optional(`${path}/attempts`, {}, signal, { attempts: [] }),
+    optional(`${path}/explain`, {}, signal, { reasons: [] }),
+    optional(`${path}/graph`, { depth: 1 }, signal, { nodes: [], edges: [], complete: true }),
   ]);
   let contents = previous?.contents;
   if (!contents || previous.figures.state !== figures.state) {
-    contents = figures.payload_bytes > MOST_CONTENT ? null : await maybe(get(path, { contents: true }, signal));
+    contents = figures.payload_bytes > MOST_CONTENT ? null : await optional(path, { contents: true }, signal);
   }
   return { figures, attempts: attempts.attempts, reasons: reasons.reasons, graph, contents };
 }
@@ -59,7 +58,7 @@ const facts = (job) => {
     job.finished_at && [t.facts.finished, html`${time(job.finished_at)} <span class="muted">${format.ago(job.finished_at)}</span>`],
     job.timeout && [t.facts.timeout, format.span(job.timeout)],
     format.plain(job.unique) && [t.facts.unique, html`<a class="mono" href=${link("jobs", "", { unique: format.plain(job.unique) })}>${format.plain(job.unique)}</a>`],
-    format.plain(job.name) && [t.facts.name, html`<span class="mono">${format.plain(job.name)}</span>`],
+    format.plain(job.name) && format.plain(job.name) !== job.handle && [t.facts.name, html`<span class="mono">${format.plain(job.name)}</span>`],
     format.plain(job.key) && [t.facts.key, html`<span class="mono">${format.plain(job.key)}</span>`],
     format.plain(job.schedule) && [t.facts.schedule, html`<a href=${link("schedules", "", { filter: format.plain(job.schedule) })}>${format.plain(job.schedule)}</a>`],
     job.requires.length && [t.facts.requires, job.requires.map((each) => html`<span class="tag">${each}</span> `)],

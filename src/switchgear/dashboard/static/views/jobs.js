@@ -1,6 +1,6 @@
 // Where is my job?
 
-import { html, nothing, table, functionLink, jobLink, state, since, empty, GLYPHS } from "../parts.js";
+import { html, nothing, table, functionLink, jobLink, state, since, empty, GLYPHS, toJob } from "../parts.js";
 import { texts } from "../texts.js";
 import { get } from "../api.js";
 import { link, refine, refined, go } from "../router.js";
@@ -146,7 +146,7 @@ export default {
             { title: texts.columns.priority, cell: (job) => (job.priority === "normal" ? html`<span class="zero">${texts.priorities.normal}</span>` : texts.priorities[job.priority] || job.priority), style: "none" },
             { title: texts.columns.created, cell: (job) => since(job.created_at), style: "number" },
           ],
-          rows, target: (job) => link("job", encodeURIComponent(job.handle)), fallback: nothingThere,
+          rows, target: toJob, fallback: nothingThere,
         })}
         ${rows.length ? html`<div class="paging">
           ${can("operate") ? bulkBar(route, update) : html`<span></span>`}
@@ -162,6 +162,7 @@ export default {
 // The most telling thing about a job: its error, its message, its keys.
 function detail(job) {
   if (job.error && job.state !== "done") return html`<span class="bad" title=${format.plain(job.error)}>${format.lastLine(job.error)}</span>`;
-  const words = [format.plain(job.message), format.plain(job.name), job.unique ? format.plain(job.unique) : "", format.plain(job.key)].filter(Boolean);
+  const name = format.plain(job.name);
+  const words = [format.plain(job.message), name === job.handle ? "" : name, job.unique ? format.plain(job.unique) : "", format.plain(job.key)].filter(Boolean);
   return words.length ? html`<span class="muted" title=${words.join(" · ")}>${words.join(" · ")}</span>` : nothing;
 }

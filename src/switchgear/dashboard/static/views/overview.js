@@ -1,8 +1,8 @@
 // Is it healthy?
 
-import { html, nothing, tile, panel, more, table, command, functionLink, jobLink, state, since, bar, counted } from "../parts.js";
+import { html, nothing, tile, panel, more, table, command, functionLink, jobLink, state, since, bar, counted, jobsOf } from "../parts.js";
 import { texts } from "../texts.js";
-import { get, maybe } from "../api.js";
+import { get, optional } from "../api.js";
 import { rowsOf } from "../live.js";
 import { link } from "../router.js";
 import * as format from "../format.js";
@@ -31,7 +31,7 @@ const perSecond = (values, step) => values.map((value) => (value === null ? null
 async function load(route, signal, previous, live) {
   const overview = live.topics.overview || (await get("v1/overview", {}, signal));
   if (!previous) {
-    const series = await maybe(get("v1/series", { metrics: "submitted,done,failed", from: format.now() - CHART_SECONDS }, signal));
+    const series = await optional("v1/series", { metrics: "submitted,done,failed", from: format.now() - CHART_SECONDS }, signal);
     chart = { times: [], submitted: [], done: [], failed: [] };
     if (series) {
       chart.times = [...series.times];
@@ -39,8 +39,8 @@ async function load(route, signal, previous, live) {
     }
   }
   const [failures, functions] = await Promise.all([
-    maybe(get("v1/jobs", { state: "failed", limit: 5 }, signal), { jobs: [] }),
-    rowsOf("functions") ? null : maybe(get("v1/functions", {}, signal), []),
+    optional("v1/jobs", { state: "failed", limit: 5 }, signal, { jobs: [] }),
+    rowsOf("functions") ? null : optional("v1/functions", {}, signal, []),
   ]);
   return { overview, failures: failures.jobs, functions };
 }
@@ -59,7 +59,7 @@ const remedies = {
 const alarmLine = (alarm) => html`
   <li class="alarm ${alarm.level}">
     <span class="glyph" aria-hidden="true">${alarm.level === "critical" ? "✕" : "!"}</span>
-    <p><span class="hidden-text">${t.levels[alarm.level] || alarm.level}: </span>${alarm.text}</p>
+    <p title=${alarm.text}><span class="hidden-text">${t.levels[alarm.level] || alarm.level}: </span>${alarm.text}</p>
     ${alarm.function ? html`<a class="button small" href=${link("function", format.inPath(alarm.function))}>${t.look}</a>`
       : remedies[alarm.code] ? html`<a class="button small" href=${remedies[alarm.code](alarm)}>${t.look}</a>` : nothing}
   </li>`;
@@ -100,9 +100,9 @@ function queues(functions) {
     caption: t.queues,
     columns: [
       { title: texts.columns.function, cell: (row) => functionLink(row.name), style: "grow", isHead: true },
-      { title: texts.columns.queue, cell: (row) => bar([["running", row.running, texts.states.running], ["ready", row.ready, texts.states.ready], ["waiting", row.total - row.ready - row.running, texts.states.waiting]]), style: "bare" },
-      { title: texts.states.running, cell: (row) => counted(row.running, link("jobs", "", { function: format.plain(row.name), state: "running" })), style: "number" },
-      { title: texts.states.ready, cell: (row) => counted(row.ready, link("jobs", "", { function: format.plain(row.name), state: "ready" })), style: "number" },
+      { title: texts.columns.queue, cell: (row) => bar([["running", row.running, texts.states.running], ["ready", row.ready, texts.states.ready], ["waiting", row.total - row.ready - row.running, texts.states.waiting]], busiest[0].total), style: "bare" },
+      { title: texts.states.running, cell: (row) => counted(row.running, jobsOf(row.name, "running")), style: "number" },
+      { title: texts.states.ready, cell: (row) => counted(row.ready, jobsOf(row.name, "ready")), style: "number" },
       { title: texts.columns.workers, cell: (row) => (row.workers ? format.count(row.workers) : html`<span class="tag warn">${texts.none}</span>`), style: "number" },
     ],
     rows: busiest.map((row) => ({ ...row, key: format.plain(row.name) })),
@@ -111,17 +111,11 @@ function queues(functions) {
   }), more(link("functions"), t.allFunctions));
 }
 
-const recentFailures = (jobs) => panel(t.failures, table({
-  caption: t.failures,
-  columns: [
-    { title: texts.columns.job, cell: (job) => jobLink(job.handle), isHead: true },
-    { title: texts.columns.error, cell: (job) => html`<span title=${format.plain(job.error)}>${format.lastLine(job.error) || "–"}</span>`, style: "grow2" },
-    { title: texts.columns.when, cell: (job) => since(job.finished_at), style: "number" },
-  ],
-  rows: jobs.map((job) => ({ ...job, key: job.handle })),
-  target: (job) => link("job", encodeURIComponent(job.handle)),
-  fallback: html`<div class="empty"><h2>${t.noFailures}</h2></div>`,
-}), more(link("errors"), t.allErrors));
+const recentFailures = (jobs) => panel(t.failures, jobs.length ? html`<ul>${jobs.map((job) => html`
+  <li class="entry">
+    <div class="line"><span>${jobLink(job.handle)} <span class="muted">${format.plain(job.function)}</span></span><span class="muted nowrap">${since(job.finished_at)}</span></div>
+    <div class="cut" title=${format.plain(job.error)}>${format.lastLine(job.error) || t.noText}</div>
+  </li>`)}</ul>` : html`<div class="empty"><h2>${t.noFailures}</h2></div>`, more(link("errors"), t.allErrors));
 
 export default {
   isLive: true,
@@ -149,18 +143,18 @@ export default {
         ${tile({ label: t.tiles.failed, value: format.rate(rates.failed), unit: t.perSecond, tone: rates.failed ? "bad" : "", note: t.notes.failed(format.count(counts.failed)), href: link("errors") })}
         ${tile({ label: texts.states.running, value: format.short(jobs.running), note: t.notes.workers(workers.busy, workers.total), href: link("jobs", "", { state: "running" }) })}
         ${tile({ label: texts.states.ready, value: format.short(jobs.ready), note: t.notes.waiting(format.short(jobs.waiting), format.short(jobs.scheduled)), href: link("jobs", "", { state: "ready" }) })}
-        ${tile({ label: t.tiles.oldest, value: oldest ? format.span(oldest.seconds) : "–", note: oldest ? html`${t.notes.in} ${format.plain(oldest.function)}` : t.notes.noneReady, href: oldest ? link("function", format.inPath(oldest.function)) : link("functions") })}
-        ${tile({ label: t.tiles.drain, value: overview.drain_seconds === null ? "∞" : format.span(overview.drain_seconds), note: overview.drain_seconds === null ? t.notes.nothingEnds : seldom ? t.notes.atThisRate : "", href: link("why") })}
+        ${tile({ label: t.tiles.oldest, value: oldest ? format.brief(oldest.seconds) : "–", note: oldest ? html`${t.notes.in} ${format.plain(oldest.function)}` : t.notes.noneReady, href: oldest ? link("function", format.inPath(oldest.function)) : link("functions") })}
+        ${tile({ label: t.tiles.drain, value: overview.drain_seconds === null ? "∞" : format.brief(overview.drain_seconds), note: overview.drain_seconds === null ? t.notes.nothingEnds : seldom ? t.notes.atThisRate : "", href: link("why") })}
         ${tile({ label: t.tiles.dead, value: format.short(counts.dead), tone: counts.dead ? "bad" : "", note: t.notes.needPerson, href: link("dead") })}
       </div>
       <div class="two-one">
         <div class="stack">${rateChart()}${queues(functions)}</div>
         <div class="stack">
           ${panel(t.server, html`<div class="inside"><dl class="facts">
-            <dt>${t.facts.workers}</dt><dd><a href=${link("workers")}>${format.count(workers.total)}</a> <span class="muted">${Object.entries(workers.by_protocol).map(([name, number]) => `${name} ${number}`).join(" · ")}</span></dd>
+            <dt>${t.facts.workers}</dt><dd><a href=${link("workers")}>${format.count(workers.total)}</a> ${Object.entries(workers.by_protocol).map(([name, number]) => html`<span class="tag">${name} ${number}</span> `)}</dd>
             <dt>${t.facts.connections}</dt><dd><a href=${link("connections")}>${format.count(overview.connections.total)}</a></dd>
             <dt>${t.facts.functions}</dt><dd><a href=${link("functions")}>${format.count(overview.functions)}</a>${overview.paused_functions ? html` <a class="tag warn" href=${link("functions", "", { show: "paused" })}>${t.pausedCount(overview.paused_functions)}</a>` : nothing}</dd>
-            <dt>${t.facts.store}</dt><dd><a href=${link("storage")} class=${overview.store.error ? "bad" : ""}>${overview.store.error || overview.store.url}</a></dd>
+            <dt>${t.facts.store}</dt><dd><a href=${link("storage")} class=${overview.store.error ? "bad" : ""}>${overview.store.error || overview.store.url.split(":")[0]}</a> ${overview.store.is_durable ? nothing : html`<span class="tag warn">${t.notDurable}</span>`}</dd>
             <dt>${t.facts.memory}</dt><dd>${format.bytes(overview.memory.held)}${overview.memory.limit ? html` <span class="muted">${t.of} ${format.bytes(overview.memory.limit)}</span>` : nothing}</dd>
             <dt>${t.facts.uptime}</dt><dd>${format.span(overview.uptime_seconds)}</dd>
           </dl></div>`)}

@@ -1,9 +1,9 @@
 // Did cron fire?
 
-import { html, nothing, table, functionLink, jobLink, state, since, time, empty, command } from "../parts.js";
+import { html, nothing, table, functionLink, jobLink, state, since, time, empty, command, filterBox, actionsColumn } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, post, put, remove } from "../api.js";
-import { refine } from "../router.js";
+import { link } from "../router.js";
 import { act, confirm } from "../actions.js";
 import * as format from "../format.js";
 
@@ -44,20 +44,20 @@ export default {
       .sort((a, b) => (a.next_at ?? Infinity) - (b.next_at ?? Infinity)).map((row) => ({ ...row, key: format.plain(row.name) }));
     const figures = (row) => html`${format.count(row.fired)}${row.skipped ? html` <span class="tag">${t.skipped(row.skipped)}</span>` : nothing}${row.missed ? html` <span class="tag warn">${t.missed(row.missed)}</span>` : nothing}${row.refused ? html` <span class="tag bad">${t.refused(row.refused)}</span>` : nothing}`;
     return html`
-      <div class="filters" role="search"><input type="search" aria-label=${t.filter} placeholder=${`${t.filter}  ( / )`} .value=${route.query.filter || ""} @input=${(event) => refine({ filter: event.target.value }, { replace: true })}></div>
+      <div class="filters" role="search">${filterBox(t.filter, route.query.filter || "")}</div>
       <section class="panel">${table({
         caption: texts.views.schedules.name, at,
         columns: [
-          { title: t.name, cell: (row) => html`<span title=${row.key}>${row.key}</span>${row.paused ? html` <span class="tag warn">${texts.functions.paused}</span>` : nothing}`, style: "grow", isHead: true },
+          { title: t.name, cell: (row) => html`<span title=${row.key}>${row.key}</span>`, style: "grow", isHead: true },
           { title: texts.columns.function, cell: (row) => functionLink(row.function), style: "grow" },
           { title: t.spec, cell: (row) => html`<span class="mono">${row.spec}</span> <span class="muted small">${row.timezone}</span>` },
-          { title: t.next, cell: (row) => (row.paused ? html`<span class="zero">–</span>` : since(row.next_at)), style: "number" },
-          { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? jobLink(row.last_job, row.last_state ? state(row.last_state) : row.last_job) : nothing}` : html`<span class="zero">${t.never}</span>`) },
+          { title: t.next, cell: (row) => (row.paused ? html`<span class="tag warn">${texts.functions.paused}</span>` : since(row.next_at)), style: "number" },
+          { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? html`<a href=${link("job", encodeURIComponent(row.last_job))} aria-label=${row.last_job}>${row.last_state ? state(row.last_state) : row.last_job}</a>` : nothing}` : html`<span class="zero">${t.never}</span>`) },
           { title: t.fired, cell: figures, style: "number" },
-          ...(can("operate") ? [{ title: html`<span class="hidden-text">${texts.columns.actions}</span>`, label: "", style: "number bare", cell: (row) => html`<span class="actions" .style=${"flex-wrap:nowrap;justify-content:flex-end"}>
+          ...actionsColumn(can("operate"), (row) => html`<span class="actions" .style=${"flex-wrap:nowrap;justify-content:flex-end"}>
             <button class="button small" aria-label=${`${t.run} ${row.key}`} @click=${() => run(row)}>${t.run}</button>
             <button class="button small" aria-label=${`${row.paused ? texts.functions.resume : texts.functions.pause} ${row.key}`} @click=${() => pause(row, !row.paused)}>${row.paused ? texts.functions.resume : texts.functions.pause}</button>
-            <button class="button small danger" aria-label=${`${t.drop} ${row.key}`} @click=${() => drop(row)}>${t.drop}</button></span>` }] : []),
+            <button class="button small danger" aria-label=${`${t.drop} ${row.key}`} @click=${() => drop(row)}>${t.drop}</button></span>`),
         ],
         rows, fallback: empty(t.noMatch),
       })}</section>

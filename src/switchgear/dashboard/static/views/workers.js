@@ -1,10 +1,10 @@
 // Who is stuck?
 
-import { html, nothing, table, jobLink, functionLink, since, empty, sorted, command } from "../parts.js";
+import { html, nothing, table, jobLink, functionLink, since, empty, sorted, command, filterBox, zero, choice, onlyFunction } from "../parts.js";
 import { texts } from "../texts.js";
 import { get } from "../api.js";
 import { rowsOf } from "../live.js";
-import { link, refine, refined } from "../router.js";
+import { link, refined } from "../router.js";
 import * as format from "../format.js";
 
 const t = texts.workers;
@@ -51,9 +51,9 @@ export default {
     const hasAges = rows.some((row) => row.job_started_at);
     return html`
       <div class="filters" role="search">
-        <input type="search" aria-label=${t.filter} placeholder=${`${t.filter}  ( / )`} .value=${filter} @input=${(event) => refine({ filter: event.target.value }, { replace: true })}>
-        <div class="chips">${Object.keys(SHOWN).map((each) => html`<a class="chip ${each === show ? "on" : ""}" aria-current=${each === show ? "true" : nothing} href=${refined({ show: each === "all" ? "" : each })}>${t.show[each]} <span class="small">${format.short(all.filter(SHOWN[each]).length)}</span></a>`)}
-          ${only ? html`<a class="chip on" href=${refined({ function: "" })}><span class="text">${texts.columns.function}: ${only}</span> ✕</a>` : nothing}</div>
+        ${filterBox(t.filter, filter)}
+        <div class="chips">${Object.keys(SHOWN).map((each) => html`${choice(each === show, refined({ show: each === "all" ? "" : each }), html`${t.show[each]} <span class="small">${format.short(all.filter(SHOWN[each]).length)}</span>`)}`)}
+          ${onlyFunction(only)}</div>
       </div>
       <section class="panel">
         ${table({
@@ -62,10 +62,10 @@ export default {
             { title: texts.columns.worker, cell: (row) => html`<span title=${row.name}>${row.name || t.unnamed(row.id)}</span>`, style: "grow", isHead: true, sort: "name" },
             { title: t.protocol, cell: (row) => html`<span class="tag">${row.protocol}</span>`, sort: "protocol" },
             { title: t.state, cell: (row) => (row.count ? html`<span class="state running" data-glyph="▶">${t.busy}</span>` : html`<span class="state waiting" data-glyph="◌">${row.asleep ? t.asleep : t.idle}</span>`) },
-            { title: t.job, cell: (row) => (row.job ? html`${jobLink(row.job)}${row.count > 1 ? html` <span class="muted">${t.andOthers(row.count - 1)}</span>` : nothing}` : html`<span class="zero">–</span>`), sort: "running" },
+            { title: t.job, cell: (row) => (row.job ? html`${jobLink(row.job)}${row.count > 1 ? html` <span class="muted">${t.andOthers(row.count - 1)}</span>` : nothing}` : zero()), sort: "running" },
             ...(hasAges ? [
-              { title: texts.columns.function, cell: (row) => (row.job_function ? functionLink(row.job_function) : html`<span class="zero">–</span>`), style: "grow" },
-              { title: t.age, cell: (row) => (age(row) === null ? html`<span class="zero">–</span>` : html`<span class=${age(row) > STUCK_SECONDS ? "warn" : ""}>${format.span(age(row) < 60 ? Math.round(age(row)) : age(row))}</span>`), style: "number", sort: "age" },
+              { title: texts.columns.function, cell: (row) => (row.job_function ? functionLink(row.job_function) : zero()), style: "grow" },
+              { title: t.age, cell: (row) => (age(row) === null ? zero() : html`<span class=${age(row) > STUCK_SECONDS ? "warn" : ""}>${format.span(age(row) < 60 ? Math.round(age(row)) : age(row))}</span>`), style: "number", sort: "age" },
             ] : []),
             { title: t.offers, cell: (row) => (row.offers ? html`<span title=${row.offers.map(format.plain).join(", ")}>${row.offers.slice(0, 3).map((name, index) => html`${index ? ", " : ""}${functionLink(name)}`)}${row.offered > 3 ? html` <span class="muted">+${row.offered - 3}</span>` : nothing}</span>` : format.count(row.offered)), style: hasAges ? "number" : "grow" },
             { title: t.address, cell: (row) => html`<span class="mono">${row.address || "–"}</span>` },
