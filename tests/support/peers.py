@@ -20,6 +20,7 @@ DEBIAN_PACKAGE = {
     "postgres": "postgresql",
     "redis-cli": "redis-tools",
     "node": "nodejs",
+    "promtool": "prometheus",
 }
 
 NODE_FOLDER = Path(__file__).parents[1] / "interop" / "node"

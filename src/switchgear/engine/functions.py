@@ -16,7 +16,7 @@ from switchgear.refusals import REFUSED_LIMIT
 __all__ = ["FUNCTION_BYTES", "FunctionRegistry"]
 
 # The approximate memory of a function besides its name.
-FUNCTION_BYTES: Final = 4_500
+FUNCTION_BYTES: Final = 4_800
 
 # How many functions are examined to find an unused one: takes a fraction of a millisecond.
 MOST_LOOKED_AT: Final = 256

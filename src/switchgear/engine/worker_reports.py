@@ -77,6 +77,9 @@ class WorkerReports:
         job.worker = None  # `Attempts.detach`, inlined, because every job passes here
         function = job.function
         function.running -= 1
+        run_us = self._state.now_us - job.taken_us
+        function.run_times.note(run_us)
+        worker.flows[job.source].note(run_us)
         if function.limiter is not None:
             self._limiters.count_end(job, worker)
         if job.has_details and job.run_limit:
@@ -125,6 +128,7 @@ class WorkerReports:
         job.result_code = code
         self._state.set_error(job, error)
         self._state.set_result(job, result)
+        worker.flows[job.source].note_failure(self._state.now_us - job.taken_us)
         self._attempts.detach(job)
         self._transitions.finish(job, Cause.ENDED_BADLY)
         warning_bytes = self._state.settings.warning_bytes

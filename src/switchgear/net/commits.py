@@ -18,6 +18,7 @@ from typing import Final
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
 from switchgear.model import Job
+from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.net.held_output import HeldOutput
 from switchgear.net.payload_reads import Payloads
 from switchgear.net.staged_changes import StagedChanges
@@ -59,6 +60,7 @@ class Commits:
         self.changes = StagedChanges(engine, store, telemetry, payloads)
         self.output = HeldOutput(engine)
         self.storage_error: StorageError | None = None
+        self.commit_times = DurationHistogram()  # of commits that were successful
         self._begin_turn = begin_turn
         self._close_turn = close_turn
         self._on_commit = on_commit  # called after each successful commit
@@ -143,6 +145,7 @@ class Commits:
     async def _run(self) -> None:
         self._begin()
         error: StorageError | None = None
+        begun = self._loop.time()
         try:
             refused = await self.store.commit()
         except StorageError as reason:
@@ -156,6 +159,7 @@ class Commits:
         if error is not None:
             self._commit_failed(error)
             return
+        self.commit_times.note(int((self._loop.time() - begun) * 1_000_000))
         if refused:
             self.telemetry.emit("storage_refused", jobs=list(refused)[:20])
         if self.storage_error is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from switchgear.engine.deadlines import NEVER_US
@@ -68,6 +68,7 @@ class Hub(Context):
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
         # Collects the rows of a live table, and adds them to the list.
         self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
+        self.write_metrics: Callable[[bool, Mapping[tuple[str, int], int]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
         self._loop = asyncio.get_running_loop()
         self.round_robin = RoundRobin()
@@ -274,6 +275,9 @@ class Hub(Context):
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
         return self.watcher(topic, rows)
 
+    def metrics(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+        return self.write_metrics(is_open, http_requests)
+
     def work_off(self, operation: Iterator[Step]) -> None:
         self.slices.start(operation)
 
@@ -291,6 +295,10 @@ class Hub(Context):
 
     def request_stop(self, *, graceful: bool) -> None:
         self._loop.call_soon(self.on_stop_requested, graceful)
+
+
+def _no_metrics(is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+    return iter(())
 
 
 def _no_operator(verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:

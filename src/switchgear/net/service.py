@@ -40,6 +40,8 @@ from switchgear.net.garbage import settle_garbage
 from switchgear.net.hub import Hub
 from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
+from switchgear.net.loop_lag import LoopLag
+from switchgear.net.metrics import Metrics
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
 from switchgear.protocol_registry import protocol_named
@@ -146,6 +148,7 @@ class Service:
                 stack.push_async_callback(asyncio.to_thread, self.recorder.close)
             if self._is_guest:
                 self.hub.changes.ids_at_once = GUEST_IDS
+            self.loop_lag = LoopLag()
             self._connect()
             if not await self._load():
                 self.telemetry.emit("server_stopped")
@@ -154,6 +157,8 @@ class Service:
             await self._listen(stack)
             tasks = [asyncio.create_task(self._housekeeping()), asyncio.create_task(self._retention())]
             stack.push_async_callback(cancel_all, tasks)
+            self.loop_lag.start()
+            stack.callback(self.loop_lag.close)
             await self._serve()
             self.on_stopping()
         self.telemetry.emit("server_stopped")
@@ -175,6 +180,10 @@ class Service:
         self.operations.context.connections = self.listeners.count_connections
         self.operations.context.listeners = self.listeners.describe
         self.operations.context.open_connections = self.listeners.open_connections
+        metrics = Metrics(self.hub, self.loop_lag)
+        metrics.recorder = self.recorder
+        metrics.connections = self.listeners.connections_by_protocol
+        self.hub.write_metrics = metrics.write
 
     async def _load(self) -> bool:
         """Take over what the store has; returns False if the server was told to stop before that was done.

@@ -13,6 +13,8 @@ __all__ = [
     "AlarmAnswer",
     "ConnectionCounts",
     "EndedCounts",
+    "FlowAnswer",
+    "FlowsAnswer",
     "HeldMemory",
     "OldestReady",
     "OverviewAnswer",
@@ -132,6 +134,34 @@ class OverviewAnswer(TypedDict):
     store: StoreSummary
     memory: HeldMemory
     alarms: list[AlarmAnswer]
+
+
+# --- flows ---
+
+
+class FlowAnswer(TypedDict):
+    """Jobs that came by one protocol and were run by workers of another.
+
+    `rate` is how many ended per second in about the last ten seconds, null if nothing earlier is known. `p99_seconds`
+    is the end of a range that is four times as long as it begins, null beyond the last range.
+    """
+
+    submitter: str
+    worker: str
+    done: int
+    failed: int
+    rate: float | None
+    mean_seconds: float | None
+    p99_seconds: float | None
+
+
+class FlowsAnswer(TypedDict):
+    """Which protocols jobs came by, and which ran them, since a time; only pairs of which there were jobs."""
+
+    since: float
+    submitters: list[str]
+    workers: list[str]
+    flows: list[FlowAnswer]
 
 
 # --- the rows of live tables ---

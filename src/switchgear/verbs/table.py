@@ -206,6 +206,14 @@ _ROWS: Final = (
         library="(App.server has the state of the server)",
     ),
     OperatorVerb(
+        "flows",
+        "Count jobs by the protocol they came by and the protocol of the workers that ran them.",
+        Role.READ,
+        live_answers.FlowsAnswer,
+        command="(GET /v1/flows over HTTP)",
+        library="(for programs that watch a server; GET /v1/flows over HTTP)",
+    ),
+    OperatorVerb(
         "connections",
         "List the connections that make the server hold most.",
         Role.READ,

@@ -13,6 +13,7 @@ from switchgear.net.hub import Hub
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.explain import ExplainOperations
+from switchgear.net.operations.flows import FlowOperations
 from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.live_rows import LiveRows
@@ -36,6 +37,7 @@ class Operations:
             ServerOperations(context),
             OverviewOperations(context),
             ConnectionOperations(context),
+            FlowOperations(context),
             FunctionOperations(context),
             JobOperations(context),
             ExplainOperations(context),

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from switchgear.model import SECOND_US, Function, Worker
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.overview import oldest_ready_us
+from switchgear.net.operations.functions import oldest_ready_us
 from switchgear.net.operations.values import plain
 from switchgear.protocols.pending_read import Step
 
@@ -63,7 +63,6 @@ class LiveRows:
     def _worker(self, worker: Worker) -> KeyedRow:
         transport = getattr(worker.peer, "transport", None)
         job = next(iter(worker.running.values()), None)
-        started_us = 0 if job is None else job.started_us if job.history is None else job.history[-1]
         return worker.id, (
             worker.id,
             plain(worker.name),
@@ -73,7 +72,7 @@ class LiveRows:
             len(worker.running),
             None if job is None else self._context.handle(job.id),
             None if job is None else plain(job.function.name),
-            None if job is None else started_us / SECOND_US,
+            None if job is None else job.taken_us / SECOND_US,
             worker.asleep,
             worker.since_us / SECOND_US,
         )

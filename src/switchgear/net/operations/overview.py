@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final
 
-from switchgear.model import READY, SECOND_US, Function, Worker
+from switchgear.model import SECOND_US, Function, Worker
 from switchgear.model.job import JOB_BYTES
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.functions import oldest_ready_us
 from switchgear.net.operations.steps import Steps
 from switchgear.net.operations.values import plain
 from switchgear.net.tcp import Connection
@@ -18,10 +18,8 @@ from switchgear.units import short_bytes
 from switchgear.verbs.live_answers import AlarmAnswer, EndedCounts, OverviewAnswer, RateFigures
 from switchgear.version import VERSION
 
-__all__ = ["OverviewOperations", "oldest_ready_us"]
+__all__ = ["OverviewOperations"]
 
-# The oldest ready job is searched for in at most this many key queues.
-MOST_QUEUES: Final = 1000
 # Adding up one function, worker or connection takes about a microsecond.
 ITEMS_PER_STEP: Final = 250
 
@@ -37,24 +35,6 @@ MANY_LOG_ROWS: Final = 10_000
 
 # Events of `telemetry` whose number is compared with that of ten minutes ago.
 RECENT_EVENTS: Final = ("job_died", "slow_reader_closed", "schedule_missed", "joblog_overrun")
-
-
-def oldest_ready_us(function: Function) -> int | None:
-    """When the oldest job at the head of a queue was created; if a function has very many keys, of some of its queues.
-
-    `None` if no job is ready.
-    """
-    if not function.ready:
-        return None
-    oldest: int | None = None
-    for ready_queue in islice(function.ready_queues(), MOST_QUEUES):
-        for queue in ready_queue.queues:
-            for job in islice(queue, 100):
-                if job.state is READY:
-                    if oldest is None or job.created_us < oldest:
-                        oldest = job.created_us
-                    break
-    return oldest
 
 
 class FunctionTotals:

@@ -29,6 +29,7 @@ class HttpState:
         self.workers = HttpWorkers(engine)
         self.bulk = BulkActions()
         self.feed = LiveFeed(engine)
+        self.request_counts: dict[tuple[str, int], int] = {}
         self._openapi = b""
 
     def openapi(self) -> bytes:
@@ -55,6 +56,7 @@ class HttpSessionFactory(TcpSessionFactory):
         router = Router(routes, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
+        setup.request_counts = self.state.request_counts
         self.setups.append(setup)
         return ProtocolDetector(
             default=partial(HttpSession, setup=setup),

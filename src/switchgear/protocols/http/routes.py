@@ -111,6 +111,18 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         "GET",
+        "/metrics",
+        READ,
+        "Give the figures of the server to a monitoring system (OpenMetrics, or the text format of Prometheus).",
+        server_requests.on_get_metrics,
+        (
+            RouteAnswer(200, "The figures.", media="text/plain"),
+            RouteAnswer(200, "The same, for a client that prefers it.", media="application/openmetrics-text"),
+        ),
+        tag="server",
+    ),
+    Route(
+        "GET",
         "/openapi.json",
         ALL_ROLES,
         "Describe this interface (OpenAPI 3.1).",
@@ -152,6 +164,15 @@ ROUTES: Final[tuple[Route, ...]] = (
             ),
         ),
         headers={"Last-Event-ID": "The last id that was heard on an earlier connection."},
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/flows",
+        verb_roles("flows"),
+        VERBS["flows"].help,
+        watch_requests.on_get_flows,
+        (json(200, "The pairs of protocols.", live_answers.FlowsAnswer),),
         tag="watch",
     ),
     # --- submitting ---

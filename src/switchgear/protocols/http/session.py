@@ -62,6 +62,7 @@ class HttpSetup:
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
         self.streams = 0  # how many sessions watch; see `http.live_feed`
+        self.request_counts: dict[tuple[str, int], int] = {}  # answers by route and status
         self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
         self._date = b""
         self._date_seconds = -1
@@ -92,6 +93,7 @@ class HttpSession(ByteSession):
         self.call: RouteCall | None = None  # the request that is being answered
         self.wait: HttpWait | None = None  # what it waits for
         self.is_chunked = False  # the body that is being sent in pieces
+        self.has_no_body = False  # its request was HEAD
         self.ended = False  # the peer will send no more
         self.on_unsent: Callable[[], None] | None = None  # if the peer leaves before its answer is sent
         self._next_steps: Callable[[], Iterator[Step]] | None = None  # see `continue_with`
@@ -226,6 +228,7 @@ class HttpSession(ByteSession):
     ) -> None:
         """Answer the present request.  `headers` are whole lines, `caching` is the value of Cache-Control."""
         call = self.call
+        self._count(status)
         request_head = call.request.head if call is not None else None
         keeps_alive = request_head is not None and request_head.keeps_alive and not self.closing and not self.ended
         date = self.setup.date(self.engine.now_us)
@@ -253,7 +256,9 @@ class HttpSession(ByteSession):
     def begin_stream(self, status: int, content_type: bytes) -> None:
         """Begin an answer whose body comes in pieces (`send_piece`) until `end_stream`."""
         assert self.call is not None
+        self._count(status)
         head = self.call.request.head
+        self.has_no_body = head.method == "HEAD"
         self.is_chunked = not head.is_version_1_0  # otherwise the body ends with the connection
         keeps_alive = self.is_chunked and head.keeps_alive and not self.ended
         date = self.setup.date(self.engine.now_us)
@@ -262,14 +267,21 @@ class HttpSession(ByteSession):
 
     def send_piece(self, data: bytes) -> None:
         """Send a piece of a body."""
-        self.send(chunk(data) if self.is_chunked else data)
+        if not self.has_no_body:
+            self.send(chunk(data) if self.is_chunked else data)
 
     def end_stream(self) -> None:
         """The body is complete."""
-        if self.is_chunked:
+        if self.is_chunked and not self.has_no_body:
             self.send(LAST_CHUNK)
         call = self.call
         self.end_call(keeps_alive=self.is_chunked and call is not None and call.request.head.keeps_alive)
+
+    def _count(self, status: int) -> None:
+        """Count an answer to the present request."""
+        counts = self.setup.request_counts
+        key = ("other" if self.call is None else self.call.plan.name, status)
+        counts[key] = counts.get(key, 0) + 1
 
     def end_call(self, *, keeps_alive: bool) -> None:
         """The present request is answered; the next one can be handled."""

@@ -9,12 +9,17 @@ from switchgear.protocols.http.problems import HttpProblem, field_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
 
-__all__ = ["on_get_overview", "on_watch"]
+__all__ = ["on_get_flows", "on_get_overview", "on_watch"]
 
 
 def on_get_overview(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/overview"""
     session.work_off(session.use_verb("overview", {}))
+
+
+def on_get_flows(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/flows"""
+    session.work_off(session.use_verb("flows", {}))
 
 
 # --- the stream of events ---
