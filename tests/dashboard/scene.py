@@ -97,11 +97,8 @@ class Scene:
         self.submit("etl.publish", "dashboard", name="publish", after=[loaded])
 
     def schedules(self) -> None:
-        self.call(
-            "PUT",
-            "schedules/nightly-report",
-            {"function": "report.build", "cron": "0 3 * * *", "timezone": "Europe/Berlin"},
-        )
+        nightly = {"function": "report.build", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
+        self.call("PUT", "schedules/nightly-report", nightly)
         self.call("PUT", "schedules/heartbeat", {"function": "mail.send", "every_seconds": 30, "payload": "ping"})
         self.call("PUT", "schedules/old-cleanup", {"function": "billing.sync", "cron": "*/5 * * * *", "paused": True})
         self.call("POST", "schedules/heartbeat/run")
@@ -115,30 +112,19 @@ class Scene:
 
     def more(self, tick: int) -> None:
         """What comes in a tenth of a second."""
-        jobs = [
-            {
-                "function": "mail.send",
-                "payload": json.dumps({"to": f"user{random.randrange(5000)}@example.org", "template": "welcome"}),
-            }
-            for _ in range(random.randrange(2, 5))
-        ]
-        jobs += [
-            {
-                "function": "image.resize",
-                "payload": json.dumps({"id": tick, "sizes": [64, 256, 1024]}),
-                "priority": "high" if tick % 9 == 0 else "normal",
-            }
-        ] * (1 + tick % 2)
+        jobs = [job_of("mail.send", {"to": f"user{random.randrange(5000)}@example.org"}) for _ in range(tick % 3 + 2)]
+        resize = job_of("image.resize", {"id": tick, "sizes": [64, 256, 1024]})
+        resize["priority"] = "high" if tick % 9 == 0 else "normal"
+        jobs += [resize] * (1 + tick % 2)
         if tick % 3 == 0:
-            jobs.append({"function": "search.index", "payload": f"document {tick}"})
+            jobs.append(job_of("search.index", {"document": tick}))
         if tick % 5 == 0:
-            jobs.append(
-                {
-                    "function": "invoice.render",
-                    "payload": json.dumps({"invoice": tick, "lines": [{"sku": "A-17", "count": 2}]}),
-                }
-            )
+            jobs.append(job_of("invoice.render", {"invoice": tick, "lines": [{"sku": "A-17", "count": 2}]}))
         self.batch(jobs)
+
+
+def job_of(function: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"function": function, "payload": json.dumps(arguments)}
 
 
 def work_over_http(url: str, stopping: threading.Event) -> None:

@@ -133,11 +133,18 @@ async function open(isAgain = false) {
     location.replace(link("overview"));
     return;
   }
+  const needed = PLACES.find((each) => each.id === route.view);
+  if (needed?.needs) server.features ??= await features();
   const isSamePlace = shown.view && shown.route.view === route.view && shown.route.key === route.key;
   shown.controller?.abort();
   shown.controller = new AbortController();
   shown.route = route;
   shown.problem = null;
+  if (needed && !isOffered(needed)) {
+    Object.assign(shown, { view: null, data: undefined, problem: Object.assign(new Problem(404, { code: "not_found" }), { isOfView: true }) });
+    update();
+    return;
+  }
   if (!isSamePlace || isAgain) {
     shown.view?.closed?.();
     Object.assign(shown, { view: null, data: undefined, at: -1 });

@@ -239,7 +239,7 @@ export const texts = {
   },
   flows: {
     none: "No job has ended yet", noneText: "Jobs are counted by the protocol that submitted them and the protocol that ran them.", matrix: "Submitted by (rows), run by (columns)", corner: "Submitted by ↓  run by →",
-    since: (moment) => `since ${moment}`, submitter: "Submitted by", worker: "Run by", rate: "Now", share: "Failed", mean: "Mean time", p99: "99 of 100",
+    since: (moment) => `since ${moment}`, submitter: "Submitted by", worker: "Run by", rate: "Now", share: "Failed of all", mean: "Mean time", p99: "99 of 100",
     names: { unknown: "before the start", schedule: "schedules" }, idle: (names) => `Nothing comes by ${names} at present.`,
     cell: (from, to, done, failed) => `${from} to ${to}: ${done} done, ${failed} failed`,
   },

@@ -15,7 +15,7 @@ function cell(flow, most) {
   const share = Math.round(8 + 52 * Math.sqrt((flow.done + flow.failed) / most));
   const said = t.cell(name(flow.submitter), name(flow.worker), format.count(flow.done), format.count(flow.failed));
   return html`<td class="cell" .style=${`background:color-mix(in srgb, var(--accent) ${share}%, transparent)`} title=${said}>
-    <a href=${refined({ submitter: flow.submitter, worker: flow.worker })} aria-label=${said}><strong>${flow.rate === null ? format.short(flow.done) : `${format.rate(flow.rate)}/s`}</strong>
+    <a href=${refined({ submitter: flow.submitter, worker: flow.worker })}><span class="hidden-text">${said}: </span><strong>${flow.rate === null ? format.short(flow.done) : `${format.rate(flow.rate)}/s`}</strong>
     ${flow.failed ? html`<br><span class="small">✕ ${format.short(flow.failed)}</span>` : nothing}</a></td>`;
 }
 
@@ -29,7 +29,7 @@ export default {
     const most = Math.max(...data.flows.map((flow) => flow.done + flow.failed), 1);
     const rows = data.flows.filter((flow) => (!submitter || flow.submitter === submitter) && (!worker || flow.worker === worker))
       .sort((a, b) => b.done + b.failed - a.done - a.failed).map((flow) => ({ ...flow, key: `${flow.submitter} ${flow.worker}` }));
-    const idle = data.submitters.filter((from) => !data.flows.some((flow) => flow.submitter === from && flow.rate));
+    const idle = data.submitters.filter((from) => data.flows.every((flow) => flow.submitter !== from || flow.rate === 0));
     return html`<div class="stack">
       ${panel(t.matrix, html`<div class="scroller" tabindex="0" role="region" aria-label=${t.matrix}><table class="matrix">
         <caption class="hidden-text">${t.matrix}</caption>

@@ -91,7 +91,7 @@ function filters(route, update) {
     <div class="filters">
       <div class="chips">
         ${STATES.map((name) => html`<a class="chip ${states.includes(name) ? "on" : ""}" aria-current=${states.includes(name) ? "true" : nothing} href=${toggleState(route, name)}><span aria-hidden="true">${GLYPHS[name]}</span>${texts.states[name]}</a>`)}
-        ${others.map((key) => html`<a class="chip on" href=${refined({ [key]: "" })} aria-label=${t.removeFilter(t.chips[key])}><span class="text">${t.chips[key]}${key === "dead" ? "" : html`: ${key === "since" ? format.moment(Number(query[key])) : query[key]}`}</span> ✕</a>`)}
+        ${others.map((key) => html`<a class="chip on" href=${refined({ [key]: "" })} title=${t.removeFilter(t.chips[key])}><span class="text">${t.chips[key]}${key === "dead" ? "" : html`: ${key === "since" ? format.moment(Number(query[key])) : query[key]}`}</span> ✕</a>`)}
       </div>
     </div>
     ${saved().length ? html`<div class="filters"><span class="muted small">${t.savedViews}</span><div class="chips">

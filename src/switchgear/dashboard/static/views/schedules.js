@@ -52,7 +52,7 @@ export default {
           { title: texts.columns.function, cell: (row) => functionLink(row.function), style: "grow" },
           { title: t.spec, cell: (row) => html`<span class="mono">${row.spec}</span> <span class="muted small">${row.timezone}</span>` },
           { title: t.next, cell: (row) => (row.paused ? html`<span class="tag warn">${texts.functions.paused}</span>` : since(row.next_at)), style: "number" },
-          { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? html`<a href=${link("job", encodeURIComponent(row.last_job))} aria-label=${row.last_job}>${row.last_state ? state(row.last_state) : row.last_job}</a>` : nothing}` : html`<span class="zero">${t.never}</span>`) },
+          { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? html`<a href=${link("job", encodeURIComponent(row.last_job))} title=${row.last_job}>${row.last_state ? state(row.last_state) : row.last_job}</a>` : nothing}` : html`<span class="zero">${t.never}</span>`) },
           { title: t.fired, cell: figures, style: "number" },
           ...actionsColumn(can("operate"), (row) => html`<span class="actions" .style=${"flex-wrap:nowrap;justify-content:flex-end"}>
             <button class="button small" aria-label=${`${t.run} ${row.key}`} @click=${() => run(row)}>${t.run}</button>
