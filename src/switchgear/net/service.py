@@ -364,6 +364,7 @@ class Service:
                 self.hub.follow_wall_clock()
                 self.hub.check_store()
                 self.listeners.look_after()
+                self.operations.series_recorder.look_after()
             except Exception:
                 log.exception("internal error while checking connections")  # continue with the next check
             if self._finish_all and not self.engine.job_count():

@@ -19,6 +19,7 @@ __all__ = [
     "OldestReady",
     "OverviewAnswer",
     "RateFigures",
+    "SeriesAnswer",
     "StateCounts",
     "StoreSummary",
     "WorkerCounts",
@@ -162,6 +163,27 @@ class FlowsAnswer(TypedDict):
     submitters: list[str]
     workers: list[str]
     flows: list[FlowAnswer]
+
+
+# --- series ---
+
+
+class SeriesAnswer(TypedDict):
+    """Figures over time.  Counters are what was counted in the step that ends at a time, the others are values at that
+    time; null where nothing was recorded.
+
+    `begins_at` is the time of the first point that is known, null if there is none. `functions` are the names of
+    functions with series of their own, if they were asked for.
+    """
+
+    function: str | None
+    step: int
+    since: float
+    until: float
+    begins_at: float | None
+    times: list[float]
+    values: dict[str, list[float | None]]
+    functions: list[PlainBytes]
 
 
 # --- the rows of live tables ---

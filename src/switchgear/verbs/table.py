@@ -31,6 +31,7 @@ from switchgear.verbs.kinds import (
 
 __all__ = [
     "MOST_JOBS",
+    "SERIES_METRICS",
     "STATE_NAMES",
     "UNFINISHED_NAMES",
     "UNSUCCESSFUL_NAMES",
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
+SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
@@ -212,6 +214,28 @@ _ROWS: Final = (
         live_answers.FlowsAnswer,
         command="(GET /v1/flows over HTTP)",
         library="(for programs that watch a server; GET /v1/flows over HTTP)",
+    ),
+    OperatorVerb(
+        "series",
+        "Show figures of a function, or of all together, over time.",
+        Role.READ,
+        live_answers.SeriesAnswer,
+        (
+            Argument("function", PlainText(), "Only this function; `other` for those without series of their own."),
+            Argument("metrics", WordList(SERIES_METRICS), "Which figures; default: all."),
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "From this time on; default: an hour before the end.",
+                unit="seconds since the epoch",
+            ),
+            Argument("until", Number(LATEST_SECONDS), "Up to this time; default: now.", unit="seconds since the epoch"),
+            Argument("step", Whole(0, 3600), "10, 60, 600 or 3600; 0: what fits the time.", unit="seconds", default=0),
+            Argument("names", Boolean(), "Also name the functions that have series of their own.", default=False),
+        ),
+        is_long=True,
+        command="(GET /v1/series over HTTP)",
+        library="(for programs that watch a server; GET /v1/series over HTTP)",
     ),
     OperatorVerb(
         "connections",

@@ -19,7 +19,9 @@ from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.live_rows import LiveRows
 from switchgear.net.operations.overview import OverviewOperations
 from switchgear.net.operations.schedules import ScheduleOperations
+from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
+from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.table import VERBS, checked
@@ -33,11 +35,15 @@ class Operations:
     def __init__(self, hub: Hub, handle_prefix: str) -> None:
         self.context = context = OperationsContext(hub, handle_prefix)
         self.live_rows = LiveRows(context)
+        overview = OverviewOperations(context)
+        flows = FlowOperations(context)
+        self.series_recorder = SeriesRecorder(context, overview, flows)
         subjects = (
             ServerOperations(context),
-            OverviewOperations(context),
+            overview,
             ConnectionOperations(context),
-            FlowOperations(context),
+            flows,
+            SeriesOperations(context, self.series_recorder),
             FunctionOperations(context),
             JobOperations(context),
             ExplainOperations(context),

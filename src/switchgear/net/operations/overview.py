@@ -90,9 +90,9 @@ class OverviewOperations:
         hub, engine = self._context.hub, self._engine
         now_us = totals.now_us
         rates = self._rates(totals)
-        events = [hub.telemetry.counts[name] for name in RECENT_EVENTS]
+        events = self._events()
         since = self._context.recent_events.before(now_us, RECENT_SECONDS)
-        self._context.recent_events.note(now_us, events)
+        self.note(totals)
         news = [count - before for count, before in zip(events, since[1] if since else [0] * len(events), strict=True)]
         answer: OverviewAnswer = {
             "at": now_us / SECOND_US,
@@ -126,6 +126,14 @@ class OverviewOperations:
             "alarms": self._alarms(totals, unread, news),
         }
         return answer
+
+    def _events(self) -> list[int]:
+        return [self._context.hub.telemetry.counts[name] for name in RECENT_EVENTS]
+
+    def note(self, totals: FunctionTotals) -> None:
+        """Remember the present counts, for rates and recent events."""
+        self.recent.note(totals.now_us, totals.counts)
+        self._context.recent_events.note(totals.now_us, self._events())
 
     def totals(self) -> Steps:
         """The sums of all functions, in steps; the present time is that of the first step."""

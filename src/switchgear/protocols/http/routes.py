@@ -175,6 +175,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The pairs of protocols.", live_answers.FlowsAnswer),),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/series",
+        verb_roles("series"),
+        VERBS["series"].help,
+        watch_requests.on_get_series,
+        (json(200, "The points.", live_answers.SeriesAnswer),),
+        query=tuple(verb_parameter("series", argument.name) for argument in VERBS["series"].arguments),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",
