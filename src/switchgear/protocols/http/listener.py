@@ -12,7 +12,7 @@ from switchgear.protocols.http.bulk import BulkActions
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
-from switchgear.protocols.http.routes import ROUTES
+from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import Router
 from switchgear.protocols.http.session import HttpSession, HttpSetup
 from switchgear.protocols.http.workers import HttpWorkers
@@ -52,7 +52,8 @@ class HttpSessionFactory(TcpSessionFactory):
         if not url.is_loopback:
             names.append(self.server.host_name)
         limits = self.server.config.limits
-        router = Router(ROUTES, BrowserGuard(name.strip() for name in names))
+        routes = (*ROUTES, *DASHBOARD_ROUTES) if url.text("dashboard") == "yes" else ROUTES
+        router = Router(routes, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
         setup.request_counts = self.state.request_counts

@@ -10,13 +10,14 @@ from switchgear.protocols.http import bulk, live_feed, schemas, server_requests,
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
+from switchgear.protocols.http.dashboard_pages import on_get_file, on_get_file_in_folder, on_get_page
 from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
 from switchgear.verbs.table import STATE_NAMES, VERBS
 
-__all__ = ["ROUTES"]
+__all__ = ["DASHBOARD_ROUTES", "ROUTES"]
 
 READ: Final = frozenset({Role.READ})
 SUBMIT: Final = frozenset({Role.SUBMIT})
@@ -565,5 +566,39 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_run_schedule,
         (json(201, "The job.", schemas.JobCreated),),
         tag="operate",
+    ),
+)
+
+HTML: Final = "text/html"
+ASSET: Final = (RouteAnswer(200, "The file."), RouteAnswer(304, "It is the one that the client has."))
+
+# The pages of the dashboard, where a listener has it.  They are no part of the interface that OpenAPI describes.
+DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        "GET",
+        "/",
+        ALL_ROLES,
+        "Show the dashboard.",
+        on_get_page,
+        (RouteAnswer(200, "The page.", media=HTML),),
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{file}",
+        ALL_ROLES,
+        "Get a file of the dashboard.",
+        on_get_file,
+        ASSET,
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{folder}/{file}",
+        ALL_ROLES,
+        "Get a file in a folder of the dashboard.",
+        on_get_file_in_folder,
+        ASSET,
+        tag="dashboard",
     ),
 )
