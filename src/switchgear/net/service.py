@@ -21,18 +21,20 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib import import_module
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.engine.placement import WakePolicy
-from switchgear.errors import ConfigError, StorageError
+from switchgear.errors import ConfigError, StorageError, SwitchgearError
+from switchgear.log_format import log_formatter
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
 from switchgear.net.file_ownership import check_database, is_open_to_others
@@ -47,12 +49,15 @@ from switchgear.net.peer_user import can_tell_users
 from switchgear.protocol_registry import protocol_named
 from switchgear.storage.base import KEEP_ALL
 from switchgear.storage.open import open_store
-from switchgear.telemetry import JsonFormatter, Telemetry
+from switchgear.telemetry import Telemetry
 from switchgear.version import BUILD, VERSION
 
 __all__ = ["Service", "check_files", "run_server"]
 
 log = logging.getLogger("switchgear")
+
+# What the log has: our own lines, and those of the event loop about defects.
+LOGGERS: Final = ("switchgear", "asyncio")
 
 DRAIN_LOOK_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 1.0
@@ -79,8 +84,18 @@ def run_server(
     """
     configure_log(config)
     service = Service(config, reload, demo, on_listening, is_silent=is_silent)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(service.run())
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(service.run())
+    except SwitchgearError as error:
+        if not logs_to_stderr(config):  # there it is told by the caller
+            Telemetry(time.monotonic).emit("server_failed", error=error)
+        raise
+    except Exception:
+        if config.log.format != "json":
+            raise
+        log.critical("internal error", exc_info=True)  # for those who read nothing but JSON
+        return 1
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -232,12 +247,8 @@ class Service:
         self._is_serving = True
         if self._reloads_later:
             self.reload()
-        self.telemetry.emit("server_started", version=VERSION, build=BUILD, store=self.store.url)
         addresses = self.listeners.addresses
-        for address in addresses:
-            self.telemetry.emit("listening", url=address)
-        if not self._is_guest:
-            self._announce(addresses)
+        self._announce(addresses)
         if self._on_listening is not None:
             self._on_listening()
         if self._demo:
@@ -246,18 +257,25 @@ class Service:
             stack.push_async_callback(asyncio.to_thread, demo.join, DEMO_STOP_SECONDS)
 
     def _announce(self, addresses: list[str]) -> None:
-        """Print the version, the addresses and the store; with `is_silent`, log them."""
+        """Tell the version, the store and the addresses: on standard output for people, unless there is to be nothing
+        but JSON; and in the log, unless people would see it twice."""
+        is_printed = not (self._is_guest or self._is_silent or self.config.log.format == "json")
+        is_seen = self._is_guest or (is_printed and logs_to_stderr(self.config))
+        if is_seen:
+            self.telemetry.for_debugging = frozenset({"server_started", "listening", "connecting"})
+        self.telemetry.emit("server_started", version=VERSION, build=BUILD, store=self.store.url)
         how = "" if BUILD == "compiled" else " Python: slower than compiled (pip install . with a C compiler)"
         lines = [f"switchgear {VERSION}, {BUILD}{how}"]
         for address in addresses:
-            is_outgoing = protocol_named(address.partition(":")[0]).is_outgoing
-            lines.append(f"{'connecting to' if is_outgoing else 'listening on'} {address}")
-        lines.append(f"keeping jobs in {self.store.url}")
-        for line in lines:
-            if self._is_silent:
-                log.info("%s", line)
+            if protocol_named(address.partition(":")[0]).is_outgoing:
+                self.telemetry.emit("connecting", url=address)
+                lines.append(f"connecting to {address}")
             else:
-                print(line, flush=True)
+                self.telemetry.emit("listening", url=address)
+                lines.append(f"listening on {address}")
+        lines.append(f"keeping jobs in {self.store.url}")
+        if is_printed:
+            print("\n".join(lines), flush=True)
 
     # --- serving and stopping ---
 
@@ -481,28 +499,35 @@ async def cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
 def configure_log(config: Config) -> None:
     """Configure where the log is written, replacing the previous configuration."""
     handler: logging.Handler
+    stream = None
     if config.log.file == "none":
         handler = logging.NullHandler()
-    elif config.log.file and config.log.file != "stderr":
+    elif logs_to_stderr(config):
+        stream = sys.stderr
+        handler = logging.StreamHandler(stream)
+    else:
         try:
             handler = WatchedFileHandler(config.log.file, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"log.file: cannot write {config.log.file}: {error.strerror}") from error
-    else:
-        handler = logging.StreamHandler(sys.stderr)
-    if config.log.format == "json":
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    root = logging.getLogger("switchgear")
-    for old in list(root.handlers):
-        if isinstance(old, (logging.StreamHandler, logging.NullHandler)):
-            root.removeHandler(old)
-            old.close()
-    root.addHandler(handler)
+    handler.setFormatter(
+        log_formatter(config.log.format, stream, "%(asctime)s %(levelname)-7s %(message)s", "%(message)s")
+    )
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        for old in list(logger.handlers):
+            if isinstance(old, (logging.StreamHandler, logging.NullHandler)):
+                logger.removeHandler(old)
+                old.close()
+        logger.addHandler(handler)
+        logger.propagate = False
     logging.raiseExceptions = False  # if the disk is full, a lost line must not become a traceback
-    root.setLevel(config.log.level.upper())
-    root.propagate = False
+    logging.getLogger("switchgear").setLevel(config.log.level.upper())
+
+
+def logs_to_stderr(config: Config) -> bool:
+    """Whether the log goes to standard error."""
+    return config.log.file in ("", "stderr")
 
 
 def reopen_log() -> None:
