@@ -21,6 +21,7 @@ DEBIAN_PACKAGE = {
     "redis-cli": "redis-tools",
     "node": "nodejs",
     "promtool": "prometheus",
+    "systemd-analyze": "systemd",
 }
 
 NODE_FOLDER = Path(__file__).parents[1] / "interop" / "node"

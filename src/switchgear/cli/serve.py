@@ -160,8 +160,10 @@ def serve(
     # After the checks, so that mistakes are reported at once.
     from switchgear.cli.demo import Demo
     from switchgear.net.service import run_server
+    from switchgear.net.service_manager import ServiceManager
 
-    ctx.exit(run_server(config, reload=load, demo=Demo(config) if demo else None))
+    manager = ServiceManager.from_environment(os.environ)
+    ctx.exit(run_server(config, reload=load, demo=Demo(config) if demo else None, manager=manager))
 
 
 def _add_settings(flags: dict[str, object], settings: tuple[str, ...]) -> None:

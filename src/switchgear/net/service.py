@@ -26,15 +26,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib import import_module
-from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.engine.placement import WakePolicy
 from switchgear.errors import ConfigError, StorageError, SwitchgearError
-from switchgear.log_format import log_formatter
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
 from switchgear.net.file_ownership import check_database, is_open_to_others
@@ -42,10 +40,12 @@ from switchgear.net.garbage import settle_garbage
 from switchgear.net.hub import Hub
 from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
+from switchgear.net.log_setup import configure_log, logs_to_stderr, reopen_log
 from switchgear.net.loop_lag import LoopLag
 from switchgear.net.metrics import Metrics
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
+from switchgear.net.service_manager import ServiceManager
 from switchgear.protocol_registry import protocol_named
 from switchgear.storage.base import KEEP_ALL
 from switchgear.storage.open import open_store
@@ -56,9 +56,6 @@ __all__ = ["Service", "check_files", "run_server"]
 
 log = logging.getLogger("switchgear")
 
-# What the log has: our own lines, and those of the event loop about defects.
-LOGGERS: Final = ("switchgear", "asyncio")
-
 DRAIN_LOOK_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 1.0
 RESTORING_SECONDS = 2.0  # between two lines of the log about a long queue that is being restored
@@ -66,6 +63,8 @@ RETENTION_SECONDS = 30.0
 SHORT_RETENTION_LOOK_SECONDS = 1.0
 DEMO_STOP_SECONDS = 1.0  # the demo should not be cut off in the middle of a line
 GUEST_IDS = 1_000  # a server that starts with every program should not skip many ids each time
+MOST_SILENT_SECONDS = 60.0  # that a service manager should wait before it gives a server up that starts or stops
+SERVING = "serving"  # as a service manager shows it
 GOODBYE_SECONDS = 0.3  # a user's program must not wait for a peer that does not close its connection
 
 
@@ -76,14 +75,17 @@ def run_server(
     demo: Callable[[list[str]], None] | None = None,
     on_listening: Callable[[], None] | None = None,
     is_silent: bool = False,
+    manager: ServiceManager | None = None,
 ) -> int:
     """Serve until told to stop; returns the exit code.
 
     `on_listening` is called when all addresses accept connections; `demo` then gets all addresses, in its own thread.
-    With `is_silent`, nothing is printed to standard output.
+    With `is_silent`, nothing is printed to standard output.  `manager` is told how the server is.
     """
     configure_log(config)
     service = Service(config, reload, demo, on_listening, is_silent=is_silent)
+    if manager is not None:
+        service.manager = manager
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(service.run())
@@ -134,6 +136,7 @@ class Service:
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._finish_all = False
+        self.manager = ServiceManager()
         self._is_serving = False
         self._reloads_later = False  # the configuration, once the server serves
 
@@ -170,10 +173,12 @@ class Service:
                 return 0
             stack.push_async_callback(self.hub.close)
             await self._listen(stack)
-            tasks = [asyncio.create_task(self._housekeeping()), asyncio.create_task(self._retention())]
+            tasks = [asyncio.create_task(task) for task in (self._housekeeping(), self._retention(), self._beat())]
             stack.push_async_callback(cancel_all, tasks)
             self.loop_lag.start()
             stack.callback(self.loop_lag.close)
+            self.manager.ready(SERVING)
+            stack.callback(self.manager.close)
             await self._serve()
             self.on_stopping()
         self.telemetry.emit("server_stopped")
@@ -237,7 +242,9 @@ class Service:
         while True:
             await asyncio.sleep(RESTORING_SECONDS)
             seconds = round(loop.time() - begun)
-            self.telemetry.emit("restoring", store=self.store.url, jobs=self.engine.job_count(), seconds=seconds)
+            jobs = self.engine.job_count()
+            self.telemetry.emit("restoring", store=self.store.url, jobs=jobs, seconds=seconds)
+            self.manager.starting(f"restoring jobs: {jobs}", MOST_SILENT_SECONDS)
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self.listeners.close)
@@ -286,6 +293,7 @@ class Service:
             return
         self.listeners.stop_accepting(is_draining=True)
         seconds = self.config.drain_timeout_seconds
+        self.manager.stopping(seconds + MOST_SILENT_SECONDS)
         self.hub.begin_turn()
         self.engine.drain()
         if not self._stop_now.is_set():
@@ -353,8 +361,16 @@ class Service:
             return
         if self._reload is None:
             return
+        self.manager.reloading()
         try:
-            read = self._reload()
+            self._reload_config(self._reload)
+        finally:
+            if not self._stop.is_set():
+                self.manager.ready(SERVING)
+
+    def _reload_config(self, load: Callable[[], Config]) -> None:
+        try:
+            read = load()
             new = reloaded(self.config, read)
             self.listeners.admit_clients()
             configure_log(new)
@@ -384,6 +400,15 @@ class Service:
                 log.exception("internal error while checking connections")  # continue with the next check
             if self._finish_all and not self.engine.job_count():
                 self.request_stop(graceful=True)
+
+    async def _beat(self) -> None:
+        """Tell the watchdog that the server is well: the event loop turns, or else nothing would be told, and the store
+        works and does not hang."""
+        seconds = self.manager.beat_seconds
+        while seconds:
+            if self.hub.storage_error is None and self.hub.commits.running_seconds < seconds:
+                self.manager.beat()
+            await asyncio.sleep(seconds)
 
     async def _retention(self) -> None:
         """Drop finished jobs whose retention has passed: all now and then, and those with a short one in time."""
@@ -494,43 +519,3 @@ async def cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def configure_log(config: Config) -> None:
-    """Configure where the log is written, replacing the previous configuration."""
-    handler: logging.Handler
-    stream = None
-    if config.log.file == "none":
-        handler = logging.NullHandler()
-    elif logs_to_stderr(config):
-        stream = sys.stderr
-        handler = logging.StreamHandler(stream)
-    else:
-        try:
-            handler = WatchedFileHandler(config.log.file, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"log.file: cannot write {config.log.file}: {error.strerror}") from error
-    handler.setFormatter(
-        log_formatter(config.log.format, stream, "%(asctime)s %(levelname)-7s %(message)s", "%(message)s")
-    )
-    for name in LOGGERS:
-        logger = logging.getLogger(name)
-        for old in list(logger.handlers):
-            if isinstance(old, (logging.StreamHandler, logging.NullHandler)):
-                logger.removeHandler(old)
-                old.close()
-        logger.addHandler(handler)
-        logger.propagate = False
-    logging.raiseExceptions = False  # if the disk is full, a lost line must not become a traceback
-    logging.getLogger("switchgear").setLevel(config.log.level.upper())
-
-
-def logs_to_stderr(config: Config) -> bool:
-    """Whether the log goes to standard error."""
-    return config.log.file in ("", "stderr")
-
-
-def reopen_log() -> None:
-    for handler in logging.getLogger("switchgear").handlers:
-        if isinstance(handler, WatchedFileHandler):
-            handler.reopenIfNeeded()
