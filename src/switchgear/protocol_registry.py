@@ -78,7 +78,7 @@ class UrlOption:
 
     default: str
     help: str
-    kind: str = "text"  # or "seconds", "port", "count", "tags", "resources", "switch" or "access"
+    kind: str = "text"  # or "seconds", "port", "count", "flag", "tags", "resources" or "access"
 
     def read(self, text: str) -> str | float | int:
         """The value; raises ValueError that says what is wrong with it."""
@@ -96,13 +96,13 @@ class UrlOption:
             if not count:
                 raise ValueError(f"{text!r} is not a number between 1 and {_MAX_COUNT}")
             return count
-        if self.kind == "tags":
-            tag_set(text)
-            return text
-        if self.kind == "switch":
+        if self.kind == "flag":
             if text.lower() not in ("yes", "no"):
                 raise ValueError(f"{text!r} is neither yes nor no")
             return text.lower()
+        if self.kind == "tags":
+            tag_set(text)
+            return text
         if self.kind == "access":
             access_kinds(text)
             return text
@@ -141,7 +141,7 @@ ACCESS_OPTION: Final = UrlOption(
 
 # Every listener on TCP has these options.
 TLS_OPTIONS: Final[Mapping[str, UrlOption]] = {
-    "tls": UrlOption("no", "whether connections are encrypted by TLS", "switch"),
+    "tls": UrlOption("no", "whether connections are encrypted by TLS", "flag"),
     "cert": UrlOption("", "the file with the server's certificate and those between it and the authority (PEM)"),
     "key": UrlOption("", "the file with the private key (PEM); default: it is in the file of the certificate"),
     "client_ca": UrlOption(

@@ -33,6 +33,7 @@ SENT: list[tuple[str, dict[str, Any]]] = []
 # How each verb is reached, as one would type it.
 COMMANDS = {
     "server": "server",
+    "overview": "top --once",
     "connections": "server --connections --limit 5",
     "explain_server": "explain",
     "workers": "workers",
@@ -54,7 +55,7 @@ COMMANDS = {
     "run_schedule": "schedule run poll",
 }
 # Parameters of commands that are not arguments of verbs.
-OF_THE_COMMAND = {"server", "as_json", "show_connections"}
+OF_THE_COMMAND = {"server", "token_file", "as_json", "show_connections", "interval", "view", "filter_text", "once"}
 # Commands that act on several things take them in the plural.
 SINGULAR = {"handles": "handle", "functions": "function", "names": "name"}
 # Arguments without an option, and why.

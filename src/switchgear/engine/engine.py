@@ -25,6 +25,7 @@ from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.explain import ExplainParts, Reason, explain
+from switchgear.engine.flows import Flows
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.graph_submission import GraphSubmission, JobTemplate
@@ -192,6 +193,16 @@ class Engine:
     def functions(self) -> dict[bytes, Function]:
         """All functions by name."""
         return self._state.functions
+
+    @property
+    def dropped_counts(self) -> list[int]:
+        """The sums of `Function.counts` of functions that were forgotten."""
+        return self._state.dropped_counts
+
+    @property
+    def flows(self) -> Flows:
+        """Which protocols jobs come by, and which run them."""
+        return self._state.flows
 
     @property
     def workers(self) -> dict[int, Worker]:
@@ -470,6 +481,10 @@ class Engine:
     def reserve_id(self) -> int:
         """Reserve an id for a job that may be submitted later."""
         return self._submissions.reserve_id()
+
+    def source_of(self, protocol: str) -> int:
+        """The number of a protocol by which jobs are submitted, for `Peer.source`."""
+        return self._state.flows.source(protocol)
 
     def withdraw(self, job: Job, told: set[Peer] | frozenset[Peer] = frozenset()) -> bool:
         """Undo a submission that could not be stored, as if it had never been made.

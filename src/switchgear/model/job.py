@@ -215,6 +215,7 @@ class Job:
         "priority",
         "result",
         "revision",
+        "source",
         "started_us",
         "state",
         "subscribers",
@@ -247,6 +248,7 @@ class Job:
         self.entry_bytes = 0
         # KEPT: the store has the job in some state; RESIDENT: its payload is also counted as in memory
         self.kept: u8 = 0
+        self.source: u8 = 0  # the number of the protocol by which it was submitted; see engine.flows
         self.attempts: i32 = 0
         self.revision: i32 = 0  # grows with every stored change; a store never goes back
         self.worker: Worker | None = None
@@ -311,6 +313,12 @@ class Job:
         if not entries or entries[0][0] not in (Cause.SUBMITTED_EARLY, Cause.SUBMITTED_WAITING):
             entries.insert(0, (Cause.SUBMITTED, self.created_us))
         return entries
+
+    @property
+    def taken_us(self) -> int:
+        """When a running job was started: its last move."""
+        history = self.history
+        return self.started_us if history is None else history[-1]
 
     @property
     def start_number(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from switchgear.engine.deadlines import NEVER_US
@@ -66,6 +66,9 @@ class Hub(Context):
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
         # Runs the verbs of operators; at the end the answer is added to the list.
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
+        # Collects the rows of a live table, and adds them to the list.
+        self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
+        self.write_metrics: Callable[[bool, Mapping[tuple[str, int], int]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
         self._loop = asyncio.get_running_loop()
         self.round_robin = RoundRobin()
@@ -269,6 +272,12 @@ class Hub(Context):
     def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[Step]:
         return self.operator(verb, arguments, answer)
 
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        return self.watcher(topic, rows)
+
+    def metrics(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+        return self.write_metrics(is_open, http_requests)
+
     def work_off(self, operation: Iterator[Step]) -> None:
         self.slices.start(operation)
 
@@ -298,5 +307,13 @@ class Hub(Context):
         self._loop.call_soon(self.on_stop_requested, graceful)
 
 
+def _no_metrics(is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+    return iter(())
+
+
 def _no_operator(verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
     raise LookupError(f"nobody can {verb}")
+
+
+def _no_watcher(topic: str, rows: list[Any]) -> Iterator[Step]:
+    raise LookupError(f"nobody can watch {topic}")

@@ -56,6 +56,7 @@ class MemoryFigures(TypedDict):
     drafts: int
     subscriptions: int
     schedules: int
+    series: int
     registrations: int
     input: int
     output: int

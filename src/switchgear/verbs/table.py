@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from switchgear.states import DONE, FINAL_STATES, CatchUp, JobState
-from switchgear.verbs import answers
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import (
     ArgumentKind,
@@ -31,6 +31,7 @@ from switchgear.verbs.kinds import (
 
 __all__ = [
     "MOST_JOBS",
+    "SERIES_METRICS",
     "STATE_NAMES",
     "UNFINISHED_NAMES",
     "UNSUCCESSFUL_NAMES",
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
+SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
@@ -195,6 +197,45 @@ _ROWS: Final = (
         command="server",
         library="App.server",
         text_commands=("version", "getpid", "verbose"),
+    ),
+    OperatorVerb(
+        "overview",
+        "Show the state of the server at a glance: jobs, rates, workers, and what needs a person.",
+        Role.READ,
+        live_answers.OverviewAnswer,
+        is_long=True,
+        command="top",
+        library="(App.server has the state of the server)",
+    ),
+    OperatorVerb(
+        "flows",
+        "Count jobs by the protocol they came by and the protocol of the workers that ran them.",
+        Role.READ,
+        live_answers.FlowsAnswer,
+        command="(GET /v1/flows over HTTP)",
+        library="(for programs that watch a server; GET /v1/flows over HTTP)",
+    ),
+    OperatorVerb(
+        "series",
+        "Show figures of a function, or of all together, over time.",
+        Role.READ,
+        live_answers.SeriesAnswer,
+        (
+            Argument("function", PlainText(), "Only this function; `other` for those without series of their own."),
+            Argument("metrics", WordList(SERIES_METRICS), "Which figures; default: all."),
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "From this time on; default: an hour before the end.",
+                unit="seconds since the epoch",
+            ),
+            Argument("until", Number(LATEST_SECONDS), "Up to this time; default: now.", unit="seconds since the epoch"),
+            Argument("step", Whole(0, 3600), "10, 60, 600 or 3600; 0: what fits the time.", unit="seconds", default=0),
+            Argument("names", Boolean(), "Also name the functions that have series of their own.", default=False),
+        ),
+        is_long=True,
+        command="(GET /v1/series over HTTP)",
+        library="(for programs that watch a server; GET /v1/series over HTTP)",
     ),
     OperatorVerb(
         "connections",
@@ -353,6 +394,26 @@ _ROWS: Final = (
         is_long=True,
         command="job",
         library="Job.status",
+    ),
+    OperatorVerb(
+        "errors",
+        "Group failed jobs of the history by function and error.",
+        Role.READ,
+        live_answers.ErrorsAnswer,
+        (
+            FUNCTION,
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "Only jobs that failed since then.",
+                unit="seconds since the epoch",
+                default=0,
+            ),
+            Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of groups.", default=100),
+        ),
+        is_long=True,
+        command="(GET /v1/errors over HTTP; switchgear jobs --state failed lists the jobs)",
+        library="(for programs that watch a server; GET /v1/errors over HTTP)",
     ),
     OperatorVerb(
         "states",

@@ -12,12 +12,18 @@ from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
+from switchgear.net.operations.flows import FlowOperations
 from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
+from switchgear.net.operations.live_rows import LiveRows
+from switchgear.net.operations.overview import OverviewOperations
 from switchgear.net.operations.schedules import ScheduleOperations
+from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
 from switchgear.net.operations.verb_access import check_arguments, visible_answer
+from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE
@@ -31,11 +37,19 @@ class Operations:
 
     def __init__(self, hub: Hub, handle_prefix: str) -> None:
         self.context = context = OperationsContext(hub, handle_prefix)
+        self.live_rows = LiveRows(context)
+        overview = OverviewOperations(context)
+        flows = FlowOperations(context)
+        self.series_recorder = SeriesRecorder(context, overview, flows)
         subjects = (
             ServerOperations(context),
+            overview,
             ConnectionOperations(context),
+            flows,
+            SeriesOperations(context, self.series_recorder),
             FunctionOperations(context),
             JobOperations(context),
+            ErrorOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
         )

@@ -19,5 +19,6 @@ PLUGIN: Final = ProtocolPlugin(
     reconnects=True,
     options={
         "hosts": UrlOption("", "names, separated by commas, by which clients call this server besides its addresses"),
+        "dashboard": UrlOption("yes", "whether browsers get the dashboard at this address: yes or no", "flag"),
     },
 )
