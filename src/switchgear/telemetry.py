@@ -47,6 +47,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
     "access_refused": (logging.WARNING, "{protocol} peer {host}:{port} ({identity}) was refused: {text}"),
+    "operator_action": (logging.INFO, "{identity} at {address} ({protocol}): {verb} {target}"),
     "authentication_failed": (logging.WARNING, "{protocol} peer {host}:{port}: no identity has this credential"),
     "access_reloaded": (logging.INFO, "access file reloaded: {closed} connections of changed identities are closed"),
     "access_not_reloaded": (logging.WARNING, "access file not reloaded, the old one stays in force: {reason}"),

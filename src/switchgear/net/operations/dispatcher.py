@@ -10,6 +10,7 @@ from typing import Any
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
+from switchgear.net.operations.audit import AuditOperations
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.errors import ErrorOperations
@@ -22,7 +23,7 @@ from switchgear.net.operations.overview import OverviewOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
-from switchgear.net.operations.verb_access import check_arguments, visible_answer
+from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
 from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
@@ -52,6 +53,7 @@ class Operations:
             ErrorOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
+            AuditOperations(context),
         )
         # The method of a verb has its name, and takes its arguments.
         self.handlers: dict[str, Callable[..., Any]] = {
@@ -81,7 +83,8 @@ class Operations:
             raise ValueError(f"unknown verb {verb[:100]!r}; there are {', '.join(self.handlers)}")
         row = VERBS[verb]
         speaker = self.context.engine.speaker  # None: a part of the server asks, and no peer
-        session = speaker if isinstance(speaker, Session) and speaker.is_guarded else None
+        asker = speaker if isinstance(speaker, Session) else None
+        session = asker if asker is not None and asker.is_guarded else None
         if session is not None:
             session.require(verb, row.roles)
         values = checked(row, arguments)
@@ -92,6 +95,8 @@ class Operations:
             if row.is_long:
                 answer = yield from answer
             answers.append(answer if session is None else visible_answer(session, verb, answer))
+            if row.changes and asker is not None and not (verb == "limit" and len(arguments) == 1):
+                self.context.hub.audit(asker, verb, shown_arguments(arguments))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:

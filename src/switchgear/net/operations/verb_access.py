@@ -15,12 +15,16 @@ from switchgear.json_bytes import bytes_of
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.steps import Steps
 from switchgear.protocols.session import Session
+from switchgear.text import harmless
 from switchgear.verbs.table import OperatorVerb
 
-__all__ = ["check_arguments", "visible_answer"]
+__all__ = ["check_arguments", "shown_arguments", "visible_answer"]
 
 # These tell nothing about single functions.
 ABOUT_SERVER: Final = frozenset({"server", "explain_server", "connections"})
+# Arguments that may be long or secret.
+HIDDEN: Final = frozenset({"payload", "options"})
+LONGEST_SHOWN: Final = 400
 # These can be told only when the answer is there: `visible_answer` refuses or filters it.
 BY_ANSWER: Final = frozenset({"job", "explain", "jobs", "functions", "workers", "schedules"})
 
@@ -48,6 +52,12 @@ def check_arguments(context: OperationsContext, session: Session, verb: Operator
         check_schedule(context, session, verb.name, values["name"])
     else:
         refuse_all(session, verb.name)
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> str:
+    """The arguments of a verb as the audit log shows them, without what jobs carry."""
+    shown = [f"{name}={value}" for name, value in arguments.items() if name not in HIDDEN and value is not None]
+    return harmless(", ".join(shown)[:LONGEST_SHOWN])
 
 
 def refuse_all(session: Session, verb: str) -> None:

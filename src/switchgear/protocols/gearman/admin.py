@@ -17,6 +17,7 @@ from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.protocols.pending_read import Step
 from switchgear.text import escaped_name, harmless
+from switchgear.verbs.access import Role
 from switchgear.verbs.table import VERBS, OperatorVerb
 
 __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
@@ -27,6 +28,8 @@ LINES_AT_ONCE: Final = 200  # of a long answer, in one step
 MOST_UNREAD_BYTES: Final = 65_536  # beyond this, the peer has to read before the answer continues
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
+
+AUDITED: Final = (Role.OPERATE, Role.ADMIN)
 
 Words = list[bytes]
 
@@ -48,6 +51,10 @@ def on_line(session: GearmanSession, line: bytes) -> None:
     try:
         session.require_access(VERB_OF_COMMAND[first.lower()])
         answer: bytes | Iterator[bytes] = command(session, words)
+        if answer is OK and VERB_OF_COMMAND[first.lower()].role in AUDITED:
+            session.context.audit(
+                session, first.decode().lower(), harmless(b" ".join(words).decode("utf-8", "replace"))
+            )
     except PeerError as error:
         text = harmless(str(error))
         session.context.count_bad_input(session, error.code, text)

@@ -178,6 +178,7 @@ def start(session: HttpSession, wanted: Any, given: dict[str, Any], job_ids: arr
     actions: BulkActions = session.setup.shared.bulk
     run = actions.add(wanted.action, job_ids, cascade=wanted.cascade, created_us=now_us)
     answer = run.progress(session)
+    session.context.audit(session, f"bulk {run.action}", f"{run.id}, {run.matched} jobs")
     session.context.work_off(run.steps(session.context, session.handle_text(0)[:-1]))
     session.respond_json(202, answer, b"Location: /v1/bulk/%b\r\n" % run.id.encode())
 
@@ -209,5 +210,6 @@ def on_abort_bulk(session: HttpSession, call: RouteCall) -> None:
     run = bulk_named(session, call)
     if run.state is IN_PROGRESS:
         run.state = "aborted"
+        session.context.audit(session, "bulk abort", run.id)
     session.await_commit()
     session.respond_json(200, run.progress(session))

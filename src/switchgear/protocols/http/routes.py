@@ -153,6 +153,20 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         "GET",
+        "/v1/audit",
+        verb_roles("audit"),
+        VERBS["audit"].help,
+        operators.on_get_audit,
+        (json(200, "A page of entries.", schemas.HttpAuditPage),),
+        query=(
+            verb_parameter("audit", "since"),
+            verb_parameter("audit", "limit"),
+            QueryParameter("cursor", PlainText(), "The `next` of the page before."),
+        ),
+        tag="server",
+    ),
+    Route(
+        "GET",
         "/v1/session",
         ALL_ROLES,
         "Tell who the caller is, and what the caller may do.",

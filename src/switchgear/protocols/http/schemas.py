@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from switchgear.job_options import JOB_OPTIONS, JSON_TYPES, OptionKind
-from switchgear.verbs.answers import JobSummary, PlainBytes, StateChange
+from switchgear.verbs.answers import AuditAnswer, JobSummary, PlainBytes, StateChange
 from switchgear.verbs.table import LATEST_SECONDS, MOST_HANDLES
 
 __all__ = [
@@ -326,6 +326,17 @@ class ReadyAnswer(TypedDict):
 
     ready: bool
     reason: str
+
+
+class HttpAuditPage(TypedDict):
+    """What operators have done; `next` is the cursor of the next page, or null if there is none.
+
+    Not `stored`: the server writes no job log, and so no audit log.
+    """
+
+    entries: list[AuditAnswer]
+    next: str | None
+    stored: bool
 
 
 class SessionAnswer(TypedDict):
