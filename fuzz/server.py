@@ -56,6 +56,7 @@ URLS: Final = {
     "pingpong": ListenUrl.parse("pingpong://127.0.0.1:5562?expire=2&resend=4"),
     "dwork": ListenUrl.parse("dwork://127.0.0.1:6125?lease=10"),
     "http": ListenUrl.parse("http://127.0.0.1:4740"),
+    "gearmand-http": ListenUrl.parse("http://127.0.0.1:8080?api=gearmand"),
 }
 CONFIG: Final = Config(listen=tuple(URLS.values()), limits=LIMITS, gearman=GearmanConfig(shutdown="never"))
 HIGH_WATER_BYTES: Final = 65_536  # when a transport asks for a pause
@@ -343,7 +344,7 @@ class FuzzServer:
         scheme = where.partition("/")[0]
         if scheme == "zmtp":
             return StreamPeer(self, self._zmtp_listener(), number)
-        if scheme in ("gearman", "gearmonkey", "http"):
+        if scheme in ("gearman", "gearmonkey", "http", "gearmand-http"):
             listener = self._listeners.get(scheme)
             if listener is None:
                 url = URLS[scheme]
