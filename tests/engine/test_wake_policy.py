@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from switchgear.engine.wake_policy import MOST_CANDIDATES
-from switchgear.model import HIGH, Job, Worker
+from switchgear.model import HIGH, NORMAL, Job, Worker
 from switchgear.policy import Policy as Limits
+from switchgear.testing import RecordingPeer
 from switchgear.testing.invariants import check_engine
 from tests.engine.house import House, ids, peer_of
 
@@ -383,3 +384,37 @@ def test_it_cannot_wake_whom_it_was_not_shown(house: House) -> None:
     house.submit()
     assert woken(awake, stranger, gone, shown) == [False, False, False, True]
     assert stranger.asleep
+
+
+# --- jobs whose payloads are in the store alone ---
+
+
+def test_the_payload_of_a_job_is_wanted_for_a_worker_that_does_not_take_the_jobs_before_it(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: []
+    house.submit(priority=HIGH)
+    job = house.submit()
+    house.engine.wake_policy = lambda job, workers: workers
+    job.payload = None  # spilled
+    worker = house.engine.add_worker(RecordingPeer(), "test")
+    house.engine.can_do(worker, house.function(), 0, (NORMAL,))
+    assert house.engine.take(worker) is None
+    house.engine.take_wanted_payloads()
+    house.engine.payload_arrivals.want_again(house.function())  # as if the read had failed
+    assert house.engine.sleep(worker)
+    house.pass_seconds(2)
+    assert house.engine.take_wanted_payloads() == [job]
+
+
+def test_a_job_that_is_being_read_does_not_hold_up_workers_that_it_does_not_fit(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: []
+    slow = house.submit(requires=b"gpu")
+    quick = house.submit()
+    slow.payload = None
+    able, other = house.worker(), house.worker()
+    house.engine.describe_worker(able, frozenset({b"gpu"}))
+    assert house.engine.sleep(able)
+    assert house.engine.sleep(other)
+    policy = house.engine.wake_policy = Policy(lambda job, workers: workers)
+    house.pass_seconds(2)
+    assert (quick.id, [other.id]) in policy.asked
+    assert woken(other) == [True]

@@ -60,7 +60,12 @@ class PolicyCaller:
 
         Jobs that somebody was woken for are passed over, unless `again` is set.
         """
-        for job in self._candidates(function, workers):
+        candidates = self._candidates(function, workers)
+        if not candidates and function.unloaded is not None and len(workers) > 1:
+            # The next job of all is being read. Another may be the next one for some of the workers.
+            workers = tuple([worker for worker in workers if not self._queues.awaits_payload(function, worker)])
+            candidates = self._candidates(function, workers)
+        for job in candidates:
             if not again and job.id in self._woken_for:
                 continue
             fitting = self._fitting(job, workers)
@@ -89,25 +94,30 @@ class PolicyCaller:
         return None
 
     def _candidates(self, function: Function, workers: tuple[Worker, ...]) -> list[Job]:
-        """The jobs that the policy is asked about, for workers of which each fits some of them."""
+        """The jobs that the policy is asked about. Each of them fits some of the workers."""
         found: list[Job] = []
         if function.paused or not self._state.handing_out or not self._limiters.is_open(function):
             return found
         limiter = function.limiter
         groups: list[QueueGroup] = [] if limiter is None else _groups_for_any(limiter, workers)
-        for priority in BEST_FIRST:
+        count = 0
+        for priority in _priorities_for_any(function, workers):
             if limiter is None:
                 entries: Iterable[Job] = function.queues[priority]
             else:
                 entries = merge(*[group.next_entries(priority) for group in groups], key=place_of)
             for job in entries:
-                if job.payload is not None:
+                if not self._fitting(job, workers):
+                    pass  # each worker fits some jobs of its own groups and priorities, and there are others
+                elif job.payload is not None:
                     found.append(job)
-                    if len(found) == MOST_CANDIDATES:
-                        return found
                 elif not found:
-                    self._queues.want_payload(function, job)
+                    if job is not function.unloaded:
+                        self._queues.want_payload(function, job)
                     return found  # nothing behind it is handed out before its payload has been read
+                count += 1
+                if count == MOST_CANDIDATES:
+                    return found
         return found
 
     def _fitting(self, job: Job, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
@@ -161,3 +171,11 @@ def _groups_for_any(limiter: Limiter, workers: tuple[Worker, ...]) -> list[Queue
     for worker in {worker.offer: worker for worker in workers}.values():
         groups.update(dict.fromkeys(groups_for(limiter, worker)))
     return list(groups)
+
+
+def _priorities_for_any(function: Function, workers: tuple[Worker, ...]) -> list[int]:
+    """The priorities that some of the workers take, the best first."""
+    if function.by_priority is None:
+        return list(BEST_FIRST)
+    allowed = {priority for worker in workers for priority in allowed_priorities(worker, function)}
+    return [priority for priority in BEST_FIRST if priority in allowed]
