@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from switchgear.app.app import App
-from switchgear.app.group import JobGroup
 from switchgear.app.job import Job
+from switchgear.app.job_group import JobGroup
 from switchgear.app.schedules import AppSchedules
 from switchgear.cli.main import main
 from switchgear.client.gearman.blocking import Client

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from switchgear.net.operations.steps import Steps
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.gearman.admin import ON_COMMAND
 from switchgear.verbs.kinds import (
     ArgumentKind,

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from switchgear.model import READY, SECOND_US, Function
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.policy import Policy, Rate
 from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, PolicyAnswer
 

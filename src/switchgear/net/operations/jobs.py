@@ -31,8 +31,8 @@ from switchgear.model import (
     UniqueScope,
 )
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import encoded, plain
+from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.resources import shown_requirements
 from switchgear.storage.base import JobQuery
@@ -42,7 +42,7 @@ __all__ = ["JobOperations"]
 
 # One answer covers at most this many unsuccessful jobs, which have to be read from the store.
 MOST_SEARCHED: Final = 10_000
-# The size of one step (`net.slices`): each takes about half a millisecond.
+# The size of one step (`net.long_operations`): each takes about half a millisecond.
 SCANNED_PER_STEP: Final = 500
 STATES_PER_STEP: Final = 250
 CANCELLED_PER_STEP: Final = 50
