@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from switchgear.app.app import App
+from switchgear.app.bulk_operation import BulkOperation
 from switchgear.app.group import JobGroup
 from switchgear.app.job import Job
 from switchgear.app.schedules import AppSchedules
@@ -124,7 +125,7 @@ def schedule_options() -> list[str]:
 
 # --- the Python library ---
 
-CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "AppSchedules": AppSchedules}
+CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "BulkOperation": BulkOperation, "AppSchedules": AppSchedules}
 
 
 class Program:
@@ -155,6 +156,9 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "App.jobs": lambda program: list(program.app.jobs(task=program.add, states=["ready"])),
     "App.cancel_all": lambda program: program.app.cancel_all(task=program.add),
     "App.retry_all": lambda program: program.app.retry_all(task=program.add),
+    "App.bulk": lambda program: program.app.bulk("cancel", task=program.add, dry_run=True),
+    "BulkOperation.refresh": lambda program: program.app.bulk("cancel", task=program.add).refresh(),
+    "BulkOperation.abort": lambda program: program.app.bulk("cancel", task=program.add).abort(),
     "App.declare": lambda program: program.app.declare(),
     "Job.status": lambda program: program.add.submit(1).status(),
     "Job.explain": lambda program: program.add.submit(1).explain(),

@@ -16,6 +16,7 @@ from switchgear.app.task_options import Rate, TaskKeywords, TaskOptions
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
+    from switchgear.app.bulk_operation import BulkOperation
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
     from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
@@ -273,6 +274,40 @@ class App:
             cancelled += answer["cancelled"]
             if not answer["more"]:
                 return cancelled
+
+    def bulk(
+        self,
+        action: Literal["cancel", "retry"],
+        *,
+        task: Task[Any, Any] | str | None = None,
+        states: Iterable[str] = (),
+        dead: bool = False,
+        error: str | None = None,
+        unique: str | None = None,
+        cascade: bool = False,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> BulkOperation:
+        """Cancel or retry all jobs that match, up to a million, with one request.
+
+        The server does it by itself, beside its other work: `app.bulk("cancel", task=resize).wait()` waits for the end.
+        With `dry_run` nothing is changed, and `matched` says how many jobs it would be.
+        """
+        from switchgear.app.bulk_operation import BulkOperation
+
+        answer = self.control(
+            "bulk",
+            action=action,
+            function=_name_of(task),
+            states=([states] if isinstance(states, str) else list(states)) or None,
+            dead=dead,
+            error=error,
+            unique=unique,
+            cascade=cascade,
+            limit=limit,
+            dry_run=dry_run,
+        )
+        return BulkOperation(self, answer)
 
     def pause(self, task: Task[Any, Any] | str) -> None:
         """Start no more jobs of this task on any worker; running jobs go on."""

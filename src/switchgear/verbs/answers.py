@@ -10,6 +10,7 @@ time that the field may be missing, and the types are read at run time.
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 __all__ = [
+    "BulkProgress",
     "CancelAnswer",
     "ConnectionAnswer",
     "ConnectionsAnswer",
@@ -297,6 +298,21 @@ class RetryAnswer(TypedDict):
     retried: list[str]
     count: NotRequired[int]
     next_before_id: NotRequired[int | None]
+
+
+class BulkProgress(TypedDict):
+    """How far a bulk action is.  Its jobs were fixed when it was made; `changed` also counts jobs that were cancelled
+    with them (`cascade`)."""
+
+    id: str
+    action: str
+    dry_run: bool
+    state: str
+    matched: int
+    handled: int
+    changed: int
+    examples: list[str]
+    created_at: float
 
 
 class JobExplanation(TypedDict):

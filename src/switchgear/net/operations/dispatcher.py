@@ -10,6 +10,7 @@ from typing import Any
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
+from switchgear.net.operations.bulk import BulkOperations
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.explain import ExplainOperations
@@ -29,11 +30,14 @@ class Operations:
 
     def __init__(self, hub: Hub, handle_prefix: str) -> None:
         self.context = context = OperationsContext(hub, handle_prefix)
+        jobs = JobOperations(context)
+        self.bulk = BulkOperations(context, jobs)
         subjects = (
             ServerOperations(context),
             ConnectionOperations(context),
             FunctionOperations(context),
-            JobOperations(context),
+            jobs,
+            self.bulk,
             ExplainOperations(context),
             ScheduleOperations(context),
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from switchgear.model import READY, SECOND_US, Function
+from switchgear.model import SECOND_US, Function
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import plain
@@ -54,12 +54,12 @@ class FunctionOperations:
 
     def _oldest_ready_seconds(self, function: Function) -> float | None:
         """The age of the oldest job at the head of a queue; if a function has very many keys, of some of its queues."""
-        heads = [
-            next((job for job in islice(queue, 100) if job.state is READY), None)
+        created = [
+            queue[0].created_us
             for ready_queue in islice(function.ready_queues(), MOST_QUEUES)
             for queue in ready_queue.queues
+            if queue
         ]
-        created = [job.created_us for job in heads if job is not None]
         return (self._engine.now_us - min(created)) / SECOND_US if created else None
 
     def _policy(self, function: Function) -> PolicyAnswer | None:

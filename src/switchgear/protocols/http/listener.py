@@ -8,7 +8,6 @@ import msgspec
 
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
-from switchgear.protocols.http.bulk import BulkActions
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import ROUTES
@@ -26,7 +25,6 @@ class HttpState:
 
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
-        self.bulk = BulkActions()
         self._openapi = b""
 
     def openapi(self) -> bytes:
