@@ -31,6 +31,7 @@ from switchgear.verbs.kinds import (
 
 __all__ = [
     "BULK_STATES",
+    "MOST_HANDLES",
     "MOST_JOBS",
     "STATE_NAMES",
     "UNFINISHED_NAMES",
