@@ -214,7 +214,7 @@ def test_a_value_out_of_range_is_refused_with_the_name_of_the_option(option: Job
     bad: dict[OptionKind, Any] = {
         OptionKind.SPAN: -1,
         OptionKind.MOMENT: 1e30,
-        OptionKind.TEXT: "x" * 65,
+        OptionKind.TEXT: "x" * 257,
         OptionKind.CHOICE: "none",
     }
     if option.kind in bad:

@@ -242,6 +242,7 @@ class JobSummary(TypedDict):
     on_failure: list[str]
     origin: str
     key: PlainBytes
+    label: PlainBytes
     requires: list[str]  # tags and amounts that a worker needs to be given the job
     losses: int
     crash_limit: int | None

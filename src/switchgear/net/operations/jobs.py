@@ -172,6 +172,7 @@ class JobOperations:
             "on_failure": [EdgePolicy(policy).name.lower() for policy in job.edges or bytes(len(job.predecessors))],
             "origin": job.origin,
             "key": plain(job.key),
+            "label": plain(job.label),
             "requires": shown_requirements(job.requires),
             "losses": job.losses,
             "crash_limit": job.crash_limit if job.crash_limit >= 0 else None,
