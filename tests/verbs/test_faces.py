@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ NOT_OPTIONS = {
     ("cancel", "before_id"): "the command asks again until there are no more",
     ("retry", "before_id"): "the command goes on by itself",
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
+    ("limit", "owner"): "an operator owns nothing",
+    ("schedule", "owner"): "an operator owns nothing",
     ("schedule", "options"): "each job option is an option of the command",
 }
 
@@ -128,11 +131,14 @@ def schedule_options() -> list[str]:
 CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "BulkOperation": BulkOperation, "AppSchedules": AppSchedules}
 
 
+NUMBERS = count()
+
+
 class Program:
     """An app with one task, which also runs on a schedule."""
 
     def __init__(self) -> None:
-        self.app = app = App("gearman://127.0.0.1:1")
+        self.app = app = App("gearman://127.0.0.1:1", name=f"program-{next(NUMBERS)}")
 
         @app.every(60, name="poll")
         @app.task(name="add")

@@ -210,6 +210,7 @@ ANSWERS: dict[str, Callable[[Office], Any]] = {
         "abort_bulk", id=office.ask("bulk", action="cancel", handles=["H:t:4"])["id"]
     ),
     "schedule": lambda office: office.ask("schedule", name="hourly", function="f", every_seconds=3600),
+    "declare": lambda office: office.ask("declare", owner="shop", schedules=[], functions=[]),
     "unschedule": lambda office: office.ask("unschedule", name="nightly"),
     "pause_schedule": lambda office: office.ask("pause_schedule", name="nightly"),
     "resume_schedule": lambda office: office.ask("resume_schedule", name="nightly"),

@@ -14,6 +14,7 @@ __all__ = [
     "CancelAnswer",
     "ConnectionAnswer",
     "ConnectionsAnswer",
+    "DeclareAnswer",
     "FunctionAnswer",
     "HeldConnection",
     "JobAnswer",
@@ -173,6 +174,7 @@ class PolicyAnswer(TypedDict):
     key_concurrency: int
     key_rate: list[float] | None
     fair: bool
+    owner: NotRequired[str]  # the app that has declared them
 
 
 class FunctionAnswer(TypedDict):
@@ -328,6 +330,15 @@ class JobExplanation(TypedDict):
 # --- schedules ---
 
 
+class DeclareAnswer(TypedDict):
+    """What an app has declared earlier and declares no more: names of schedules, and of functions with limits."""
+
+    owner: str
+    schedules: list[PlainBytes]
+    functions: list[PlainBytes]
+    removed: bool
+
+
 class ScheduleAnswer(TypedDict):
     """A schedule, its next and last times, and how many of its ticks were met, skipped, missed and refused."""
 
@@ -337,6 +348,7 @@ class ScheduleAnswer(TypedDict):
     timezone: str
     catch_up: str
     overlap: bool
+    owner: NotRequired[PlainBytes]  # the app that has declared it
     paused: bool
     next_at: float | None
     last_at: float | None

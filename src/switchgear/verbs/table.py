@@ -20,6 +20,7 @@ from switchgear.verbs.kinds import (
     Handle,
     HandleList,
     JsonObject,
+    NameList,
     Number,
     PayloadText,
     PlainText,
@@ -185,6 +186,7 @@ LIMIT: Final = Argument(
     "limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of jobs.", unit="jobs", default=100
 )
 
+OWNER: Final = Argument("owner", PlainText(MOST_NAME_BYTES), "The name of the app that declares it.")
 BULK_ID: Final = Argument("id", PlainText(MOST_NAME_BYTES), "The id of a bulk action.")
 HANDLE_OR_SELECTION: Final = replace(ONE_HANDLE, required=False)
 
@@ -302,6 +304,7 @@ _ROWS: Final = (
                 "Serve keys in turn, or jobs in the order of their arrival.",
                 option="--fair/--no-fair",
             ),
+            OWNER,
         ),
         Keeps.CHANGE,
         also=_DECLARED,
@@ -508,11 +511,29 @@ _ROWS: Final = (
             ),
             Argument("overlap", Boolean(), "Make a job even while the last one is unfinished.", default=False),
             Argument("options", JsonObject(), "The options of each job, as of a single job."),
+            OWNER,
         ),
         Keeps.CHANGE,
         also=_DECLARED,
         is_long=True,
         command="schedule add",
+        library="App.declare",
+    ),
+    OperatorVerb(
+        "declare",
+        "Remove the schedules and limits that an app has declared earlier and declares no more, or only name them.",
+        Role.OPERATE,
+        answers.DeclareAnswer,
+        (
+            replace(OWNER, required=True),
+            Argument("schedules", NameList(MOST_HANDLES), "The schedules that it declares now.", required=True),
+            Argument("functions", NameList(MOST_HANDLES), "The functions that it declares limits of.", required=True),
+            Argument("remove", Boolean(), "Remove them, or only name them.", default=True),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        also=_DECLARED,
+        command="(workers do it when they start)",
         library="App.declare",
     ),
     OperatorVerb(

@@ -73,7 +73,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
         self._task_options = options
         # The enqueuing process is a web server or a shell; tasks are run by workers.
         try:
-            self.app = App(url, run_here=False)
+            self.app = App(url, name="", run_here=False)  # no name: it owns nothing on the server
             self.app.logs_failures = True  # Django's own receiver of `task_finished` does
         except ConfigError as error:
             raise ImproperlyConfigured(f"TASKS[{alias!r}]: OPTIONS: url: {error}") from error

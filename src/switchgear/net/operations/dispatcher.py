@@ -13,6 +13,7 @@ from switchgear.net.hub import Hub
 from switchgear.net.operations.bulk import BulkOperations
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.declarations import DeclarationOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
@@ -40,6 +41,7 @@ class Operations:
             self.bulk,
             ExplainOperations(context),
             ScheduleOperations(context),
+            DeclarationOperations(context),
         )
         # The method of a verb has its name, and takes its arguments.
         self.handlers: dict[str, Callable[..., Any]] = {

@@ -94,6 +94,7 @@ class FunctionOperations:
         key_concurrency: int | None,
         key_rate: tuple[int, float] | None,
         fair: bool | None,
+        owner: str | None,
     ) -> LimitAnswer:
         """Set the limits that are given, and return all of them; the others stay, and 0 means no limit."""
         if not function:
@@ -104,6 +105,8 @@ class FunctionOperations:
             changes["rate"] = policy_rate(rate)
         if key_rate is not None:
             changes["key_rate"] = policy_rate(key_rate)
+        if changes:
+            changes["owner"] = owner or ""  # the last who has set them
         known = self._engine.functions.get(function.encode())
         policy = replace(policy_of(known), **changes)  # checks the values
         if changes and (known is not None or policy):  # also if nothing is new: it may not be stored yet
@@ -123,13 +126,16 @@ def policy_rate(rate: tuple[int, float]) -> Rate | None:
 
 def plain_policy(policy: Policy) -> PolicyAnswer:
     """A policy in plain values."""
-    return {
+    answer: PolicyAnswer = {
         "concurrency": policy.concurrency,
         "rate": plain_rate(policy.rate),
         "key_concurrency": policy.key_concurrency,
         "key_rate": plain_rate(policy.key_rate),
         "fair": policy.fair,
     }
+    if policy.owner:
+        answer["owner"] = policy.owner
+    return answer
 
 
 def plain_rate(rate: Rate | None) -> list[float] | None:
