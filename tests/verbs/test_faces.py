@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from switchgear.app.app import App
+from switchgear.app.bulk_operation import BulkOperation
 from switchgear.app.job import Job
 from switchgear.app.job_group import JobGroup
 from switchgear.app.schedules import AppSchedules
@@ -63,6 +65,8 @@ NOT_OPTIONS = {
     ("cancel", "before_id"): "the command asks again until there are no more",
     ("retry", "before_id"): "the command goes on by itself",
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
+    ("limit", "owner"): "an operator owns nothing",
+    ("schedule", "owner"): "an operator owns nothing",
     ("schedule", "options"): "each job option is an option of the command",
 }
 
@@ -125,14 +129,17 @@ def schedule_options() -> list[str]:
 
 # --- the Python library ---
 
-CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "AppSchedules": AppSchedules}
+CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "BulkOperation": BulkOperation, "AppSchedules": AppSchedules}
+
+
+NUMBERS = count()
 
 
 class Program:
     """An app with one task, which also runs on a schedule."""
 
     def __init__(self) -> None:
-        self.app = app = App("gearman://127.0.0.1:1")
+        self.app = app = App("gearman://127.0.0.1:1", name=f"program-{next(NUMBERS)}")
 
         @app.every(60, name="poll")
         @app.task(name="add")
@@ -156,6 +163,9 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "App.jobs": lambda program: list(program.app.jobs(task=program.add, states=["ready"])),
     "App.cancel_all": lambda program: program.app.cancel_all(task=program.add),
     "App.retry_all": lambda program: program.app.retry_all(task=program.add),
+    "App.bulk": lambda program: program.app.bulk("cancel", task=program.add, dry_run=True),
+    "BulkOperation.refresh": lambda program: program.app.bulk("cancel", task=program.add).refresh(),
+    "BulkOperation.abort": lambda program: program.app.bulk("cancel", task=program.add).abort(),
     "App.declare": lambda program: program.app.declare(),
     "Job.status": lambda program: program.add.submit(1).status(),
     "Job.explain": lambda program: program.add.submit(1).explain(),

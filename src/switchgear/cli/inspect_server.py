@@ -186,10 +186,10 @@ def jobs(server: str, as_json: bool, **options: Any) -> None:
         columns.insert(-1, Column("REQUIRES", wrap=True, drop=6))
         for row, job in zip(rows, found["jobs"], strict=True):
             row.insert(-1, " ".join(job["requires"]))
-    if any(job["name"] for job in found["jobs"]):  # tasks of dwork have names, and few other jobs
+    if any(job["name"] or job["label"] for job in found["jobs"]):  # tasks of dwork have names, and few other jobs
         columns.insert(1, Column("NAME", wrap=True, drop=1))
         for row, job in zip(rows, found["jobs"], strict=True):
-            row.insert(1, shortened(text_of(job["name"])))  # a whole command, perhaps
+            row.insert(1, shortened(text_of(job["name"] or job["label"])))  # a whole command, perhaps
     print_table(columns, rows)
     if found["next_before_id"]:
         click.echo(f"There may be more: --before {found['next_before_id']}", err=True)
@@ -273,6 +273,7 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "priority": job["priority"],
         "unique": text_of(job["unique"]),
         "name": text_of(job["name"]),
+        "label": text_of(job["label"]),
         "key": text_of(job["key"]),
         "requires": ",".join(job["requires"]),
         "attempts": _attempts(job),

@@ -88,6 +88,7 @@ class Details:
         "expires_us",
         "irrevocable",
         "key",
+        "label",
         "losses",
         "message",
         "name",
@@ -144,6 +145,7 @@ class Details:
             # Its tenant or group: each key may have limits, and keys can be served round robin; see engine.limiters.
             b""
         )
+        self.label = b""  # what people see beside the function
         self.losses = 0  # how often its worker, or the server, was lost during a run
         self.starts = 0  # how often it was started, if not exactly once; see `Job.start_number`
         self.crash_limit = -1  # dead after this many losses; 0: no limit; -1: a loss counts as an attempt
@@ -372,6 +374,7 @@ class Job:
         if details is not NO_DETAILS and not details.shared:
             size += DETAILS_BYTES + EDGE_BYTES * len(details.predecessors) + len(details.name) + len(details.origin)
             size += len(details.key) + len(details.reducer) + len(details.schedule) + len(details.requires)
+            size += len(details.label)
         if self.subscribers is not None:
             size += SUBSCRIPTION_BYTES * len(self.subscribers)
         if self.history is not None:
@@ -420,6 +423,14 @@ class Job:
     @reducer.setter
     def reducer(self, reducer: bytes) -> None:
         self.own_details().reducer = reducer
+
+    @property
+    def label(self) -> bytes:
+        return self.details.label
+
+    @label.setter
+    def label(self, label: bytes) -> None:
+        self.own_details().label = label
 
     @property
     def origin(self) -> str:

@@ -20,6 +20,7 @@ from switchgear.verbs.kinds import (
     Handle,
     HandleList,
     JsonObject,
+    NameList,
     Number,
     PayloadText,
     PlainText,
@@ -30,6 +31,8 @@ from switchgear.verbs.kinds import (
 )
 
 __all__ = [
+    "BULK_STATES",
+    "MOST_HANDLES",
     "MOST_JOBS",
     "SERIES_METRICS",
     "STATE_NAMES",
@@ -53,6 +56,8 @@ LONGEST_INTERVAL_SECONDS: Final = 100_000 * 366 * 24 * 3600
 STATE_NAMES: Final = tuple(state.name.lower() for state in JobState)
 UNFINISHED_NAMES: Final = tuple(state.name.lower() for state in JobState if state not in FINAL_STATES)
 UNSUCCESSFUL_NAMES: Final = tuple(state.name.lower() for state in JobState if state in FINAL_STATES - {DONE})
+# Bulk actions, and the states of jobs that each can change.
+BULK_STATES: Final[Mapping[str, tuple[str, ...]]] = {"cancel": UNFINISHED_NAMES, "retry": UNSUCCESSFUL_NAMES}
 CATCH_UP_NAMES: Final = tuple(policy.name.lower() for policy in CatchUp)
 
 
@@ -61,6 +66,7 @@ class Keeps(Enum):
 
     NOTHING = "nothing"
     CHANGE = "change"  # what the verb has changed
+    EARLIER = "earlier changes"  # what the answer says that others have changed
     NEW_JOB = "new job"  # the job that the answer names; if it cannot be stored, the answer is a refusal
 
 
@@ -105,7 +111,7 @@ class OperatorVerb:
     @property
     def changes(self) -> bool:
         """Whether the verb changes anything."""
-        return self.keeps is not Keeps.NOTHING
+        return self.keeps in (Keeps.CHANGE, Keeps.NEW_JOB)
 
     @property
     def roles(self) -> frozenset[Role]:
@@ -182,6 +188,8 @@ LIMIT: Final = Argument(
     "limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of jobs.", unit="jobs", default=100
 )
 
+OWNER: Final = Argument("owner", PlainText(MOST_NAME_BYTES), "The name of the app that declares it.")
+BULK_ID: Final = Argument("id", PlainText(MOST_NAME_BYTES), "The id of a bulk action.")
 HANDLE_OR_SELECTION: Final = replace(ONE_HANDLE, required=False)
 
 _ONE_JOB: Final = frozenset({Role.SUBMIT})  # a submitter follows its jobs by their handles
@@ -337,6 +345,7 @@ _ROWS: Final = (
                 "Serve keys in turn, or jobs in the order of their arrival.",
                 option="--fair/--no-fair",
             ),
+            OWNER,
         ),
         Keeps.CHANGE,
         also=_DECLARED,
@@ -483,6 +492,51 @@ _ROWS: Final = (
         command="retry",
         library="Job.retry, App.retry_all",
     ),
+    OperatorVerb(
+        "bulk",
+        "Cancel or retry all jobs that match, however many; the work goes on by itself after the answer.",
+        Role.OPERATE,
+        answers.BulkProgress,
+        (
+            Argument("action", Word(tuple(BULK_STATES)), "What is done to each job.", required=True),
+            Argument("handles", HandleList(MOST_HANDLES), "The jobs, in place of a selection."),
+            Argument("cascade", Boolean(), "Cancel also the jobs that wait for these, and so on.", default=False),
+            FUNCTION,
+            replace(STATES, kind=WordList(UNFINISHED_NAMES + UNSUCCESSFUL_NAMES)),
+            UNIQUE,
+            NAME,
+            DEAD,
+            ERROR,
+            SINCE,
+            Argument("limit", Whole(1), "At most so many of those that match, the newest.", unit="jobs"),
+            Argument("expect", Whole(), "Refuse if another number of jobs matches.", unit="jobs"),
+            Argument("dry_run", Boolean(), "Only say which jobs match.", default=False),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="(cancel and retry use it for more than 1,000 jobs)",
+        library="App.bulk",
+    ),
+    OperatorVerb(
+        "bulk_actions",
+        "Show how far bulk actions are, the oldest first.",
+        Role.READ,
+        list[answers.BulkProgress],
+        (BULK_ID,),
+        Keeps.EARLIER,
+        command="(cancel and retry show the progress of theirs)",
+        library="BulkOperation.refresh",
+    ),
+    OperatorVerb(
+        "abort_bulk",
+        "Abort a bulk action; what it has changed stays changed.",
+        Role.OPERATE,
+        answers.BulkProgress,
+        (replace(BULK_ID, required=True),),
+        Keeps.EARLIER,
+        command="(Ctrl-C in cancel and retry aborts theirs)",
+        library="BulkOperation.abort",
+    ),
     # --- schedules ---
     OperatorVerb(
         "schedule",
@@ -518,11 +572,29 @@ _ROWS: Final = (
             ),
             Argument("overlap", Boolean(), "Make a job even while the last one is unfinished.", default=False),
             Argument("options", JsonObject(), "The options of each job, as of a single job."),
+            OWNER,
         ),
         Keeps.CHANGE,
         also=_DECLARED,
         is_long=True,
         command="schedule add",
+        library="App.declare",
+    ),
+    OperatorVerb(
+        "declare",
+        "Remove the schedules and limits that an app has declared earlier and declares no more, or only name them.",
+        Role.OPERATE,
+        answers.DeclareAnswer,
+        (
+            replace(OWNER, required=True),
+            Argument("schedules", NameList(MOST_HANDLES), "The schedules that it declares now.", required=True),
+            Argument("functions", NameList(MOST_HANDLES), "The functions that it declares limits of.", required=True),
+            Argument("remove", Boolean(), "Remove them, or only name them.", default=True),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        also=_DECLARED,
+        command="(workers do it when they start)",
         library="App.declare",
     ),
     OperatorVerb(

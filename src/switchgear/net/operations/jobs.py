@@ -7,7 +7,9 @@ server; its answer says where to continue.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -170,6 +172,7 @@ class JobOperations:
             "on_failure": [EdgePolicy(policy).name.lower() for policy in job.edges or bytes(len(job.predecessors))],
             "origin": job.origin,
             "key": plain(job.key),
+            "label": plain(job.label),
             "requires": shown_requirements(job.requires),
             "losses": job.losses,
             "crash_limit": job.crash_limit if job.crash_limit >= 0 else None,
@@ -227,6 +230,45 @@ class JobOperations:
             return list(islice(self._engine.ready_jobs(function), query.limit)) if function.ready else []
         found, _ = yield from self._unfinished(query)
         return [job for job in found if job.state not in FINAL_STATES]
+
+    # --- for bulk actions ---
+
+    def unfinished_ids(self, query: JobQuery, most: int) -> Steps:
+        """The ids of unfinished jobs that match, the newest first."""
+        job_ids = array("q")
+        before_id = 0
+        while len(job_ids) < most:
+            some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
+            job_ids.extend([job.id for job in some if job.state not in FINAL_STATES and matches(job, query)])
+            if len(some) < SCANNED_PER_STEP:
+                break
+            before_id = some[-1].id
+            yield False
+        return job_ids[:most]
+
+    def unsuccessful_ids(self, query: JobQuery, most: int) -> Steps:
+        """The ids of jobs that ended without success and match, the newest first."""
+        job_ids = array("q")
+        before_id = 0
+        while len(job_ids) < most:
+            found, before_id = yield from self._search(replace(query, before_id=before_id))
+            job_ids.extend([job.id for job in found])
+            if not before_id:
+                break
+            yield False
+        return job_ids[:most]
+
+    def cancel_each(self, job_id: int, *, cascade: bool) -> Iterator[bool]:
+        """Cancel one of many jobs, if it is unfinished; yields True for each job that was cancelled, and False after
+        other parts of the work."""
+        job = self._engine.job(job_id)
+        if job is not None:
+            for ended in self._engine.cancel_in_steps(job, cascade=cascade):
+                yield ended is not None
+
+    def retry_each(self, job_ids: list[int]) -> Steps:
+        """Retry jobs; returns the handles of those that could be retried."""
+        return self._revive_all(job_ids)
 
     # --- retrying ---
 

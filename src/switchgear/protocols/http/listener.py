@@ -8,7 +8,6 @@ import msgspec
 
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
-from switchgear.protocols.http.bulk import BulkActions
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.live_feed import LiveFeed
@@ -28,7 +27,6 @@ class HttpState:
 
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
-        self.bulk = BulkActions()
         self.feed = LiveFeed(engine)
         self.request_counts: dict[tuple[str, int], int] = {}
         self._openapi = b""
