@@ -280,3 +280,28 @@ def test_so_many_are_too_many() -> None:
 def test_something_that_is_no_list_of_handles() -> None:
     with pytest.raises(ValueError, match="states: handles: expected a list of at most 10000 handles, got 7"):
         story().ask("states", handles=7)
+
+
+# --- changing ---
+
+
+def test_a_job_gets_another_priority_and_another_time() -> None:
+    office = story()
+    answer = office.ask("change", handle="H:t:8", priority="high", run_at=NOW + 5)
+    assert (answer["state"], answer["priority"], answer["run_at"]) == ("scheduled", "high", NOW + 5)
+    answer = office.ask("change", handle="H:t:8", run_at=0)
+    assert (answer["state"], answer["priority"]) == ("ready", "high")
+
+
+def test_only_jobs_that_wait_are_changed() -> None:
+    office = story()
+    with pytest.raises(LookupError, match="no such job"):
+        office.ask("change", handle="H:t:99", priority="high")
+    with pytest.raises(ValueError, match="nothing to change"):
+        office.ask("change", handle="H:t:8")
+    for job_id, state in ((6, "done"), (5, "cancelled"), (3, "failed")):
+        with pytest.raises(Refused, match=f"is {state}"):
+            office.ask("change", job_id=job_id, run_at=0)
+    running = office.take()
+    with pytest.raises(Refused, match="is running"):
+        office.ask("change", job_id=running.id, priority="low")

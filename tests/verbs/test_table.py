@@ -201,6 +201,7 @@ ANSWERS: dict[str, Callable[[Office], Any]] = {
     "explain": lambda office: office.ask("explain", handle="H:t:5"),
     "cancel": lambda office: [office.ask("cancel", handle="H:t:4"), office.ask("cancel", function="f")],
     "retry": lambda office: [office.ask("retry", handle="H:t:2"), office.ask("retry", function="f")],
+    "change": lambda office: office.ask("change", handle="H:t:4", priority="high", run_at=0),
     "schedule": lambda office: office.ask("schedule", name="hourly", function="f", every_seconds=3600),
     "unschedule": lambda office: office.ask("unschedule", name="nightly"),
     "pause_schedule": lambda office: office.ask("pause_schedule", name="nightly"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from switchgear.states import DONE, FINAL_STATES, CatchUp, JobState
+from switchgear.states import DONE, FINAL_STATES, PRIORITY_NAMES, CatchUp, JobState
 from switchgear.verbs import answers
 from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import (
@@ -421,6 +421,32 @@ _ROWS: Final = (
         is_long=True,
         command="retry",
         library="Job.retry, App.retry_all",
+    ),
+    OperatorVerb(
+        "change",
+        "Change the priority or the run-at time of a job that waits, is scheduled or is ready.",
+        Role.OPERATE,
+        answers.JobSummary,
+        (
+            ONE_HANDLE,
+            Argument(
+                "priority",
+                Word(PRIORITY_NAMES),
+                "A ready job goes to the end of the queue of its new priority.",
+            ),
+            Argument(
+                "run_at",
+                Number(LATEST_SECONDS),
+                "Do not start the job earlier; 0: start it as soon as possible.",
+                unit="seconds since the epoch",
+                option="--at",
+                metavar="WHEN",
+            ),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="change",
+        library="Job.change",
     ),
     # --- schedules ---
     OperatorVerb(

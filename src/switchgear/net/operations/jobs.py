@@ -55,7 +55,7 @@ UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
 
 
 class JobOperations:
-    """Lists, shows, cancels and retries jobs."""
+    """Lists, shows, cancels, retries and changes jobs."""
 
     def __init__(self, context: OperationsContext) -> None:
         self._context = context
@@ -276,6 +276,20 @@ class JobOperations:
     def _revive(self, job: Job) -> None:
         job.function = self._engine.function_named(job.function.name)
         self._engine.retry(job)
+
+    # --- changing ---
+
+    def change(self, handle: str, priority: str | None, run_at: float | None) -> Steps:
+        """Change the priority or the run-at time of a job."""
+        if priority is None and run_at is None:
+            raise ValueError("there is nothing to change: give priority, run_at, or both")
+        job = yield from self._context.named_job(handle)
+        job = self._engine.change(
+            job,
+            priority=-1 if priority is None else PRIORITY_NAMES.index(priority),
+            run_at_us=-1 if run_at is None else round(run_at * SECOND_US),
+        )
+        return self._summary(job)
 
 
 # --- selections ---

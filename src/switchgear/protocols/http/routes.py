@@ -275,6 +275,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         tag="jobs",
     ),
     Route(
+        "PATCH",
+        "/v1/jobs/{handle}",
+        verb_roles("change"),
+        VERBS["change"].help,
+        jobs.on_change_job,
+        (json(200, "The job.", answers.JobSummary),),
+        body=BodyKind(JSON, schemas.JobChange),
+        tag="jobs",
+    ),
+    Route(
         "POST",
         "/v1/jobs/{handle}/retry",
         verb_roles("retry"),
