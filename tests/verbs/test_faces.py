@@ -41,7 +41,7 @@ COMMANDS = {
     "resume": "resume resize",
     "limit": "limit resize --concurrency 4 --rate 10/s --key-concurrency 1 --key-rate none --fair",
     "jobs": "jobs --function f --state READY --unique k --name n --dead --state failed --error e --since 5 --limit 9"
-    " --before 7",
+    " --before 7 --key k --contains text --until 6",
     "job": "job H:t:1",
     "explain": "explain H:t:1",
     "cancel": "cancel --function f --state ready --unique k --name n --error e --since 5 --limit 9 --cascade",

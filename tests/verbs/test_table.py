@@ -43,7 +43,10 @@ def test_defaults_are_filled_in() -> None:
         "name": None,
         "dead": False,
         "error": None,
+        "key": None,
+        "contains": None,
         "since": 0,
+        "until": 0,
         "before_id": 0,
         "limit": 100,
     }

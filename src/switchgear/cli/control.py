@@ -29,7 +29,7 @@ __all__ = ["cancel", "change", "pause", "resume", "retry"]
 
 _MOST_AT_A_TIME: Final = 1000
 
-_SELECTION: Final = ("function", "states", "unique", "name", "error", "since", "limit")
+_SELECTION: Final = ("function", "states", "unique", "name", "error", "key", "since", "until", "limit")
 
 
 def _when_or_now(text: str) -> float:

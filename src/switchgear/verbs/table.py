@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
+MOST_TEXT_BYTES: Final = 1024
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
@@ -167,6 +168,21 @@ SINCE: Final = Argument(
     unit="seconds since the epoch",
     default=0,
     metavar="WHEN",
+)
+UNTIL: Final = Argument(
+    "until",
+    Number(LATEST_SECONDS),
+    "Only jobs submitted before then.",
+    unit="seconds since the epoch",
+    default=0,
+    metavar="WHEN",
+)
+KEY: Final = Argument("key", PlainText(), "Only jobs with this key, for which limits may hold.", metavar="KEY")
+CONTAINS: Final = Argument(
+    "contains",
+    PlainText(MOST_TEXT_BYTES),
+    "Only jobs with this text in payload (of up to 64 KiB), name, unique key or error.",
+    metavar="TEXT",
 )
 BEFORE_ID: Final = Argument(
     "before_id",
@@ -337,7 +353,7 @@ _ROWS: Final = (
         "List jobs that match, newest first, finished ones included as long as the server keeps them.",
         Role.READ,
         answers.JobsPage,
-        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, SINCE, BEFORE_ID, LIMIT),
+        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, KEY, CONTAINS, SINCE, UNTIL, BEFORE_ID, LIMIT),
         is_long=True,
         command="jobs",
         library="App.jobs",
@@ -389,7 +405,9 @@ _ROWS: Final = (
             UNIQUE,
             NAME,
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             LIMIT,
         ),
@@ -413,7 +431,9 @@ _ROWS: Final = (
             replace(DEAD, option="--dead --all-dead"),
             Argument("all_dead", Boolean(), "An older name of dead.", default=False),
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             replace(LIMIT, default=MOST_JOBS),
         ),

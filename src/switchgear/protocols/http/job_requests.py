@@ -56,8 +56,9 @@ def on_list_jobs(session: HttpSession, call: RouteCall) -> None:
         if not before_id:
             raise field_problem("parameter", "cursor", "it is the `next` of another page")
         given["before_id"] = before_id
-    if "state" in given:
-        given["states"] = given.pop("state")
+    for name, argument in (("state", "states"), ("q", "contains")):
+        if name in given:
+            given[argument] = given.pop(name)
     session.work_off(list_jobs(session, given))
 
 

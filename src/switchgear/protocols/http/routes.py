@@ -193,7 +193,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=(
             verb_parameter("jobs", "function"),
             QueryParameter("state", WordList(STATE_NAMES), "Only jobs in one of these states."),
-            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "since", "limit")),
+            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "key", "since", "until")),
+            verb_parameter("jobs", "contains", "q"),
+            verb_parameter("jobs", "limit"),
             QueryParameter("cursor", PlainText(), "The `next` of the page before."),
         ),
         tag="jobs",
