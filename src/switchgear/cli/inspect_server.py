@@ -146,12 +146,14 @@ Examples:
   switchgear jobs --function resize --state failed
   switchgear jobs --state running --state ready --limit 500
   switchgear jobs --dead --error 'disk full'
+  switchgear jobs --contains customer-17 --until 2030-01-31T18:00
   switchgear jobs --json --unique order-4711 | jq -r '.jobs[].handle'
 """
 )
 @verb_options(
     "jobs",
-    *("function", "states", "unique", "name", "dead", "error", "since", "limit", "before_id"),
+    *("function", "states", "unique", "name", "dead", "error", "key", "contains", "since", "until"),
+    *("limit", "before_id"),
     limit={"default": 50, "show_default": True},
     before_id={"type": click.IntRange(1)},
 )
@@ -161,8 +163,8 @@ def jobs(server: str, as_json: bool, **options: Any) -> None:
     """List jobs, the newest first, finished ones included as long as the server keeps them.
 
     A job is dead if it failed because its attempts were used up, not because a worker reported a failure; --state
-    failed lists both. A search with --dead or --error examines some thousand jobs at a time, and says where to
-    continue.
+    failed lists both. A search with --dead, --error or --contains examines some thousand jobs at a time, and says
+    where to continue.
     """
     refuse_dead_with_other_states(options)
     with Client(server) as client:

@@ -117,7 +117,17 @@ class Engine:
         )
         self._reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
         self._commands = JobCommands(
-            state, packed, queues, functions, keys, attempts, dispatcher, dependencies, transitions, requirements
+            state,
+            deadlines,
+            packed,
+            queues,
+            functions,
+            keys,
+            attempts,
+            dispatcher,
+            dependencies,
+            transitions,
+            requirements,
         )
         self._subscriptions = JobSubscriptions(state, sliced_work, transitions)
         self._submissions = Submissions(
@@ -632,6 +642,14 @@ class Engine:
         `edges` has an EdgePolicy for each. A predecessor that the job already has keeps its policy.
         """
         self._commands.add_predecessors(job, job_ids, edges, is_checked=is_checked)
+
+    def change(self, job: Job, *, priority: int = -1, run_at_us: int = -1) -> Job:
+        """Change the priority or the run-at time of a job that waits; raises Refused. Returns the job.
+
+        A job whose time has come runs as soon as it can. A ready job whose priority changes goes to the end of the
+        queue of its new priority.
+        """
+        return self._commands.change(job, priority, run_at_us)
 
     def retry(self, job: Job, more_predecessors: tuple[int, ...] = ()) -> None:
         """Run an unsuccessful job again, with all its attempts; raises Refused.

@@ -367,11 +367,16 @@ class Job:
             size += self.details.content_size()
         return size
 
+    @property
+    def has_own_details(self) -> bool:
+        """Whether it has details of its own, which no other job shares."""
+        return self.details is not NO_DETAILS and not self.details.shared
+
     def measured_entry(self) -> int:
         """Its approximate memory besides its contents."""
         size = JOB_BYTES + len(self.unique)
         details = self.details
-        if details is not NO_DETAILS and not details.shared:
+        if self.has_own_details:
             size += DETAILS_BYTES + EDGE_BYTES * len(details.predecessors) + len(details.name) + len(details.origin)
             size += len(details.key) + len(details.reducer) + len(details.schedule) + len(details.requires)
             size += len(details.label)

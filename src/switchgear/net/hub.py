@@ -252,9 +252,9 @@ class Hub(Context):
         """Jobs of the store that match."""
         return self.history.search(query)
 
-    def search_bound(self, before_id: int, count: int) -> Reading[int]:
+    def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> Reading[int]:
         """See `Store.search_bound`."""
-        return self.history.search_bound(before_id, count)
+        return self.history.search_bound(before_id, count, states)
 
     def find_kept(self, before_id: int, limit: int) -> Reading[list[Job]]:
         return self.history.search(JobQuery(before_id=before_id, limit=limit))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from switchgear.states import DONE, FINAL_STATES, CatchUp, JobState
+from switchgear.states import DONE, FINAL_STATES, PRIORITY_NAMES, CatchUp, JobState
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import (
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
+MOST_TEXT_BYTES: Final = 1024
 SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
@@ -175,6 +176,21 @@ SINCE: Final = Argument(
     unit="seconds since the epoch",
     default=0,
     metavar="WHEN",
+)
+UNTIL: Final = Argument(
+    "until",
+    Number(LATEST_SECONDS),
+    "Only jobs submitted before then.",
+    unit="seconds since the epoch",
+    default=0,
+    metavar="WHEN",
+)
+KEY: Final = Argument("key", PlainText(), "Only jobs with this key, for which limits may hold.", metavar="KEY")
+CONTAINS: Final = Argument(
+    "contains",
+    PlainText(MOST_TEXT_BYTES),
+    "Only jobs with this text in payload (of up to 64 KiB), name, unique key or error.",
+    metavar="TEXT",
 )
 BEFORE_ID: Final = Argument(
     "before_id",
@@ -387,7 +403,7 @@ _ROWS: Final = (
         "List jobs that match, newest first, finished ones included as long as the server keeps them.",
         Role.READ,
         answers.JobsPage,
-        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, SINCE, BEFORE_ID, LIMIT),
+        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, KEY, CONTAINS, SINCE, UNTIL, BEFORE_ID, LIMIT),
         is_long=True,
         command="jobs",
         library="App.jobs",
@@ -459,7 +475,9 @@ _ROWS: Final = (
             UNIQUE,
             NAME,
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             LIMIT,
         ),
@@ -483,7 +501,9 @@ _ROWS: Final = (
             replace(DEAD, option="--dead --all-dead"),
             Argument("all_dead", Boolean(), "An older name of dead.", default=False),
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             replace(LIMIT, default=MOST_JOBS),
         ),
@@ -536,6 +556,32 @@ _ROWS: Final = (
         Keeps.EARLIER,
         command="(Ctrl-C in cancel and retry aborts theirs)",
         library="BulkOperation.abort",
+    ),
+    OperatorVerb(
+        "change",
+        "Change the priority or the run-at time of a job that waits, is scheduled or is ready.",
+        Role.OPERATE,
+        answers.JobSummary,
+        (
+            ONE_HANDLE,
+            Argument(
+                "priority",
+                Word(PRIORITY_NAMES),
+                "A ready job goes to the end of the queue of its new priority.",
+            ),
+            Argument(
+                "run_at",
+                Number(LATEST_SECONDS),
+                "Do not start the job earlier; 0: start it as soon as possible.",
+                unit="seconds since the epoch",
+                option="--at",
+                metavar="WHEN",
+            ),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="change",
+        library="Job.change",
     ),
     # --- schedules ---
     OperatorVerb(
