@@ -28,7 +28,7 @@ class ErrorOperations:
 
     def errors(self, function: str | None, since: float, limit: int) -> Steps:
         since_us = int(since * SECOND_US)
-        from_id = yield from self._hub.search_bound(0, MOST_FAILED)
+        from_id = yield from self._hub.search_bound(0, MOST_FAILED, frozenset({FAILED}))
         groups = ErrorGroups()
         before_id = searched = 0
         while True:
