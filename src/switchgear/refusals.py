@@ -13,10 +13,12 @@ from typing import Final
 __all__ = [
     "REFUSALS",
     "REFUSED_CONFLICT",
+    "REFUSED_COUNT",
     "REFUSED_CYCLE",
     "REFUSED_DRAINING",
     "REFUSED_FULL",
     "REFUSED_LIMIT",
+    "REFUSED_MANY",
     "REFUSED_NOT_ALLOWED",
     "REFUSED_RUNNING",
     "REFUSED_STORAGE",
@@ -35,6 +37,8 @@ REFUSED_CYCLE: Final = "cycle"
 REFUSED_RUNNING: Final = "running"
 REFUSED_NOT_ALLOWED: Final = "not_allowed"
 REFUSED_UNIDENTIFIED: Final = "unidentified"
+REFUSED_COUNT: Final = "unexpected_count"
+REFUSED_MANY: Final = "too_many_jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +67,6 @@ REFUSALS: Final[Mapping[str, Refusal]] = {
     REFUSED_UNIDENTIFIED: Refusal(
         "the peer has not identified itself, and needs a role", "AUTHENTICATION_REQUIRED", "NOAUTH", "Error", 401
     ),
+    REFUSED_COUNT: Refusal("another number of jobs was expected", "INVALID_ARGUMENT", "ERR", "Error", 409),
+    REFUSED_MANY: Refusal("more jobs match than one action may change", "ARGUMENT_TOO_LARGE", "ERR", "Error", 413),
 }

@@ -31,6 +31,7 @@ from switchgear.protocols.gearman_draft.session import ON_PACKET
 from switchgear.protocols.gearman_draft.session import PACKET_ROLES as DRAFT_ROLES
 from switchgear.protocols.gearmonkey.command_access import COMMAND_ACCESS, Names
 from switchgear.protocols.gearmonkey.verbs import VERBS as REDIS_VERBS
+from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Route
 from switchgear.protocols.pingpong.broker import CLIENT_ROLES, WORKER_ROLES
@@ -42,7 +43,7 @@ from tests.protocols.dwork.house import DworkHouse
 from tests.protocols.gearman.house import House
 from tests.protocols.gearman_draft.house import MixedHouse
 from tests.protocols.gearmonkey.house import MonkeyHouse
-from tests.protocols.http.house import HttpHouse
+from tests.protocols.http.house import HttpHouse, HttpPeer
 from tests.protocols.pingpong.house import Broker
 from tests.protocols.wmp.house import WmpHouse
 from tests.support.wire import request
@@ -317,6 +318,28 @@ def test_http_routes(route: Route, role: Role | None) -> None:
     assert (http_status(house, route, None) == 401) == (not route.is_public)
     house.leave("peer")
     assert http_status(house, route, "wrong") == 401
+
+
+@EACH_ROLE
+def test_gearmands_http(role: Role | None) -> None:
+    house = HttpHouse()
+    house.access = http_access(role)
+    for token, function, needed in (("token", "mail", Role.SUBMIT), ("", "mail", None), ("wrong", "mail", None)):
+        wire = HttpPeer(house).wire
+        session = GearmandHttpSession(house, wire, house.setup, any_host=True)
+        wire.session = session
+        header = f"Authorization: Bearer {token}\r\n" if token else ""
+        house.engine.advance(house.clock.now_us())
+        text = (
+            f"POST /{function} HTTP/1.1\r\nHost: x\r\nX-Gearman-Background: true\r\n{header}Content-Length: 1\r\n\r\nx"
+        )
+        session.receive(text.encode())
+        house.turn()
+        status = int(wire.written.split()[1])
+        if needed is None:
+            assert status == 401
+        else:
+            assert status == (200 if needed in with_role(role).roles else 403)
 
 
 # --- functions ---

@@ -130,14 +130,7 @@ _TABLE: list[GearmandFlag] = [
         "Log there; stderr and none are special. Default: /var/log/gearmand.log, or stderr if that cannot be written.",
     ),
     GearmandFlag("General", "pid-file", "P", "FILE", "effect", "Write the process id there while the server listens."),
-    GearmandFlag(
-        "General",
-        "protocol",
-        "r",
-        "NAME",
-        "refused",
-        "protocol modules do not exist here, and clients of one would find a closed port.",
-    ),
+    GearmandFlag("General", "protocol", "r", "NAME", "effect", "A protocol module to serve as well: http."),
     GearmandFlag(
         "General",
         "queue-type",
@@ -163,7 +156,7 @@ _TABLE: list[GearmandFlag] = [
         "Sleeping workers woken for a new job; 0 (default): all.",
         "engine.wakeups",
     ),
-    GearmandFlag("HTTP", "http-port", "", "PORT", "ignored", "nothing listens there without the protocol module http."),
+    GearmandFlag("HTTP", "http-port", "", "PORT", "effect", "Port of --protocol=http. Default: 8080."),
     GearmandFlag("Gear", "port", "p", "PORT", "effect", "Port to listen on. Default: GEARMAND_PORT, else 4730."),
     GearmandFlag("Gear", "ssl", "", "", "effect", "Encrypt connections by TLS; needs a certificate."),
     GearmandFlag(

@@ -146,12 +146,14 @@ Examples:
   switchgear jobs --function resize --state failed
   switchgear jobs --state running --state ready --limit 500
   switchgear jobs --dead --error 'disk full'
+  switchgear jobs --contains customer-17 --until 2030-01-31T18:00
   switchgear jobs --json --unique order-4711 | jq -r '.jobs[].handle'
 """
 )
 @verb_options(
     "jobs",
-    *("function", "states", "unique", "name", "dead", "error", "since", "limit", "before_id"),
+    *("function", "states", "unique", "name", "dead", "error", "key", "contains", "since", "until"),
+    *("limit", "before_id"),
     limit={"default": 50, "show_default": True},
     before_id={"type": click.IntRange(1)},
 )
@@ -161,8 +163,8 @@ def jobs(server: str, as_json: bool, **options: Any) -> None:
     """List jobs, the newest first, finished ones included as long as the server keeps them.
 
     A job is dead if it failed because its attempts were used up, not because a worker reported a failure; --state
-    failed lists both. A search with --dead or --error examines some thousand jobs at a time, and says where to
-    continue.
+    failed lists both. A search with --dead, --error or --contains examines some thousand jobs at a time, and says
+    where to continue.
     """
     refuse_dead_with_other_states(options)
     with Client(server) as client:
@@ -186,10 +188,10 @@ def jobs(server: str, as_json: bool, **options: Any) -> None:
         columns.insert(-1, Column("REQUIRES", wrap=True, drop=6))
         for row, job in zip(rows, found["jobs"], strict=True):
             row.insert(-1, " ".join(job["requires"]))
-    if any(job["name"] for job in found["jobs"]):  # tasks of dwork have names, and few other jobs
+    if any(job["name"] or job["label"] for job in found["jobs"]):  # tasks of dwork have names, and few other jobs
         columns.insert(1, Column("NAME", wrap=True, drop=1))
         for row, job in zip(rows, found["jobs"], strict=True):
-            row.insert(1, shortened(text_of(job["name"])))  # a whole command, perhaps
+            row.insert(1, shortened(text_of(job["name"] or job["label"])))  # a whole command, perhaps
     print_table(columns, rows)
     if found["next_before_id"]:
         click.echo(f"There may be more: --before {found['next_before_id']}", err=True)
@@ -273,6 +275,7 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "priority": job["priority"],
         "unique": text_of(job["unique"]),
         "name": text_of(job["name"]),
+        "label": text_of(job["label"]),
         "key": text_of(job["key"]),
         "requires": ",".join(job["requires"]),
         "attempts": _attempts(job),

@@ -90,6 +90,7 @@ COMMANDS = {
     "log": _Lazy("switchgear.cli.log", "log", "Show what ran, how long it took, and how it ended."),
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
+    "change": _Lazy("switchgear.cli.control", "change", "Change the priority or the time of a job."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop handing out the jobs of a function."),
     "resume": _Lazy("switchgear.cli.control", "resume", "Hand out the jobs of a function again."),
     "limit": _Lazy("switchgear.cli.limit", "limit", "Show or set how many jobs of a function may run, and how often."),

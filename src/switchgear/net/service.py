@@ -31,12 +31,12 @@ from typing import Any, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
-from switchgear.engine.placement import WakePolicy
+from switchgear.engine.wake_policy import WakePolicy
 from switchgear.errors import ConfigError, StorageError, SwitchgearError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
 from switchgear.net.file_ownership import check_database, is_open_to_others
-from switchgear.net.garbage import settle_garbage
+from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
 from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
@@ -252,7 +252,7 @@ class Service:
         stack.push_async_callback(self.listeners.close)
         await self.listeners.start()
         if not self._is_guest:
-            settle_garbage()
+            freeze_existing_objects()
         self._is_serving = True
         if self._reloads_later:
             self.reload()

@@ -7,7 +7,7 @@ from typing import Any
 
 from switchgear.joblog.audit import AuditQuery
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.pending_read import PendingRead, awaited
 from switchgear.verbs.answers import AuditPage
 

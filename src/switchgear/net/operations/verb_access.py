@@ -13,7 +13,7 @@ from typing import Any, Final
 from switchgear.access.permissions import EVERYBODY
 from switchgear.json_bytes import bytes_of
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.session import Session
 from switchgear.text import harmless
 from switchgear.verbs.table import OperatorVerb

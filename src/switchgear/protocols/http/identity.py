@@ -15,9 +15,10 @@ from switchgear.protocols.http.messages import SAFE_METHODS, RequestHead
 from switchgear.protocols.http.problems import AUTHENTICATE, HttpProblem
 from switchgear.protocols.http.routing import RouteCall, RoutePlan
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.session import Session
 from switchgear.verbs.access import Role
 
-__all__ = ["check_request", "on_begin_session", "on_end_session", "on_get_session"]
+__all__ = ["bearer_permissions", "check_request", "on_begin_session", "on_end_session", "on_get_session"]
 
 COOKIE: Final = b"switchgear_session"
 BEARER: Final = b"bearer "
@@ -49,15 +50,8 @@ def check_request(session: HttpSession, head: RequestHead, plan: RoutePlan) -> N
 
 def permissions_of(session: HttpSession, head: RequestHead) -> Permissions:
     """The permissions for one request; raises HttpProblem."""
-    header = head.headers.get(b"authorization")
-    if header is not None:
-        found = None
-        if header[: len(BEARER)].lower() == BEARER:
-            found = session.transport.access.by_token(header[len(BEARER) :].strip())
-        if found is None:
-            session.context.count_authentication_failed(session)
-            headers = {"WWW-Authenticate": f'{AUTHENTICATE}, error="invalid_token"'}
-            raise HttpProblem(401, "invalid_token", "no identity has this token", headers=headers)
+    found = bearer_permissions(session, head)
+    if found is not None:
         return found
     cookie = cookie_of(head)
     if cookie:
@@ -68,6 +62,21 @@ def permissions_of(session: HttpSession, head: RequestHead) -> Permissions:
                 raise HttpProblem(403, "cross_site", text)
             return found
     return session.transport.permissions
+
+
+def bearer_permissions(session: Session, head: RequestHead) -> Permissions | None:
+    """The permissions of the bearer of a token; `None` if the request has no token. Raises HttpProblem."""
+    header = head.headers.get(b"authorization")
+    if header is None:
+        return None
+    found = None
+    if header[: len(BEARER)].lower() == BEARER:
+        found = session.transport.access.by_token(header[len(BEARER) :].strip())
+    if found is None:
+        session.context.count_authentication_failed(session)
+        headers = {"WWW-Authenticate": f'{AUTHENTICATE}, error="invalid_token"'}
+        raise HttpProblem(401, "invalid_token", "no identity has this token", headers=headers)
+    return found
 
 
 def cookie_of(head: RequestHead) -> bytes:

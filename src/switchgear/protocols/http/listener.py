@@ -9,7 +9,7 @@ import msgspec
 from switchgear.access.browser_sessions import BrowserSessions
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
-from switchgear.protocols.http.bulk import BulkActions
+from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.identity import check_request
 from switchgear.protocols.http.live_feed import LiveFeed
@@ -19,7 +19,7 @@ from switchgear.protocols.http.routing import Router
 from switchgear.protocols.http.session import HttpSession, HttpSetup
 from switchgear.protocols.http.workers import HttpWorkers
 from switchgear.protocols.protocol_names import HTTP, MEMCACHED
-from switchgear.protocols.session_factory import ProtocolDetector, ServerEnvironment, TcpSessionFactory
+from switchgear.protocols.session_factory import ProtocolDetector, ServerEnvironment, SessionMaker, TcpSessionFactory
 
 __all__ = ["HttpSessionFactory", "HttpState"]
 
@@ -29,7 +29,6 @@ class HttpState:
 
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
-        self.bulk = BulkActions()
         self.browsers = BrowserSessions()
         self.feed = LiveFeed(engine)
         self.request_counts: dict[tuple[str, int], int] = {}
@@ -62,8 +61,14 @@ class HttpSessionFactory(TcpSessionFactory):
         setup.check_request = check_request
         setup.request_counts = self.state.request_counts
         self.setups.append(setup)
+        if url.text("api") == "gearmand":
+            # gearmand has no option for names of the server: a listener for other machines accepts every one.
+            any_host = not url.is_loopback and not url.text("hosts")
+            make_session: SessionMaker = partial(GearmandHttpSession, setup=setup, any_host=any_host)
+        else:
+            make_session = partial(HttpSession, setup=setup)
         return ProtocolDetector(
-            default=partial(HttpSession, setup=setup),
+            default=make_session,
             name="HTTP",
             own=frozenset({HTTP, MEMCACHED}),  # memcached has a command GET
         )

@@ -1,4 +1,4 @@
-"""`Placement`: asks the operator's wake policy which of the fitting workers should get a job.
+"""`PolicyCaller`: calls the operator's wake policy which of the fitting workers should get a job.
 
 The policy is given a job and workers that fit it, and names some of them, or none.  It has a say whenever a job could
 be handed out: when workers could be woken for it or it could be pushed to one of them, with all these workers, the one
@@ -28,7 +28,7 @@ from switchgear.engine.waiting_workers import allowed_priorities
 from switchgear.model import BEST_FIRST, READY, Function, Job, Limiter, QueueGroup, Worker
 from switchgear.model.job import place_of
 
-__all__ = ["MOST_CANDIDATES", "Placement", "WakePolicy"]
+__all__ = ["MOST_CANDIDATES", "PolicyCaller", "WakePolicy"]
 
 # Names those of the workers that should have a job, of those that could be given it, the one that waits longest first.
 WakePolicy = Callable[[Job, Sequence[Worker]], Iterable[Worker]]
@@ -36,7 +36,7 @@ WakePolicy = Callable[[Job, Sequence[Worker]], Iterable[Worker]]
 MOST_CANDIDATES: Final = 32
 
 
-class Placement:
+class PolicyCaller:
     """Knows the wake policy, and for which jobs workers were woken because of it."""
 
     def __init__(self, state: EngineState, limiters: Limiters, queues: ReadyQueues) -> None:
