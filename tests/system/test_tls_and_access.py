@@ -223,6 +223,94 @@ def test_a_certificate_of_another_authority_is_not_trusted(secured: Secured) -> 
         client.submit("f", b"", background=True)
 
 
+def test_handshakes_are_limited_in_number_and_time(certificates: Certificates) -> None:
+    port = free_port()
+    limits = ["--set", "limits.tls_handshakes=2", "--set", "limits.tls_handshake_seconds=1"]
+    listener = f"gearman://{HOST}:{port}?{certificates.options(client_ca=False)}"
+    with running_switchgear("--listen", listener, *limits) as server:
+        silent = [socket.create_connection((HOST, port), timeout=30) for _ in range(2)]
+        silent[0].sendall(b"\x16\x03\x01")  # the beginning of a handshake
+        eventually(lambda: connections(server) >= 2, "the server has accepted both")
+        with socket.create_connection((HOST, port), timeout=30) as third, suppress(ConnectionResetError):
+            assert third.recv(1) == b""  # at once: two handshakes are not complete
+        for connection in silent:
+            with connection, suppress(ConnectionResetError):
+                assert connection.recv(1) == b""  # after a second
+        eventually(lambda: server.output().count("it took longer than 1 s") == 2, "the log says why")
+        assert "2 TLS handshakes are not complete" in server.output()
+        context = ssl.create_default_context(cafile=str(certificates.authority))
+        with context.wrap_socket(socket.create_connection((HOST, port)), server_hostname="localhost") as connection:
+            connection.sendall(b"version\n")
+            assert connection.recv(100).startswith(b"OK ")
+
+
+def connections(server: Server) -> int:
+    with Client(f"gearman://{HOST}:{server.port}") as client:
+        return sum(listener["connections"] for listener in client.control("server")["listeners"][1:])
+
+
+def test_long_answers_and_half_closed_connections_over_tls(certificates: Certificates) -> None:
+    port = free_port()
+    listener = f"gearman://{HOST}:{port}?{certificates.options(client_ca=False)}"
+    payload = os.urandom(9_000_000)
+    with running_switchgear("--listen", listener):
+        context = ssl.create_default_context(cafile=str(certificates.authority))
+        plain = socket.create_connection((HOST, port))
+        with context.wrap_socket(plain, server_hostname="localhost") as connection:
+            packet = b"\0REQ" + (16).to_bytes(4, "big") + len(payload).to_bytes(4, "big") + payload  # ECHO_REQ
+            connection.sendall(packet)
+            received = bytearray()
+            while len(received) < len(packet):
+                piece = connection.recv(1 << 20)
+                assert piece
+                received += piece
+            assert received[12:] == payload
+            connection.sendall(b"version\n")
+            assert connection.recv(100).startswith(b"OK ")
+            connection.unwrap()
+
+
+def test_curve_keys_are_identities(tmp_path: Path) -> None:
+    import zmq
+    import zmq.auth
+
+    for name in ("server", "client", "reader", "stranger"):
+        zmq.auth.create_certificates(tmp_path, name)
+    keys = {
+        name: zmq.auth.load_certificate(tmp_path / f"{name}.key_secret") for name in ("client", "reader", "stranger")
+    }
+    server_key, _ = zmq.auth.load_certificate(tmp_path / "server.key")
+    roles = {"client": Role.SUBMIT, "reader": Role.READ}
+    entries = {
+        name: AccessEntry(name, frozenset({role}), curve_keys=(keys[name][0].decode(),)) for name, role in roles.items()
+    }
+    access = tmp_path / "access.toml"
+    write_access_file(access, AccessList(identities=entries))
+    front, back = free_port(), free_port()
+    more = ["--listen", f"pingpong://{HOST}:{front}?workers={back}", "--access-file", str(access)]
+    curve = ["--set", f"zeromq.curve_key_file={tmp_path / 'server.key_secret'}"]
+    with running_switchgear(*more, *curve, options="?access=open") as server, zmq.Context() as context:
+
+        def asked(name: str) -> zmq.Socket[bytes]:
+            sock = context.socket(zmq.REQ)
+            sock.linger = 0
+            sock.curve_publickey, sock.curve_secretkey = keys[name]  # type: ignore[assignment]
+            sock.curve_serverkey = server_key
+            sock.connect(f"tcp://{HOST}:{front}")
+            sock.send(b"job")
+            return sock
+
+        with asked("reader") as reader:
+            assert reader.poll(30_000)
+            answer = reader.recv_multipart()
+            assert b"a request needs the role submit, which reader does not have" in b" ".join(answer)
+        with asked("stranger"):
+            complaint = "its key belongs to no identity"
+            eventually(lambda: complaint in server.output(), "the stranger is refused")
+        with asked("client"), Client(f"gearman://{HOST}:{server.port}") as client:
+            eventually(lambda: [f["total"] for f in client.control("functions")] == [1], "its job is there")
+
+
 def test_in_gearmands_place(certificates: Certificates, tmp_path: Path) -> None:
     """With --ssl-ca-file, only clients with a certificate of the authority can connect."""
     port = free_port()

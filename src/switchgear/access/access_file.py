@@ -95,17 +95,23 @@ def read_access_file(path: Path) -> AccessList:
 
 
 def write_access_file(path: Path, access: AccessList) -> None:
-    """Replace an access file, so that a reader finds either the old or the new one; raises OSError."""
+    """Replace an access file, so that a reader finds either the old or the new one; raises OSError, or ConfigError if
+    the new one could not be read."""
     blocks = [_HEADER]
     if access.anonymous.roles:
         blocks.append("[anonymous]\n" + _lines(access.anonymous))
     for name, entry in sorted(access.identities.items()):
         blocks.append(f"[identities.{json.dumps(name)}]\n" + _lines(entry))
+    text = "\n".join(blocks)
+    try:
+        _access_list(tomllib.loads(text))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write("\n".join(blocks))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -81,7 +81,6 @@ def _read(path: Path) -> AccessList:
 
 def _write(path: Path, changed: AccessList) -> None:
     write_access_file(path, changed)
-    read_access_file(path)  # what a server would say to it
     click.echo(f"wrote {path}; a running server reads it on SIGHUP", err=True)
 
 

@@ -684,6 +684,8 @@ class Connection(PeerTransport):
                     self.transport.writelines(unwritten)
                 else:
                     self.transport.write(self.tls.encrypt(list(unwritten)))
+            if self.tls is not None:
+                self.transport.write(self.tls.goodbye())
             self.transport.close()
 
     def is_of_same_user(self) -> bool:

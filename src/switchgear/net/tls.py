@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -134,10 +135,8 @@ class TlsStream:
     def goodbye(self) -> bytes:
         """What tells the peer that no more comes; empty before the handshake is complete."""
         if self.is_ready:
-            try:
+            with suppress(OSError):  # the peer's own is not there yet
                 self._object.unwrap()
-            except ssl.SSLError:
-                pass  # its own is not there yet
         return self.take_outgoing()
 
     def certificate(self) -> PeerCertificate | None:
