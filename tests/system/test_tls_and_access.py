@@ -294,7 +294,7 @@ def test_curve_keys_are_identities(tmp_path: Path) -> None:
         def asked(name: str) -> zmq.Socket[bytes]:
             sock = context.socket(zmq.REQ)
             sock.linger = 0
-            sock.curve_publickey, sock.curve_secretkey = keys[name]  # type: ignore[assignment]
+            sock.curve_publickey, sock.curve_secretkey = keys[name]
             sock.curve_serverkey = server_key
             sock.connect(f"tcp://{HOST}:{front}")
             sock.send(b"job")
