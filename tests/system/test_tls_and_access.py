@@ -270,6 +270,21 @@ def test_long_answers_and_half_closed_connections_over_tls(certificates: Certifi
             connection.unwrap()
 
 
+def test_the_last_answer_over_tls_arrives_though_more_was_sent(secured: Secured) -> None:
+    """The server hangs up after QUIT, and discards what follows without calling it a broken handshake."""
+    context = ssl.create_default_context(cafile=str(secured.certificates.authority))
+    plain = socket.create_connection((HOST, secured.ports["rediss"]))
+    with context.wrap_socket(plain, server_hostname="localhost") as connection:
+        connection.sendall(b"QUIT\r\n")
+        assert connection.recv(100) == b"+OK\r\n"
+        with suppress(OSError):
+            connection.sendall(b"PING\r\n" * 1000)
+        with suppress(OSError):
+            assert connection.recv(100) == b""
+    assert secured.redis("PING") == "PONG"
+    assert "failed in its handshake" not in secured.server.output()
+
+
 def test_curve_keys_are_identities(tmp_path: Path) -> None:
     import zmq
     import zmq.auth

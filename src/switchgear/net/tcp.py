@@ -363,6 +363,8 @@ class Connection(PeerTransport):
         self.received_bytes += len(data)
         if self.tls is None:
             self._plain_received(data)
+        elif self._lingering is not None:
+            pass  # after its goodbye, TLS decrypts nothing
         elif self.tls.is_ready:
             self._encrypted_received(self.tls, data)
         elif self.transport is not None:
