@@ -9,9 +9,9 @@ from typing import Final
 
 from switchgear.engine.state import Observer
 from switchgear.model import Cause, Function, Job, Schedule, Worker
-from switchgear.text import harmless, without_secrets
+from switchgear.text import TOKEN_PREFIX, harmless, without_secrets
 
-__all__ = ["EVENTS", "Telemetry"]
+__all__ = ["EVENTS", "Telemetry", "repeatable"]
 
 log = logging.getLogger("switchgear")
 
@@ -188,8 +188,8 @@ class Telemetry(Observer):
 
 
 def repeatable(text: str) -> str:
-    """Text in the form that a log may show: one line, without passwords."""
-    return harmless(without_secrets(text) if "://" in text else text)
+    """Text in the form that a log may show: one line, without passwords and tokens."""
+    return harmless(without_secrets(text) if "://" in text or TOKEN_PREFIX in text else text)
 
 
 def text_of(data: bytes) -> str:

@@ -416,6 +416,8 @@ def test_secrets_are_never_shown(secured: Secured) -> None:
     wrong = "swg_wrong-0123456789abcdef0123456789abcdef"
     secured.curl("/v1/functions/resize/jobs", "--data-binary", "x", token=wrong)
     secured.redis("AUTH", wrong)
+    secured.redis("ATUH", TOKENS["mailer"])  # the answer repeats it to its sender, and the log does not
+    secured.curl(f"/v1/functions/{wrong}/jobs", "--data-binary", "x", token=TOKENS["mailer"])
     shown = [secured.server.output()]
     for path in ("/v1/server", "/v1/workers", "/v1/functions", "/v1/session"):
         shown.append(json.dumps(secured.curl(path, token=TOKENS["admin"])[1]))

@@ -13,19 +13,18 @@ from secrets import token_urlsafe
 from typing import Final
 
 from switchgear.errors import ConfigError
+from switchgear.text import TOKEN_PREFIX
 
 __all__ = ["LEAST_TOKEN_BYTES", "MOST_TOKEN_BYTES", "digest_of", "is_same_digest", "new_token", "read_token_file"]
 
-# Secret scanners find leaked tokens by this prefix.
-PREFIX: Final = "swg_"
 RANDOM_BYTES: Final = 32
 LEAST_TOKEN_BYTES: Final = 32
 MOST_TOKEN_BYTES: Final = 512
 
 
 def new_token() -> str:
-    """A new token."""
-    return PREFIX + token_urlsafe(RANDOM_BYTES)
+    """A new token. Its prefix tells people and scanners what it is, and logs that it is to be hidden."""
+    return TOKEN_PREFIX + token_urlsafe(RANDOM_BYTES)
 
 
 def digest_of(token: bytes) -> bytes:

@@ -95,6 +95,14 @@ class ServerAddress(Address):
     def of_scheme(cls, scheme: str, host: str, port: int) -> Self:
         return cls(host, port, scheme == TLS_SCHEME, ConnectionSecurity.from_environment())
 
+    @classmethod
+    def parse_plain(cls, text: str, who: str) -> ServerAddress:
+        """Read a URL for somebody that does not speak TLS; raises ConfigError rather than connecting without it."""
+        address = cls.parse(text)
+        if address.uses_tls:
+            raise ConfigError(f"{address}: {who} cannot speak TLS; use {cls.scheme}://")
+        return address
+
     def secured_by(self, security: ConnectionSecurity) -> ServerAddress:
         """The same address with other settings of the client."""
         return ServerAddress(self.host, self.port, self.uses_tls, security)

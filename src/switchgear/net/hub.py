@@ -32,7 +32,7 @@ from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import PendingRead, Reading, Step
 from switchgear.protocols.session import Session
 from switchgear.storage.base import JobQuery, Snapshot, Store
-from switchgear.telemetry import Telemetry
+from switchgear.telemetry import Telemetry, repeatable
 
 __all__ = ["Hub"]
 
@@ -292,6 +292,7 @@ class Hub(Context):
         transport = session.transport
         address = f"{transport.host}:{transport.port}"
         identity = session.permissions.name
+        target = repeatable(target)
         if outcome == "done":  # a refusal has an event of its own
             fields = {"identity": identity, "protocol": session.protocol, "address": address}
             self.telemetry.emit("operator_action", verb=verb, target=target, **fields)
