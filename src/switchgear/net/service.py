@@ -42,6 +42,7 @@ from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
 from switchgear.net.loop_lag import LoopLag
 from switchgear.net.metrics import Metrics
+from switchgear.net.operations.context import done_in_thread
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
 from switchgear.protocol_registry import protocol_named
@@ -170,6 +171,8 @@ class Service:
         self.operations = Operations(self.hub, f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
+        self.operations.context.in_thread = done_in_thread
+        self.operations.context.commit_times = self.hub.commits.commit_times
         self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
         self.hub.watcher = self.operations.live_rows.in_steps
