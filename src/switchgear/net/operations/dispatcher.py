@@ -16,6 +16,7 @@ from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.flows import FlowOperations
 from switchgear.net.operations.functions import FunctionOperations
+from switchgear.net.operations.graph import GraphOperations
 from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.live_rows import LiveRows
 from switchgear.net.operations.overview import OverviewOperations
@@ -54,6 +55,7 @@ class Operations:
             FunctionOperations(context),
             JobOperations(context),
             ErrorOperations(context),
+            GraphOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
         )
