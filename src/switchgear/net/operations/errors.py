@@ -7,8 +7,8 @@ from typing import Final
 from switchgear.model import FAILED, SECOND_US, Job
 from switchgear.net.error_groups import ErrorGroup, ErrorGroups
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import ITEMS_PER_STEP, Steps
 from switchgear.net.operations.values import encoded, plain
+from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.storage.base import JobQuery
 from switchgear.verbs.live_answers import ErrorGroupAnswer, ErrorsAnswer
 
@@ -28,7 +28,7 @@ class ErrorOperations:
 
     def errors(self, function: str | None, since: float, limit: int) -> Steps:
         since_us = int(since * SECOND_US)
-        from_id = yield from self._hub.search_bound(0, MOST_FAILED)
+        from_id = yield from self._hub.search_bound(0, MOST_FAILED, frozenset({FAILED}))
         groups = ErrorGroups()
         before_id = searched = 0
         while True:

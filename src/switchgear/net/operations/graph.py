@@ -9,8 +9,8 @@ from typing import Final
 from switchgear.model import Job
 from switchgear.net.graph_groups import MOST_EDGES, CollapsedGroup, Collapsing, GraphGroups, GraphJob
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.live_answers import GraphAnswer, GraphGroupAnswer, StuckJob
 
 __all__ = ["GraphOperations"]

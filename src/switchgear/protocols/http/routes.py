@@ -10,13 +10,14 @@ from switchgear.protocols.http import bulk, live_feed, schemas, server_requests,
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
+from switchgear.protocols.http.dashboard_pages import on_get_file, on_get_file_in_folder, on_get_page
 from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
 from switchgear.verbs.table import STATE_NAMES, VERBS
 
-__all__ = ["ROUTES"]
+__all__ = ["DASHBOARD_ROUTES", "ROUTES"]
 
 READ: Final = frozenset({Role.READ})
 SUBMIT: Final = frozenset({Role.SUBMIT})
@@ -310,7 +311,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=(
             verb_parameter("jobs", "function"),
             QueryParameter("state", WordList(STATE_NAMES), "Only jobs in one of these states."),
-            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "since", "limit")),
+            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "key", "since", "until")),
+            verb_parameter("jobs", "contains", "q"),
+            verb_parameter("jobs", "limit"),
             QueryParameter("cursor", PlainText(), "The `next` of the page before."),
         ),
         tag="jobs",
@@ -389,6 +392,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         jobs.on_cancel_job,
         (json(200, "The jobs that were cancelled.", answers.CancelAnswer),),
         query=(verb_parameter("cancel", "cascade"),),
+        tag="jobs",
+    ),
+    Route(
+        "PATCH",
+        "/v1/jobs/{handle}",
+        verb_roles("change"),
+        VERBS["change"].help,
+        jobs.on_change_job,
+        (json(200, "The job.", answers.JobSummary),),
+        body=BodyKind(JSON, schemas.JobChange),
         tag="jobs",
     ),
     Route(
@@ -614,5 +627,39 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_run_schedule,
         (json(201, "The job.", schemas.JobCreated),),
         tag="operate",
+    ),
+)
+
+HTML: Final = "text/html"
+ASSET: Final = (RouteAnswer(200, "The file."), RouteAnswer(304, "It is the one that the client has."))
+
+# The pages of the dashboard, where a listener has it.  They are no part of the interface that OpenAPI describes.
+DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        "GET",
+        "/",
+        ALL_ROLES,
+        "Show the dashboard.",
+        on_get_page,
+        (RouteAnswer(200, "The page.", media=HTML),),
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{file}",
+        ALL_ROLES,
+        "Get a file of the dashboard.",
+        on_get_file,
+        ASSET,
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{folder}/{file}",
+        ALL_ROLES,
+        "Get a file in a folder of the dashboard.",
+        on_get_file_in_folder,
+        ASSET,
+        tag="dashboard",
     ),
 )
