@@ -62,6 +62,7 @@ def test_the_public_names_are_these() -> None:
         "chain",
         "current_job",
         "group",
+        "shared_task",
     ]
 
 

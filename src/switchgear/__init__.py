@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from switchgear.app.graph import chain, group
     from switchgear.app.group import JobGroup
     from switchgear.app.job import Job
+    from switchgear.app.shared_tasks import shared_task
     from switchgear.app.task import Task
     from switchgear.backoff import Backoff
     from switchgear.client.dwork.worker import AsyncDworkWorker, DworkWorker
@@ -55,6 +56,7 @@ else:
             "switchgear.app.graph": ("chain", "group"),
             "switchgear.app.group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
+            "switchgear.app.shared_tasks": ("shared_task",),
             "switchgear.app.task": ("Task",),
             "switchgear.client.dwork.worker": ("AsyncDworkWorker", "DworkWorker"),
             "switchgear.client.gearman.aio": ("AsyncClient",),
@@ -131,6 +133,7 @@ __all__ = [
     "chain",
     "current_job",
     "group",
+    "shared_task",
 ]
 
 __version__ = version.VERSION

@@ -13,6 +13,7 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
+from switchgear.app.app_registry import the_apps
 from switchgear.app.arguments import Arguments, to_json
 from switchgear.app.task_options import EDGE_POLICIES, SubmitKeywords, TaskOptions
 from switchgear.client.gearman.submit_request import SubmitRequest
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from switchgear.app.group import JobGroup
     from switchgear.app.job import Job
 
-__all__ = ["AsyncTask", "Task", "task_name"]
+__all__ = ["AsyncTask", "Task", "new_task", "task_name"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,14 +42,15 @@ class Task(Generic[P, R]):
     Calling it calls the function, here and now.  `submit` has a worker call it, and gives a Job.
     """
 
-    def __init__(self, app: App, function: Callable[..., Any], name: str, options: TaskOptions) -> None:
+    def __init__(self, app: App | None, function: Callable[..., Any], name: str, options: TaskOptions) -> None:
+        """Without an app it is a shared task, which finds its app when it is needed."""
         functools.update_wrapper(self, function)
-        self.app = app
+        self._app = app
         self.name = name
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments: Arguments[R] = Arguments(function, name)
-        self.arguments.check_reference = lambda reference: _check_same_server(app, reference)
+        self.arguments.check_reference = lambda reference: _check_same_server(self.app, reference)
         self.settings = options  # what counts for the next submission
         self._declared = options  # what the workers know
         self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
@@ -61,6 +63,19 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast(R, self.function(*args, **kwargs))
+
+    @property
+    def app(self) -> App:
+        """The app of the task; raises ConfigError if a shared task does not know it yet."""
+        if self._app is None:
+            the_apps.bind_shared(the_apps.default_app())
+        if self._app is None:  # a copy with other options, of a task that has its app by now
+            self._app = the_apps.default_app()
+        return self._app
+
+    def bind(self, app: App) -> None:
+        """Give a shared task its app."""
+        self._app = app
 
     @property
     def options(self) -> TaskOptionsOf[P, R]:
@@ -437,6 +452,19 @@ def _handles_of(before: Any) -> Iterable[str]:
     if isinstance(handle, str):
         return (handle,)
     raise TypeError(f"after: expected a job, a group or a handle, not {before!r}")
+
+
+def new_task(app: App | None, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
+    """A task of this app, or a shared one; raises TypeError or ValueError."""
+    if isinstance(function, Task):
+        raise TypeError(f"{function.name} is a task already")
+    if not callable(function):
+        raise TypeError(f"a task is made of a function, not of {function!r}")
+    name = task_name(function) if name is None else name
+    if not name or "\0" in name or name.encode(errors="ignore").decode() != name:
+        raise ValueError(f"{name!r} cannot be the name of a task")
+    kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+    return kind(app, function, name, options)
 
 
 def task_name(function: Callable[..., Any]) -> str:
