@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from switchgear.app.current_job import Retry, current_job
     from switchgear.app.graph import chain, group
     from switchgear.app.group import JobGroup
+    from switchgear.app.injection import INJECTED
     from switchgear.app.job import Job
+    from switchgear.app.middleware import Middleware, TaskSubmission
     from switchgear.app.shared_tasks import shared_task
     from switchgear.app.task import Task
     from switchgear.backoff import Backoff
@@ -56,6 +58,8 @@ else:
             "switchgear.app.graph": ("chain", "group"),
             "switchgear.app.group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
+            "switchgear.app.injection": ("INJECTED",),
+            "switchgear.app.middleware": ("Middleware", "TaskSubmission"),
             "switchgear.app.shared_tasks": ("shared_task",),
             "switchgear.app.task": ("Task",),
             "switchgear.client.dwork.worker": ("AsyncDworkWorker", "DworkWorker"),
@@ -89,6 +93,7 @@ else:
     )
 
 __all__ = [
+    "INJECTED",
     "AlreadySubmitted",
     "App",
     "ArgumentError",
@@ -113,6 +118,7 @@ __all__ = [
     "JobLost",
     "JobTimedOut",
     "JobUnknown",
+    "Middleware",
     "NotFound",
     "PingPongBroker",
     "PingPongWorker",
@@ -125,6 +131,7 @@ __all__ = [
     "SwitchgearError",
     "Task",
     "TaskFailed",
+    "TaskSubmission",
     "WmpDevice",
     "WmpManager",
     "WmpWorker",

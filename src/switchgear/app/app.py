@@ -18,6 +18,9 @@ from switchgear.app.declarations import (
     module_of_caller,
     undeclared_text,
 )
+from switchgear.app.hooks import AppHooks
+from switchgear.app.injection import Scope
+from switchgear.app.middleware import Middleware
 from switchgear.app.schedules import AppSchedules, TaskSchedule
 from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.app.task import AsyncTask, Task, new_task
@@ -106,6 +109,7 @@ class App:
         the_apps.add(self)
         self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
+        self.hooks = AppHooks()
         self._schedules: dict[str, TaskSchedule] = {}
         self._given_transport = transport
         self._transport: AppTransport | None = None
@@ -181,6 +185,34 @@ class App:
         """Import the modules of `include`, and the modules `tasks` of the packages of `discover`, as workers do."""
         for module in [*self.include, *(name for package in self.discover for name in task_modules(package))]:
             import_module(module)
+
+    # --- hooks ---
+
+    def add_middleware(self, *middleware: Middleware) -> None:
+        """Run code around submissions, jobs, processes and workers; what is added first is outermost."""
+        for each in middleware:
+            if not isinstance(each, Middleware):
+                raise TypeError(f"a middleware is an object of a subclass of Middleware, not {each!r}")
+        self.hooks.middleware.extend(middleware)
+
+    @overload
+    def resource(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def resource(self, /, *, scope: Scope = "process") -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def resource(self, function: Callable[..., Any] | None = None, /, *, scope: Scope = "process") -> Any:
+        """Define something that tasks are given by its type: `@app.resource`, or `@app.resource(scope="job")`.
+
+        The function returns the resource, or yields it and closes it afterwards; it may be a coroutine function for
+        tasks that are. A task takes it by a parameter whose default is `INJECTED`.
+        """
+
+        def define(opening: Callable[..., Any]) -> Callable[..., Any]:
+            self.hooks.resources.define(opening, scope)
+            return opening
+
+        return define if function is None else define(function)
 
     def every(
         self,

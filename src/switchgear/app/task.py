@@ -8,6 +8,7 @@ import inspect
 import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sized
+from contextlib import AsyncExitStack, ExitStack
 from hashlib import blake2b
 from operator import length_hint
 from pathlib import Path
@@ -51,6 +52,7 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments: Arguments[R] = Arguments(function, name)
         self.arguments.check_reference = lambda reference: _check_same_server(self.app, reference)
+        self.injected = self.arguments.injected
         self.settings = options  # what counts for the next submission
         self._declared = options  # what the workers know
         self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
@@ -62,7 +64,21 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.injected:
+            return cast(R, self._call_with_resources(args, kwargs))
         return cast(R, self.function(*args, **kwargs))
+
+    def _call_with_resources(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function here, with resources for the parameters that are not given."""
+        given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
+        kinds = {name: kind for name, kind in self.injected_kinds.items() if name not in given}
+        with ExitStack() as stack:
+            return self.function(*args, **kwargs, **self.app.hooks.resources.values(self.name, kinds, stack))
+
+    @functools.cached_property
+    def injected_kinds(self) -> dict[str, Any]:
+        """The types of the parameters that a worker provides."""
+        return self.arguments.injected_kinds
 
     @property
     def app(self) -> App:
@@ -163,6 +179,11 @@ class Task(Generic[P, R]):
 
     def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool = True) -> SubmitRequest:
         """The request that submits a job with these arguments."""
+        if self.app.hooks.middleware:
+            return self.app.hooks.prepared(self, args, dict(kwargs))._request(args, kwargs, watch=watch)
+        return self._request(args, kwargs, watch=watch)
+
+    def _request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool) -> SubmitRequest:
         by_name = self.arguments.bind(args, kwargs)
         payload = self.arguments.encode_bound(by_name)
         settings = self.settings
@@ -192,6 +213,8 @@ class Task(Generic[P, R]):
     def _is_alike(self) -> bool:
         """Whether jobs of this task differ only in their payloads, unless jobs are among their arguments."""
         settings = self.settings
+        if self.app.hooks.middleware:
+            return False
         of_its_own = settings.unique or settings.key is not None or settings.after or settings.expires is not None
         of_its_own = of_its_own or settings.label is not None
         return not (of_its_own or settings.at is not None or settings.delay)
@@ -337,7 +360,16 @@ class AsyncTask(Task[P, R]):
 
     # Called, it gives a coroutine like the function; everything else is about what comes of it.
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        if self.injected:
+            return cast(Coroutine[Any, Any, R], self._call_with_resources_async(args, kwargs))
         return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))
+
+    async def _call_with_resources_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
+        kinds = {name: kind for name, kind in self.injected_kinds.items() if name not in given}
+        async with AsyncExitStack() as stack:
+            resources = await self.app.hooks.resources.values_async(self.name, kinds, stack)
+            return await self.function(*args, **kwargs, **resources)
 
 
 class TaskOptionsOf(Generic[P, R]):
