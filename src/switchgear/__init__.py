@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.current_job import Retry, current_job
     from switchgear.app.graph import chain, group
-    from switchgear.app.group import JobGroup
     from switchgear.app.injection import INJECTED
     from switchgear.app.job import Job
+    from switchgear.app.job_group import JobGroup
     from switchgear.app.middleware import Middleware, TaskSubmission
     from switchgear.app.shared_tasks import shared_task
     from switchgear.app.task import Task
@@ -56,7 +56,7 @@ else:
             "switchgear.app.current_job": ("Retry", "current_job"),
             "switchgear.client.gearman.job_subscriber": ("Progress",),
             "switchgear.app.graph": ("chain", "group"),
-            "switchgear.app.group": ("JobGroup",),
+            "switchgear.app.job_group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
             "switchgear.app.injection": ("INJECTED",),
             "switchgear.app.middleware": ("Middleware", "TaskSubmission"),

@@ -361,6 +361,25 @@ def test_why_a_job_waits(app: App) -> None:
 # --- cancelling ---
 
 
+def test_a_job_that_waits_is_changed(app: App) -> None:
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    job = add.options(delay=3600).submit(1, 2)
+    info = job.change(priority="high", delay=7200)
+    assert (info.state, info.details["priority"]) == ("scheduled", "high")
+    assert info.run_at is not None
+    assert job.change(at=info.run_at).run_at == info.run_at
+    assert asyncio.run(job.change_async(delay=0)).state == "ready"
+    with working(app):
+        assert job.result(WAIT) == 3
+    with pytest.raises(ServerRefused, match="is done: it cannot be changed"):
+        job.change(priority="low")
+    with pytest.raises(ValueError, match="give one of them"):
+        job.change(at=1, delay=1)
+
+
 def test_a_queued_job_is_cancelled(app: App) -> None:
     @app.task
     def idle() -> None: ...

@@ -1,4 +1,4 @@
-"""`switchgear cancel`, `retry`, `pause` and `resume`."""
+"""`switchgear cancel`, `retry`, `change`, `pause` and `resume`."""
 
 from __future__ import annotations
 
@@ -86,8 +86,34 @@ def test_jobs_by_their_numbers(server: Server) -> None:
     assert call(server, "cancel", "--cascade", *numbers).stdout == f"{first} cancelled\n{second} cancelled\n"
     assert call(server, "retry", numbers[0]).stdout == f"{first} retried\n"
     assert call(server, "job", "999999").exit_code == 1
-    for command in ("job", "explain", "cancel", "retry"):
+    for command in ("job", "explain", "cancel", "retry", "change"):
         assert "or its number" in " ".join(call(server, command, "--help").stdout.split())
+
+
+# --- change ---
+
+
+def test_change(server: Server) -> None:
+    handle = submit(server, "f", "--at", "+1h")
+    result = call(server, "change", handle, "--priority", "high", "--at", "now")
+    assert (result.exit_code, result.stdout) == (0, f"{handle} ready, priority high\n")
+    result = call(server, "change", handle, "--at", "2040-01-31T18:00")
+    assert result.stdout == f"{handle} scheduled, priority high, starts 2040-01-31 18:00:00\n"
+    answer = call_json(server, "change", handle, "--priority", "low")
+    assert [job["priority"] for job in answer["jobs"]] == ["low"]
+
+
+def test_one_that_cannot_be_changed_does_not_stop_the_others(server: Server) -> None:
+    first, second = submit(server, "f"), submit(server, "f")
+    call(server, "cancel", first)
+    result = call(server, "change", first, second, "--priority", "low")
+    assert (result.exit_code, result.stdout) == (1, f"{second} ready, priority low\n")
+    assert result.stderr == f"switchgear: {first} is cancelled: it cannot be changed\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--priority", "huge"), ("--at", "yesterday")])
+def test_wrong_changes(server: Server, options: tuple[str, ...]) -> None:
+    assert call(server, "change", "1", *options).exit_code == 2
 
 
 # --- retry ---

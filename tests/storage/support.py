@@ -12,7 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Function, Job, JobState, PlainJob
+from switchgear.model import (
+    CANCELLED,
+    DONE,
+    EXPIRED,
+    FAILED,
+    FINAL_STATES,
+    NORMAL,
+    READY,
+    Delivery,
+    Function,
+    Job,
+    JobState,
+    PlainJob,
+)
 from switchgear.storage.base import JobQuery, Snapshot, Store
 from switchgear.storage.sqlite import SqliteStore
 
@@ -68,8 +81,10 @@ def read_states(store: Store, job_ids: Sequence[int]) -> dict[int, JobState]:
     return run(store.read_states(job_ids))
 
 
-def search_bound(store: Store, before_id: int, count: int) -> int:
-    return run(store.search_bound(before_id, count))
+def search_bound(
+    store: Store, before_id: int, count: int, states: frozenset[JobState] = frozenset({FAILED, CANCELLED, EXPIRED})
+) -> int:
+    return run(store.search_bound(before_id, count, states))
 
 
 def plain_portions(snapshot: Snapshot) -> list[Sequence[PlainJob]]:

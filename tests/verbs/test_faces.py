@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from switchgear.app.app import App
 from switchgear.app.bulk_operation import BulkOperation
-from switchgear.app.group import JobGroup
 from switchgear.app.job import Job
+from switchgear.app.job_group import JobGroup
 from switchgear.app.schedules import AppSchedules
 from switchgear.cli.main import main
 from switchgear.client.gearman.blocking import Client
@@ -35,6 +35,7 @@ SENT: list[tuple[str, dict[str, Any]]] = []
 # How each verb is reached, as one would type it.
 COMMANDS = {
     "server": "server",
+    "overview": "top --once",
     "connections": "server --connections --limit 5",
     "explain_server": "explain",
     "workers": "workers",
@@ -43,11 +44,12 @@ COMMANDS = {
     "resume": "resume resize",
     "limit": "limit resize --concurrency 4 --rate 10/s --key-concurrency 1 --key-rate none --fair",
     "jobs": "jobs --function f --state READY --unique k --name n --dead --state failed --error e --since 5 --limit 9"
-    " --before 7",
+    " --before 7 --key k --contains text --until 6",
     "job": "job H:t:1",
     "explain": "explain H:t:1",
     "cancel": "cancel --function f --state ready --unique k --name n --error e --since 5 --limit 9 --cascade",
     "retry": "retry --dead --function f --state failed --unique k --name n --error e --since 5 --limit 9",
+    "change": "change H:t:1 --priority high --at +5m",
     "schedule": "schedule add poll fetch data --every 30 --catch-up none --overlap",
     "schedules": "schedules",
     "unschedule": "schedule remove poll",
@@ -56,7 +58,7 @@ COMMANDS = {
     "run_schedule": "schedule run poll",
 }
 # Parameters of commands that are not arguments of verbs.
-OF_THE_COMMAND = {"server", "as_json", "show_connections"}
+OF_THE_COMMAND = {"server", "as_json", "show_connections", "interval", "view", "filter_text", "once"}
 # Commands that act on several things take them in the plural.
 SINGULAR = {"handles": "handle", "functions": "function", "names": "name"}
 # Arguments without an option, and why.
@@ -170,6 +172,7 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "Job.explain": lambda program: program.add.submit(1).explain(),
     "Job.cancel": lambda program: program.add.submit(1).cancel(),
     "Job.retry": lambda program: retried(program.add.submit(-1)),
+    "Job.change": lambda program: program.add.options(delay=60).submit(1).change(priority="high", delay=0),
     "JobGroup.counts": lambda program: program.add.submit_many([1, 2]).counts(),
     "AppSchedules.list": lambda program: program.app.schedules.list(),
     "AppSchedules.remove": lambda program: program.app.schedules.remove("poll"),

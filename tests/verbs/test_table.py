@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
-from switchgear.net.operations.steps import Steps
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.gearman.admin import ON_COMMAND
 from switchgear.verbs.kinds import (
     ArgumentKind,
@@ -43,7 +43,10 @@ def test_defaults_are_filled_in() -> None:
         "name": None,
         "dead": False,
         "error": None,
+        "key": None,
+        "contains": None,
         "since": 0,
+        "until": 0,
         "before_id": 0,
         "limit": 100,
     }
@@ -209,6 +212,7 @@ ANSWERS: dict[str, Callable[[Office], Any]] = {
     "abort_bulk": lambda office: office.ask(
         "abort_bulk", id=office.ask("bulk", action="cancel", handles=["H:t:4"])["id"]
     ),
+    "change": lambda office: office.ask("change", handle="H:t:4", priority="high", run_at=0),
     "schedule": lambda office: office.ask("schedule", name="hourly", function="f", every_seconds=3600),
     "declare": lambda office: office.ask("declare", owner="shop", schedules=[], functions=[]),
     "unschedule": lambda office: office.ask("unschedule", name="nightly"),

@@ -273,9 +273,14 @@ class App:
         dead: bool = False,
         error: str | None = None,
         unique: str | None = None,
+        key: str | None = None,
+        contains: str | None = None,
         limit: int | None = 100,
     ) -> Iterator[JobInfo]:
-        """Jobs that match, newest first, unfinished ones and those of the history; all of them if `limit` is None."""
+        """Jobs that match, newest first, unfinished ones and those of the history; all of them if `limit` is None.
+
+        `contains` is a text in the payload, name, unique key or error; payloads of more than 64 KiB are not searched.
+        """
         from switchgear.app.server_answers import JobInfo
 
         before_id = 0
@@ -289,6 +294,8 @@ class App:
                 "limit": _PAGE if left is None else min(left, _PAGE),
                 "dead": dead or None,
                 "error": error,
+                "key": key,
+                "contains": contains,
             }
             page = self.control("jobs", **arguments)
             for summary in page["jobs"]:

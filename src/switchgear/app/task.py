@@ -24,8 +24,8 @@ from switchgear.job_options import JOB_OPTION_NAMED
 if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.graph import Signature
-    from switchgear.app.group import JobGroup
     from switchgear.app.job import Job
+    from switchgear.app.job_group import JobGroup
 
 __all__ = ["AsyncTask", "Task", "new_task", "task_name"]
 
@@ -132,13 +132,13 @@ class Task(Generic[P, R]):
         Far faster than one by one: many submissions are in flight at once. Only the ids of the jobs are kept here, so
         that a million take eight megabytes.
         """
-        from switchgear.app.group import JobGroup
+        from switchgear.app.job_group import JobGroup
 
         return JobGroup.submit(self.app, self, self._requests(iterables, watch=False))
 
     async def submit_many_async(self, *iterables: Iterable[Any]) -> JobGroup[R]:
         """`submit_many` with asyncio."""
-        from switchgear.app.group import JobGroup
+        from switchgear.app.job_group import JobGroup
 
         return await JobGroup.submit_async(self.app, self, self._requests(iterables, watch=False))
 

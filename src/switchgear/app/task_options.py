@@ -21,7 +21,7 @@ from switchgear.job_options import JOB_OPTIONS, SERVERS_SETTING, JobOption, Opti
 from switchgear.resources import canonical_requirements, shown_requirements
 from switchgear.units import LONGEST_SECONDS, SECONDS_PER_UNIT, duration_seconds
 
-__all__ = ["EDGE_POLICIES", "Rate", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
+__all__ = ["EDGE_POLICIES", "Priority", "Rate", "Seconds", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
 
 Priority = Literal["high", "normal", "low"]
 EdgePolicyName = Literal["wait", "skip", "fail", "run"]

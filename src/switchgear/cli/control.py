@@ -1,7 +1,8 @@
-"""`switchgear cancel`, `retry`, `pause` and `resume`."""
+"""`switchgear cancel`, `retry`, `change`, `pause` and `resume`."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -9,17 +10,32 @@ import click
 
 from switchgear.cli.bulk_progress import change_in_bulk
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of
+from switchgear.cli.output import (
+    complain,
+    json_option,
+    moment,
+    print_json,
+    printable,
+    reading,
+    server_option,
+    text_of,
+)
 from switchgear.cli.verb_options import given, refuse_dead_with_other_states, verb_options
 from switchgear.client.gearman.blocking import Client
 from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ServerRefused
+from switchgear.units import parse_when
 
-__all__ = ["cancel", "pause", "resume", "retry"]
+__all__ = ["cancel", "change", "pause", "resume", "retry"]
 
 _MOST_NAMED: Final = 1000  # of the jobs that match; others are counted
 
-_SELECTION: Final = ("function", "states", "unique", "name", "error", "since", "limit")
+_SELECTION: Final = ("function", "states", "unique", "name", "error", "key", "since", "until", "limit")
+
+
+def _when_or_now(text: str) -> float:
+    """A moment; 0, which is long ago for any clock, for now."""
+    return 0 if text.strip() == "now" else parse_when(text, time.time())
 
 
 def _most(what: str) -> dict[str, Any]:
@@ -141,6 +157,52 @@ def _check(handles: tuple[str, ...], selection: dict[str, Any], limit: int | Non
         raise click.UsageError("Give the handles of jobs, or options that say which.")
     if limit is not None and not selection:
         raise click.UsageError("--limit needs options that say which jobs.")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear change H:myhost:42 --priority high
+  switchgear change H:myhost:42 H:myhost:43 --at 2030-01-31T18:00
+  switchgear change H:myhost:42 --at now
+"""
+)
+@click.argument("handles", metavar="HANDLE...", nargs=-1, required=True)
+@verb_options(
+    "change",
+    "priority",
+    "run_at",
+    run_at={"callback": reading(_when_or_now), "help": "Do not start the job earlier: +5m, 2030-01-31T18:00, or now."},
+)
+@server_option
+@json_option("Write one JSON object: jobs, an array, and problems.")
+@click.pass_context
+def change(
+    ctx: click.Context,
+    /,
+    handles: tuple[str, ...],
+    priority: str | None,
+    run_at: float | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Change the priority of jobs that do not run yet, or when they may start.
+
+    Name each job by its HANDLE, or its number. A ready job goes to the end of the queue of its new priority. Exits with
+    1 if any of the jobs is unknown, runs or has ended; the others are changed all the same.
+    """
+    if priority is None and run_at is None:
+        raise click.UsageError("Give --priority, --at, or both.")
+    changes = {name: value for name, value in (("priority", priority), ("run_at", run_at)) if value is not None}
+    with Client(server) as client:
+        jobs, problems = _each(handles, lambda handle: client.control("change", handle=handle, **changes))
+    if as_json:
+        print_json({"jobs": jobs, "problems": problems})
+    else:
+        for job in jobs:
+            at = f", starts {moment(job['run_at'])}" if job["state"] == "scheduled" else ""
+            click.echo(f"{printable(job['handle'])} {job['state']}, priority {job['priority']}{at}")
+    _finish(ctx, problems, as_json)
 
 
 @click.command(

@@ -217,6 +217,7 @@ class Job:
         "priority",
         "result",
         "revision",
+        "source",
         "started_us",
         "state",
         "subscribers",
@@ -249,6 +250,7 @@ class Job:
         self.entry_bytes = 0
         # KEPT: the store has the job in some state; RESIDENT: its payload is also counted as in memory
         self.kept: u8 = 0
+        self.source: u8 = 0  # the number of the protocol by which it was submitted; see engine.flows
         self.attempts: i32 = 0
         self.revision: i32 = 0  # grows with every stored change; a store never goes back
         self.worker: Worker | None = None
@@ -315,6 +317,12 @@ class Job:
         return entries
 
     @property
+    def taken_us(self) -> int:
+        """When a running job was started: its last move."""
+        history = self.history
+        return self.started_us if history is None else history[-1]
+
+    @property
     def start_number(self) -> int:
         """Which start of the job the present or last one is: 1 for the first.
 
@@ -359,11 +367,16 @@ class Job:
             size += self.details.content_size()
         return size
 
+    @property
+    def has_own_details(self) -> bool:
+        """Whether it has details of its own, which no other job shares."""
+        return self.details is not NO_DETAILS and not self.details.shared
+
     def measured_entry(self) -> int:
         """Its approximate memory besides its contents."""
         size = JOB_BYTES + len(self.unique)
         details = self.details
-        if details is not NO_DETAILS and not details.shared:
+        if self.has_own_details:
             size += DETAILS_BYTES + EDGE_BYTES * len(details.predecessors) + len(details.name) + len(details.origin)
             size += len(details.key) + len(details.reducer) + len(details.schedule) + len(details.requires)
             size += len(details.label)

@@ -58,6 +58,7 @@ class MemoryFigures(TypedDict):
     drafts: int
     subscriptions: int
     schedules: int
+    series: int
     registrations: int
     input: int
     output: int

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from switchgear.states import DONE, FINAL_STATES, CatchUp, JobState
-from switchgear.verbs import answers
+from switchgear.states import DONE, FINAL_STATES, PRIORITY_NAMES, CatchUp, JobState
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import (
     ArgumentKind,
@@ -34,6 +34,7 @@ __all__ = [
     "BULK_STATES",
     "MOST_HANDLES",
     "MOST_JOBS",
+    "SERIES_METRICS",
     "STATE_NAMES",
     "UNFINISHED_NAMES",
     "UNSUCCESSFUL_NAMES",
@@ -45,6 +46,8 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
+MOST_TEXT_BYTES: Final = 1024
+SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
@@ -174,6 +177,21 @@ SINCE: Final = Argument(
     default=0,
     metavar="WHEN",
 )
+UNTIL: Final = Argument(
+    "until",
+    Number(LATEST_SECONDS),
+    "Only jobs submitted before then.",
+    unit="seconds since the epoch",
+    default=0,
+    metavar="WHEN",
+)
+KEY: Final = Argument("key", PlainText(), "Only jobs with this key, for which limits may hold.", metavar="KEY")
+CONTAINS: Final = Argument(
+    "contains",
+    PlainText(MOST_TEXT_BYTES),
+    "Only jobs with this text in payload (of up to 64 KiB), name, unique key or error.",
+    metavar="TEXT",
+)
 BEFORE_ID: Final = Argument(
     "before_id",
     Whole(),
@@ -203,6 +221,45 @@ _ROWS: Final = (
         command="server",
         library="App.server",
         text_commands=("version", "getpid", "verbose"),
+    ),
+    OperatorVerb(
+        "overview",
+        "Show the state of the server at a glance: jobs, rates, workers, and what needs a person.",
+        Role.READ,
+        live_answers.OverviewAnswer,
+        is_long=True,
+        command="top",
+        library="(App.server has the state of the server)",
+    ),
+    OperatorVerb(
+        "flows",
+        "Count jobs by the protocol they came by and the protocol of the workers that ran them.",
+        Role.READ,
+        live_answers.FlowsAnswer,
+        command="(GET /v1/flows over HTTP)",
+        library="(for programs that watch a server; GET /v1/flows over HTTP)",
+    ),
+    OperatorVerb(
+        "series",
+        "Show figures of a function, or of all together, over time.",
+        Role.READ,
+        live_answers.SeriesAnswer,
+        (
+            Argument("function", PlainText(), "Only this function; `other` for those without series of their own."),
+            Argument("metrics", WordList(SERIES_METRICS), "Which figures; default: all."),
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "From this time on; default: an hour before the end.",
+                unit="seconds since the epoch",
+            ),
+            Argument("until", Number(LATEST_SECONDS), "Up to this time; default: now.", unit="seconds since the epoch"),
+            Argument("step", Whole(0, 3600), "10, 60, 600 or 3600; 0: what fits the time.", unit="seconds", default=0),
+            Argument("names", Boolean(), "Also name the functions that have series of their own.", default=False),
+        ),
+        is_long=True,
+        command="(GET /v1/series over HTTP)",
+        library="(for programs that watch a server; GET /v1/series over HTTP)",
     ),
     OperatorVerb(
         "connections",
@@ -346,7 +403,7 @@ _ROWS: Final = (
         "List jobs that match, newest first, finished ones included as long as the server keeps them.",
         Role.READ,
         answers.JobsPage,
-        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, SINCE, BEFORE_ID, LIMIT),
+        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, KEY, CONTAINS, SINCE, UNTIL, BEFORE_ID, LIMIT),
         is_long=True,
         command="jobs",
         library="App.jobs",
@@ -362,6 +419,26 @@ _ROWS: Final = (
         is_long=True,
         command="job",
         library="Job.status",
+    ),
+    OperatorVerb(
+        "errors",
+        "Group failed jobs of the history by function and error.",
+        Role.READ,
+        live_answers.ErrorsAnswer,
+        (
+            FUNCTION,
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "Only jobs that failed since then.",
+                unit="seconds since the epoch",
+                default=0,
+            ),
+            Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of groups.", default=100),
+        ),
+        is_long=True,
+        command="(GET /v1/errors over HTTP; switchgear jobs --state failed lists the jobs)",
+        library="(for programs that watch a server; GET /v1/errors over HTTP)",
     ),
     OperatorVerb(
         "states",
@@ -398,7 +475,9 @@ _ROWS: Final = (
             UNIQUE,
             NAME,
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             LIMIT,
         ),
@@ -422,7 +501,9 @@ _ROWS: Final = (
             replace(DEAD, option="--dead --all-dead"),
             Argument("all_dead", Boolean(), "An older name of dead.", default=False),
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             replace(LIMIT, default=MOST_JOBS),
         ),
@@ -446,7 +527,9 @@ _ROWS: Final = (
             NAME,
             DEAD,
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             Argument("limit", Whole(1), "At most so many of those that match, the newest.", unit="jobs"),
             Argument("expect", Whole(), "Refuse if another number of jobs matches.", unit="jobs"),
             Argument("dry_run", Boolean(), "Only say which jobs match.", default=False),
@@ -475,6 +558,32 @@ _ROWS: Final = (
         Keeps.EARLIER,
         command="(Ctrl-C in cancel and retry aborts theirs)",
         library="BulkOperation.abort",
+    ),
+    OperatorVerb(
+        "change",
+        "Change the priority or the run-at time of a job that waits, is scheduled or is ready.",
+        Role.OPERATE,
+        answers.JobSummary,
+        (
+            ONE_HANDLE,
+            Argument(
+                "priority",
+                Word(PRIORITY_NAMES),
+                "A ready job goes to the end of the queue of its new priority.",
+            ),
+            Argument(
+                "run_at",
+                Number(LATEST_SECONDS),
+                "Do not start the job earlier; 0: start it as soon as possible.",
+                unit="seconds since the epoch",
+                option="--at",
+                metavar="WHEN",
+            ),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="change",
+        library="Job.change",
     ),
     # --- schedules ---
     OperatorVerb(

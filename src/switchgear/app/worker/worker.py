@@ -54,6 +54,7 @@ class WorkerSettings:
     prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
     counts_interruptions: bool = False  # what still runs when it stops counts as lost, and is not just released
+    log_format: str = "text"  # of child processes; see switchgear.log_format
     log_level: str = ""  # child processes log from this level on, unless the app says otherwise; empty: it decides
     backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)  # between attempts to connect
 
@@ -287,6 +288,7 @@ class AppWorker:
                     jobs_limit=settings.jobs_per_process,
                     kill_after_seconds=settings.kill_after_seconds,
                     log_level=settings.log_level,
+                    log_format=settings.log_format,
                 )
                 pools.append(
                     self._new_pool(f"process-{number}", executor, executor_choice.in_processes, is_first=not pools)

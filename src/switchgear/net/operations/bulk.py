@@ -16,7 +16,7 @@ from switchgear.errors import Refused
 from switchgear.model import FAILED, SECOND_US
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.jobs import JobOperations, query_of, require_some
-from switchgear.net.operations.steps import Steps
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Step
 from switchgear.refusals import REFUSED_COUNT, REFUSED_LIMIT, REFUSED_MANY
