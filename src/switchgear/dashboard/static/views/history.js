@@ -17,7 +17,7 @@ async function load(route, signal, previous) {
   const other = route.query.other ? Number(route.query.other) : null;
   const key = `${range} ${Math.floor(until / 10)}`;
   const [series, moment, second] = await Promise.all([
-    previous?.key === key ? previous.series : get("v1/series", { from: until - range, until }, signal),
+    previous?.key === key ? previous.series : get("v1/series", { since: until - range, until }, signal),
     get("v1/at", { t: at }, signal),
     other ? get("v1/at", { t: other }, signal) : null,
   ]);

@@ -31,7 +31,7 @@ const perSecond = (values, step) => values.map((value) => (value === null ? null
 async function load(route, signal, previous, live) {
   const overview = live.topics.overview || (await get("v1/overview", {}, signal));
   if (!previous) {
-    const series = await optional("v1/series", { metrics: "submitted,done,failed", from: format.now() - CHART_SECONDS }, signal);
+    const series = await optional("v1/series", { metrics: "submitted,done,failed", since: format.now() - CHART_SECONDS }, signal);
     chart = { times: [], submitted: [], done: [], failed: [] };
     if (series) {
       chart.times = [...series.times];
