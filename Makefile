@@ -121,6 +121,7 @@ peers: ## install the real programs that the tests talk to
 	@command -v valgrind >/dev/null || scripts/install-packages valgrind
 	@command -v openssl >/dev/null || scripts/install-packages openssl
 	@command -v promtool >/dev/null || scripts/install-packages prometheus
+	@command -v systemd-analyze >/dev/null || scripts/install-packages systemd
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
 	@scripts/install-django
 	@scripts/install-bench-peers

@@ -21,6 +21,7 @@ FLOORS = (
             "errors",
             "json_bytes",
             "lazily",
+            "log_format",
             "memory",
             "numbers",
             "policy",

@@ -76,9 +76,12 @@ class UrlOption:
     default: str
     help: str
     kind: str = "text"  # or "seconds", "port", "count", "flag", "tags" or "resources"
+    choices: tuple[str, ...] = ()  # the only values, if there are some
 
     def read(self, text: str) -> str | float | int:
         """The value; raises ValueError that says what is wrong with it."""
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
         if self.kind == "text":
             if not 0 < len(text.encode()) <= _LONGEST_NAME:
                 raise ValueError(f"it has not between 1 and {_LONGEST_NAME} bytes")

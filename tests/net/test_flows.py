@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from switchgear.net.operations.flows import share_within
-
 from switchgear.engine.engine import Engine
 from switchgear.engine.flows import MOST_SOURCES, Flows
 from switchgear.model import NORMAL, Delivery, Peer
+from switchgear.net.operations.flows import share_within
 from tests.net.office import Office
 from tests.protocols.http.house import HttpHouse
 

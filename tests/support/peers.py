@@ -22,6 +22,7 @@ DEBIAN_PACKAGE = {
     "nginx": "nginx-light",
     "node": "nodejs",
     "promtool": "prometheus",
+    "systemd-analyze": "systemd",
 }
 
 NODE_FOLDER = Path(__file__).parents[1] / "interop" / "node"

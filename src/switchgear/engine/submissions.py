@@ -355,6 +355,8 @@ class Submissions:
             job.source = SCHEDULE_SOURCE
         if options.key:
             job.key = options.key
+        if options.label:
+            job.label = options.label
         if options.crash_limit != -1:
             job.crash_limit = options.crash_limit
         if options.retention_us != -1:

@@ -500,6 +500,7 @@ class Schedule:
     retention_us: int = -1
     key: bytes = b""
     requires: bytes = b""
+    owner: bytes = b""  # the app that has declared it; empty: an operator
     # The state of the schedule.
     paused: bool = False
     removed: bool = False

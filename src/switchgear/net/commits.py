@@ -69,6 +69,7 @@ class Commits:
         self._soon: asyncio.TimerHandle | None = None  # while a woken worker is expected to take a job
         self._woken = 0  # the number of wakeups at the end of the last turn
         self._commit: asyncio.Task[None] | None = None
+        self._begun_at = 0.0
         self._failed_at = 0.0
         self._recovered_at = 0.0
         self._retry: asyncio.TimerHandle | None = None
@@ -102,7 +103,13 @@ class Commits:
     def start(self) -> None:
         """Commit what is staged, unless a commit is in progress."""
         if self._commit is None:
+            self._begun_at = self._loop.time()
             self._commit = self._loop.create_task(self._run())
+
+    @property
+    def running_seconds(self) -> float:
+        """How long the commit in progress has taken so far; 0 if there is none."""
+        return self._loop.time() - self._begun_at if self._commit is not None else 0.0
 
     async def wait(self) -> None:
         """Wait until the commit in progress has ended."""
@@ -145,7 +152,6 @@ class Commits:
     async def _run(self) -> None:
         self._begin()
         error: StorageError | None = None
-        begun = self._loop.time()
         try:
             refused = await self.store.commit()
         except StorageError as reason:
@@ -159,7 +165,7 @@ class Commits:
         if error is not None:
             self._commit_failed(error)
             return
-        self.commit_times.note(int((self._loop.time() - begun) * 1_000_000))
+        self.commit_times.note(int((self._loop.time() - self._begun_at) * 1_000_000))
         if refused:
             self.telemetry.emit("storage_refused", jobs=list(refused)[:20])
         if self.storage_error is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from switchgear.net.operations.context import OperationsContext
     from switchgear.net.operations.flows import FlowOperations
     from switchgear.net.operations.overview import OverviewOperations
-    from switchgear.net.operations.steps import Steps
+    from switchgear.net.operations.verb_steps import Steps
 
 __all__ = ["MOST_RECORDED_FUNCTIONS", "OTHER_FUNCTIONS", "SeriesRecorder"]
 

@@ -90,7 +90,7 @@ class Context(ABC):
         raise LookupError(f"nobody can watch {topic}")
 
     def work_off(self, operation: Iterator[Step]) -> None:
-        """Run an operation in steps, over as many turns as it takes; see net.slices."""
+        """Run an operation in steps, over as many turns as it takes; see net.long_operations."""
         for pauses in operation:
             if pauses:
                 return

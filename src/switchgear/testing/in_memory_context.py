@@ -183,9 +183,9 @@ class InMemoryContext(Context):
         """Jobs of the history that match."""
         return self.history.search(query)
 
-    def search_bound(self, before_id: int, count: int) -> Reading[int]:
+    def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> Reading[int]:
         """See `Store.search_bound`."""
-        return self.history.search_bound(before_id, count)
+        return self.history.search_bound(before_id, count, states)
 
     def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[Step]:
         assert self.operator is not None, "operator verbs are not available here"

@@ -13,6 +13,8 @@ __all__ = [
     "AlarmAnswer",
     "ConnectionCounts",
     "EndedCounts",
+    "ErrorGroupAnswer",
+    "ErrorsAnswer",
     "FlowAnswer",
     "FlowsAnswer",
     "HeldMemory",
@@ -184,6 +186,33 @@ class SeriesAnswer(TypedDict):
     times: list[float]
     values: dict[str, list[float | None]]
     functions: list[PlainBytes]
+
+
+# --- errors ---
+
+
+class ErrorGroupAnswer(TypedDict):
+    """Failed jobs of one function with about the same error; `error` has # for numbers and '…' for quoted texts."""
+
+    function: PlainBytes
+    error: str
+    count: int
+    dead: int
+    first_at: float
+    last_at: float
+    examples: list[str]
+    example_error: str
+
+
+class ErrorsAnswer(TypedDict):
+    """Groups of failed jobs, that with most jobs first.  If the search is not `complete`, jobs with numbers below
+    `searched_to` were not looked at."""
+
+    groups: list[ErrorGroupAnswer]
+    groups_count: int
+    searched: int
+    complete: bool
+    searched_to: int
 
 
 # --- the rows of live tables ---

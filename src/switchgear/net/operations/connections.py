@@ -9,8 +9,8 @@ from typing import Any, Final
 from switchgear.memory import MemoryAccount
 from switchgear.model.job import JOB_BYTES
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.net.tcp import Connection
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes

@@ -10,8 +10,11 @@ from typing import Any
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
+from switchgear.net.operations.bulk import BulkOperations
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.declarations import DeclarationOperations
+from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.flows import FlowOperations
 from switchgear.net.operations.functions import FunctionOperations
@@ -38,6 +41,8 @@ class Operations:
         overview = OverviewOperations(context)
         flows = FlowOperations(context)
         self.series_recorder = SeriesRecorder(context, overview, flows)
+        jobs = JobOperations(context)
+        self.bulk = BulkOperations(context, jobs)
         subjects = (
             ServerOperations(context),
             overview,
@@ -45,9 +50,12 @@ class Operations:
             flows,
             SeriesOperations(context, self.series_recorder),
             FunctionOperations(context),
-            JobOperations(context),
+            jobs,
+            self.bulk,
+            ErrorOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
+            DeclarationOperations(context),
         )
         # The method of a verb has its name, and takes its arguments.
         self.handlers: dict[str, Callable[..., Any]] = {

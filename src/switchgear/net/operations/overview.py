@@ -10,8 +10,8 @@ from switchgear.model import SECOND_US, Function, Worker
 from switchgear.model.job import JOB_BYTES
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.functions import oldest_ready_us
-from switchgear.net.operations.steps import Steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.tcp import Connection
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes

@@ -185,6 +185,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=tuple(verb_parameter("series", argument.name) for argument in VERBS["series"].arguments),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/errors",
+        verb_roles("errors"),
+        VERBS["errors"].help,
+        watch_requests.on_get_errors,
+        (json(200, "The groups.", live_answers.ErrorsAnswer),),
+        query=tuple(verb_parameter("errors", argument.name) for argument in VERBS["errors"].arguments),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",
@@ -252,7 +262,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=(
             verb_parameter("jobs", "function"),
             QueryParameter("state", WordList(STATE_NAMES), "Only jobs in one of these states."),
-            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "since", "limit")),
+            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "key", "since", "until")),
+            verb_parameter("jobs", "contains", "q"),
+            verb_parameter("jobs", "limit"),
             QueryParameter("cursor", PlainText(), "The `next` of the page before."),
         ),
         tag="jobs",
@@ -331,6 +343,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         jobs.on_cancel_job,
         (json(200, "The jobs that were cancelled.", answers.CancelAnswer),),
         query=(verb_parameter("cancel", "cascade"),),
+        tag="jobs",
+    ),
+    Route(
+        "PATCH",
+        "/v1/jobs/{handle}",
+        verb_roles("change"),
+        VERBS["change"].help,
+        jobs.on_change_job,
+        (json(200, "The job.", answers.JobSummary),),
+        body=BodyKind(JSON, schemas.JobChange),
         tag="jobs",
     ),
     Route(

@@ -36,6 +36,7 @@ from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
+from switchgear.verbs.table import VERBS, Keeps
 
 __all__ = ["HttpSession", "HttpSetup"]
 
@@ -394,6 +395,8 @@ class HttpSession(ByteSession):
             raise HttpProblem(404, "not_found", str(error.args[0])) from None
         except (TypeError, ValueError) as error:
             raise verb_problem(verb, arguments, str(error)) from None
+        if VERBS[verb].keeps is Keeps.EARLIER:
+            self.await_commit()
         return answers[0]
 
     # --- waiting, and events of the engine ---

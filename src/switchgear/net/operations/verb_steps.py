@@ -1,4 +1,7 @@
-"""`Steps`: a long operator verb as a generator, which yields between small parts of its work (net/slices.py)."""
+"""`Steps`: a long operator verb as a generator, which yields between two small parts of its work.
+
+`net.long_operations` runs it.
+"""
 
 from __future__ import annotations
 

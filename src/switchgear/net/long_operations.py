@@ -1,4 +1,4 @@
-"""`Slices`: runs long operations a slice per turn of the event loop, round robin.
+"""`LongOperations`: runs long operations a slice per turn of the event loop, round robin.
 
 An operation is an iterator. Each step does a small part of the work, some tenths of a millisecond. The first step runs
 at once, so that small operations end at once. The rest gets a slice of every turn, which all operations share; so each
@@ -20,7 +20,7 @@ from typing import Final
 
 from switchgear.protocols.pending_read import PendingRead, Step
 
-__all__ = ["Slices"]
+__all__ = ["LongOperations"]
 
 log = logging.getLogger("switchgear")
 
@@ -30,7 +30,7 @@ STEPS_PER_TURN: Final = 1_000
 LAST_SECONDS: Final = 1.0
 
 
-class Slices:
+class LongOperations:
     """Runs operations that take longer than one turn may."""
 
     def __init__(self, begin_turn: Callable[[], None], is_held_up: Callable[[], bool] = lambda: False) -> None:

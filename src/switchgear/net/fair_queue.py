@@ -1,4 +1,4 @@
-"""`RoundRobin`: gives connections with long input equal shares of each turn of the event loop.
+"""`FairQueue`: gives connections with long input or output equal shares of each turn of the event loop.
 
 A turn of the event loop reads every readable connection. Short reads are handled at once. Longer input waits here, and
 all of it together gets a few milliseconds of each turn. So a client with one request waits for one such share, and not
@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["RoundRobin"]
+__all__ = ["FairQueue"]
 
 # How long the pieces of one turn may take together. At least one piece is handled.
 TURN_SECONDS: Final = 0.005
 
 
-class RoundRobin:
+class FairQueue:
     """Pending callbacks of connections, each called at most once per turn."""
 
     def __init__(self) -> None:

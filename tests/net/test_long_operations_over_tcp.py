@@ -51,7 +51,7 @@ class Server:
         self.hub = Hub(engine, MemoryStore(), SystemClock(), Telemetry(asyncio.get_running_loop().time))
         operations = Operations(self.hub, "H:t:")
         self.hub.operator = operations.in_steps
-        self.hub.slices.steps_per_turn = 1
+        self.hub.long_operations.steps_per_turn = 1
         setup = GearmanSetup(b"H:t:", "test", handle_messages, on_line)
         limits = LimitsConfig()
         self.listener = TcpListener(
@@ -113,11 +113,11 @@ async def test_requests_behind_a_long_one_are_answered_in_their_order_and_others
     async with Server() as server:
         slow, quick = await server.connect(), await server.connect()
         slow.writer.write(listing() + request(Kind.ECHO_REQ, b"1") + listing() + request(Kind.ECHO_REQ, b"2"))
-        while not len(server.hub.slices):  # noqa: ASYNC110  (it is the turns of the loop that are waited for)
+        while not len(server.hub.long_operations):  # noqa: ASYNC110  (it is the turns of the loop that are waited for)
             await asyncio.sleep(0)
         quick.writer.write(request(Kind.ECHO_REQ, b"quick"))
         assert (await quick.receive())[1] == b"quick"
-        assert len(server.hub.slices) == 1  # the other is still at its first
+        assert len(server.hub.long_operations) == 1  # the other is still at its first
         answers = [(await slow.receive())[1] for _ in range(4)]
         assert [answers[1], answers[3]] == [b"1", b"2"]
 

@@ -1,4 +1,4 @@
-"""`EngineClock`: advances the time of the engine, and passes deadlines that are due to the parts they concern."""
+"""`DeadlineDispatch`: advances the engine's time, and passes each deadline that is due to the part that it concerns."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from switchgear.model import (
     Worker,
 )
 
-__all__ = ["EngineClock"]
+__all__ = ["DeadlineDispatch"]
 
 
-class EngineClock:
+class DeadlineDispatch:
     """Passes each due deadline to the part of the engine that it concerns."""
 
     def __init__(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from switchgear.net.round_robin import RoundRobin
+from switchgear.net.fair_queue import FairQueue
 
 
 def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -16,19 +16,19 @@ def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Non
 @in_a_loop
 async def test_everything_is_done_once_a_turn_and_in_order() -> None:
     done: list[str] = []
-    round_robin = RoundRobin()
-    round_robin.turn_seconds = 60.0
+    fair_queue = FairQueue()
+    fair_queue.turn_seconds = 60.0
 
     def first() -> None:
         done.append("first")
         if len(done) < 4:
-            round_robin.add(first)
+            fair_queue.add(first)
 
-    round_robin.add(first)
-    round_robin.add(lambda: done.append("second"))
+    fair_queue.add(first)
+    fair_queue.add(lambda: done.append("second"))
     await asyncio.sleep(0)
     assert done == ["first", "second"]
-    assert len(round_robin) == 1  # what is added meanwhile belongs to the next turn
+    assert len(fair_queue) == 1  # what is added meanwhile belongs to the next turn
     await asyncio.sleep(0)
     assert done == ["first", "second", "first"]
 
@@ -36,14 +36,14 @@ async def test_everything_is_done_once_a_turn_and_in_order() -> None:
 @in_a_loop
 async def test_when_the_time_of_a_turn_is_over_the_rest_waits_for_the_next() -> None:
     done: list[int] = []
-    round_robin = RoundRobin()
-    round_robin.turn_seconds = 0.0
+    fair_queue = FairQueue()
+    fair_queue.turn_seconds = 0.0
     for number in range(3):
-        round_robin.add(lambda number=number: done.append(number))  # type: ignore[misc]
+        fair_queue.add(lambda number=number: done.append(number))  # type: ignore[misc]
     for count in range(1, 4):
         await asyncio.sleep(0)
         assert done == list(range(count))
-    assert not round_robin
+    assert not fair_queue
 
 
 @in_a_loop
@@ -51,11 +51,11 @@ async def test_what_fails_does_not_keep_the_others_from_being_served() -> None:
     done: list[str] = []
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context["exception"]))
-    round_robin = RoundRobin()
-    round_robin.turn_seconds = 0.0
-    round_robin.add(lambda: done.append("before"))
-    round_robin.add(lambda: [][0])
-    round_robin.add(lambda: done.append("after"))
+    fair_queue = FairQueue()
+    fair_queue.turn_seconds = 0.0
+    fair_queue.add(lambda: done.append("before"))
+    fair_queue.add(lambda: [][0])
+    fair_queue.add(lambda: done.append("after"))
     for _ in range(4):
         await asyncio.sleep(0)
     assert done == ["before", "after"]

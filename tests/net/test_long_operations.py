@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from switchgear.net import slices as module
+from switchgear.net import long_operations as module
 from switchgear.protocols.pending_read import Step
 from tests.net.house import in_turns
 
@@ -16,7 +16,7 @@ async def next_turn() -> None:
     await asyncio.sleep(0)
 
 
-class Slices(module.Slices):
+class LongOperations(module.LongOperations):
     """As many steps in a turn as it takes, however slow the machine is."""
 
     def __init__(self, begin_turn: Callable[[], None], is_held_up: Callable[[], bool] = lambda: False) -> None:
@@ -43,25 +43,25 @@ class Done:
 @in_turns
 async def test_the_first_step_is_done_at_once_and_then_so_many_a_turn() -> None:
     done = Done()
-    slices = Slices(done.begin_turn)
-    slices.steps_per_turn = 2
-    slices.start(done.operation("a", 4))
+    operations = LongOperations(done.begin_turn)
+    operations.steps_per_turn = 2
+    operations.start(done.operation("a", 4))
     assert done.steps == ["a0"]
     await next_turn()
     assert (done.steps, done.turns) == (["a0", "a1", "a2"], 1)
     await next_turn()
     assert done.steps == ["a0", "a1", "a2", "a3"]
     await next_turn()
-    assert len(slices) == 0
+    assert len(operations) == 0
 
 
 @in_turns
 async def test_operations_take_turns() -> None:
     done = Done()
-    slices = Slices(done.begin_turn)
-    slices.steps_per_turn = 2
-    slices.start(done.operation("a", 3))
-    slices.start(done.operation("b", 3))
+    operations = LongOperations(done.begin_turn)
+    operations.steps_per_turn = 2
+    operations.start(done.operation("a", 3))
+    operations.start(done.operation("b", 3))
     await next_turn()
     await next_turn()
     assert done.steps == ["a0", "b0", "a1", "b1", "a2", "b2"]
@@ -70,13 +70,13 @@ async def test_operations_take_turns() -> None:
 @in_turns
 async def test_one_that_pauses_is_not_asked_again_until_it_is_handed_in() -> None:
     done = Done()
-    slices = Slices(done.begin_turn)
+    operations = LongOperations(done.begin_turn)
     operation = done.operation("a", 3, pause_at=1)
-    slices.start(operation)
+    operations.start(operation)
     for _ in range(3):
         await next_turn()
-    assert (done.steps, len(slices)) == (["a0", "a1"], 0)
-    slices.resume(operation)
+    assert (done.steps, len(operations)) == (["a0", "a1"], 0)
+    operations.resume(operation)
     await next_turn()
     assert done.steps == ["a0", "a1", "a2"]
 
@@ -88,9 +88,9 @@ async def test_a_defect_in_one_does_not_stop_the_others(caplog: pytest.LogCaptur
         raise RuntimeError("oh")
 
     done = Done()
-    slices = Slices(done.begin_turn)
-    slices.start(broken())
-    slices.start(done.operation("a", 2))
+    operations = LongOperations(done.begin_turn)
+    operations.start(broken())
+    operations.start(done.operation("a", 2))
     await next_turn()
     assert done.steps == ["a0", "a1"]
     assert "internal error in an operation" in caplog.text
@@ -100,11 +100,11 @@ async def test_a_defect_in_one_does_not_stop_the_others(caplog: pytest.LogCaptur
 async def test_nothing_is_done_while_the_store_is_behind() -> None:
     held = [True]
     done = Done()
-    slices = Slices(done.begin_turn, lambda: held[0])
-    slices.start(done.operation("a", 2))
+    operations = LongOperations(done.begin_turn, lambda: held[0])
+    operations.start(done.operation("a", 2))
     await next_turn()
     assert done.steps == ["a0"]
     held[0] = False
-    slices.wake()
+    operations.wake()
     await next_turn()
     assert done.steps == ["a0", "a1"]
