@@ -28,7 +28,7 @@ export default {
           caption: texts.views.dead.name, at, selection: can("operate") ? selection : null, pick,
           columns: [
             { title: texts.columns.job, cell: (job) => jobLink(job.handle), isHead: true },
-            { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "grow" },
+            { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "short" },
             { title: t.reason, cell: (job) => html`<span class="bad" title=${format.plain(job.error)}>${format.lastLine(job.error) || t.lost}</span>`, style: "grow2" },
             { title: texts.columns.attempts, cell: (job) => job.attempts, style: "number" },
             { title: t.losses, cell: (job) => job.losses || zero("0"), style: "number" },

@@ -140,7 +140,7 @@ export default {
           columns: [
             { title: texts.columns.job, cell: (job) => jobLink(job.handle), isHead: true },
             { title: texts.columns.state, cell: (job) => html`${state(job.state, job.dead)}${job.state === "running" && job.denominator ? html` <span class="muted small">${Math.round((100 * job.numerator) / job.denominator)} %</span>` : nothing}` },
-            { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "grow" },
+            { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "short" },
             { title: texts.columns.detail, cell: (job) => detail(job), style: "grow2" },
             { title: texts.columns.attempts, cell: (job) => html`${job.attempts}${job.attempts_limit ? html`<span class="muted">/${job.attempts_limit}</span>` : nothing}`, style: "number" },
             { title: texts.columns.priority, cell: (job) => (job.priority === "normal" ? html`<span class="zero">${texts.priorities.normal}</span>` : texts.priorities[job.priority] || job.priority), style: "none" },

@@ -29,7 +29,6 @@ class StreamModel {
   }
 
   clear() {
-    this.names = [];
     this.colors = new Map();
     this.lanes = new Map(); // worker id to {id, name, protocol, rows, running, busy}
     this.count = 0;
@@ -39,11 +38,10 @@ class StreamModel {
     this.offset = 0; // the clock of the server minus this one
   }
 
-  // An answer of /v1/stream, or an event of the topic; `names` of a delta come after those known.
-  take(data, isWhole) {
-    const names = isWhole ? data.functions : (this.names = [...this.names, ...(data.functions || [])]);
-    if (isWhole) this.names = names;
-    for (const name of data.functions || []) this.color(format.plain(name));
+  // An answer of /v1/stream, or an event of the topic.
+  take(data) {
+    const names = data.functions || [];
+    for (const name of names) this.color(format.plain(name));
     for (const [id, worker] of Object.entries(data.workers || {})) {
       const lane = this.lane(id);
       lane.name = format.plain(worker.name);
@@ -440,11 +438,11 @@ export default {
   },
   load: async (route, signal) => {
     const past = await optional("v1/stream", { since: Math.floor(format.now() - 600) }, signal);
-    if (past) model.take(past, true);
+    if (past) model.take(past);
     return true;
   },
   event(context, topic, kind, data) {
-    if (topic === "stream") model.take(data, kind === "snapshot");
+    if (topic === "stream") model.take(data);
   },
   drawn() {
     const drawn = element();
