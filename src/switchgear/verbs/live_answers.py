@@ -3,7 +3,7 @@
 See `verbs.answers` about units and about when annotations are evaluated.
 """
 
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from switchgear.verbs.answers import PlainBytes
 
@@ -24,6 +24,8 @@ __all__ = [
     "SeriesAnswer",
     "StateCounts",
     "StoreSummary",
+    "StreamAnswer",
+    "StreamWorker",
     "WorkerCounts",
 ]
 
@@ -213,6 +215,35 @@ class ErrorsAnswer(TypedDict):
     searched: int
     complete: bool
     searched_to: int
+
+
+# --- the task stream ---
+
+
+class StreamWorker(TypedDict):
+    """A worker by the id that rows have."""
+
+    name: PlainBytes
+    protocol: str
+
+
+class StreamAnswer(TypedDict):
+    """Attempts that ended, the oldest first, and what runs now; `columns` say what is in a row.
+
+    A row has the number of its function in `functions`. If `sampled`, so many jobs end that rows are samples. `dropped`
+    rows were left out. `next` is the cursor of the next request.
+    """
+
+    at: float
+    recording_since: float
+    sampled: bool
+    dropped: int
+    next: int
+    functions: list[PlainBytes]
+    workers: dict[str, StreamWorker]
+    columns: list[str]
+    rows: list[list[Any]]
+    running: list[list[Any]]
 
 
 # --- the rows of live tables ---

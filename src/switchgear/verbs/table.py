@@ -47,6 +47,7 @@ __all__ = [
 
 MOST_NAME_BYTES: Final = 512
 MOST_TEXT_BYTES: Final = 1024
+MOST_STREAM_ROWS: Final = 5_000
 SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
@@ -260,6 +261,32 @@ _ROWS: Final = (
         is_long=True,
         command="(GET /v1/series over HTTP)",
         library="(for programs that watch a server; GET /v1/series over HTTP)",
+    ),
+    OperatorVerb(
+        "stream",
+        "Show which worker ran which job from when to when; recorded while somebody asks for it.",
+        Role.READ,
+        live_answers.StreamAnswer,
+        (
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "Only attempts that ended since then.",
+                unit="seconds since the epoch",
+                default=0,
+            ),
+            Argument("cursor", Whole(), "Only attempts after those of another answer: its `next`."),
+            Argument(
+                "limit",
+                Whole(1, MOST_STREAM_ROWS, clamped=True),
+                "The maximum number of attempts; of more, some are left out.",
+                default=1000,
+            ),
+            Argument("seconds", Number(60, 1), "Go on recording for so long; default: 30 seconds.", unit="seconds"),
+        ),
+        is_long=True,
+        command="(GET /v1/stream over HTTP)",
+        library="(for programs that watch a server; GET /v1/stream over HTTP)",
     ),
     OperatorVerb(
         "connections",

@@ -24,6 +24,7 @@ from switchgear.net.operations.overview import OverviewOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
+from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.refusals import REFUSED_STORAGE
@@ -49,6 +50,7 @@ class Operations:
             ConnectionOperations(context),
             flows,
             SeriesOperations(context, self.series_recorder),
+            StreamOperations(context),
             FunctionOperations(context),
             jobs,
             self.bulk,

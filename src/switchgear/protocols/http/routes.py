@@ -195,6 +195,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=tuple(verb_parameter("errors", argument.name) for argument in VERBS["errors"].arguments),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/stream",
+        verb_roles("stream"),
+        VERBS["stream"].help,
+        watch_requests.on_get_stream,
+        (json(200, "The attempts.", live_answers.StreamAnswer),),
+        query=tuple(verb_parameter("stream", name) for name in ("since", "cursor", "limit")),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",

@@ -9,7 +9,7 @@ from switchgear.protocols.http.problems import HttpProblem, field_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
 
-__all__ = ["on_get_errors", "on_get_flows", "on_get_overview", "on_get_series", "on_watch"]
+__all__ = ["on_get_errors", "on_get_flows", "on_get_overview", "on_get_series", "on_get_stream", "on_watch"]
 
 
 def on_get_overview(session: HttpSession, call: RouteCall) -> None:
@@ -30,6 +30,11 @@ def on_get_series(session: HttpSession, call: RouteCall) -> None:
 def on_get_errors(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/errors"""
     session.work_off(session.use_verb("errors", dict(call.plan.given)))
+
+
+def on_get_stream(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/stream"""
+    session.work_off(session.use_verb("stream", dict(call.plan.given)))
 
 
 # --- the stream of events ---
