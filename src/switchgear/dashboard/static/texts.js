@@ -266,6 +266,6 @@ export const texts = {
     help: "Wheel or + and −: zoom. Drag or ← →: move. Click: pin. Space: pause.", none: "Waiting for the first job that ends", noneText: "Attempts are recorded while somebody watches.", sampled: "Samples: too many jobs end to show each",
     dropped: (count) => `${many(count, "attempt")} not shown`, lanes: (shown, all) => (shown === all ? many(all, "worker") : `${shown} of ${many(all, "worker")}, the busiest`), span: (text) => `${text} wide`, table: "The same as a table",
     idle: "Idle", started: "Started", took: "Took", outcome: "Outcome", busy: "Busy", pinned: "Pinned", unpin: "Unpin", outcomes: { done: "done", failed: "failed", cancelled: "cancelled", expired: "expired", requeued: "requeued", sampled: "seen running", running: "running" },
-    unnamed: (id) => `worker ${id}`, jobs: "Attempts", exported: "The trace opens in chrome://tracing and in Perfetto.", recordedSince: (moment) => `recorded since ${moment}`,
+    unnamed: (id) => `worker ${id}`, takers: "over HTTP", jobs: "Attempts", exported: "The trace opens in chrome://tracing and in Perfetto.", recordedSince: (moment) => `recorded since ${moment}`,
   },
 };

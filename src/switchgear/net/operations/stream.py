@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from switchgear.model import SECOND_US
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.task_stream import RunRecord, TaskStream
 from switchgear.verbs.live_answers import StreamAnswer
 
