@@ -5,7 +5,7 @@ See `verbs.answers` about units and about when annotations are evaluated.
 
 from typing import Any, Final, TypedDict
 
-from switchgear.verbs.answers import PlainBytes
+from switchgear.verbs.answers import JobLogFigures, PlainBytes
 
 __all__ = [
     "FUNCTION_COLUMNS",
@@ -18,11 +18,18 @@ __all__ = [
     "FlowAnswer",
     "FlowsAnswer",
     "HeldMemory",
+    "JobLogSize",
     "OldestReady",
     "OverviewAnswer",
+    "PastAnswer",
+    "PastFigures",
+    "PastFunction",
+    "PastRun",
+    "PastTotals",
     "RateFigures",
     "SeriesAnswer",
     "StateCounts",
+    "StorageAnswer",
     "StoreSummary",
     "StreamAnswer",
     "StreamWorker",
@@ -244,6 +251,86 @@ class StreamAnswer(TypedDict):
     columns: list[str]
     rows: list[list[Any]]
     running: list[list[Any]]
+
+
+# --- the past ---
+
+
+class PastFigures(TypedDict):
+    """What a function did in the step before a time, and its state at that time; see `SeriesAnswer`."""
+
+    submitted: float
+    done: float
+    failed: float
+    ready: float
+    running: float
+    oldest: float
+    workers: float
+
+
+class PastTotals(PastFigures):
+    """The figures of all functions together; `at` is the time of the point, at most a `step` before."""
+
+    at: float
+    step: int
+
+
+class PastFunction(PastFigures):
+    """The figures of one function."""
+
+    function: PlainBytes
+
+
+class PastRun(TypedDict):
+    """An attempt that had begun and not ended; `worker` is the protocol of its worker."""
+
+    handle: str
+    function: str
+    started_at: float | None
+    ended_at: float | None
+    outcome: str
+    worker: str
+
+
+class PastAnswer(TypedDict):
+    """What is known of a time: null and empty where nothing is.
+
+    `running_from` is `joblog`, or `none` if there is no job log.
+    """
+
+    t: float
+    totals: PastTotals | None
+    functions: list[PastFunction]
+    running: list[PastRun]
+    running_complete: bool
+    running_from: str
+
+
+# --- storage ---
+
+
+class JobLogSize(JobLogFigures):
+    """The job log, and the size of its files; null if it has none."""
+
+    file_bytes: int | None
+
+
+class StorageAnswer(TypedDict):
+    """The store: how long commits take, how many changed jobs wait for one, and the size of its files.
+
+    Half of all commits, and 99 of 100, ended within these seconds; see `FlowAnswer` about the ranges.
+    """
+
+    url: str
+    is_durable: bool
+    error: str
+    waiting_changes: int
+    commits: int
+    mean_commit_seconds: float | None
+    p50_commit_seconds: float | None
+    p99_commit_seconds: float | None
+    file_bytes: int | None
+    joblog: JobLogSize | None
 
 
 # --- the rows of live tables ---

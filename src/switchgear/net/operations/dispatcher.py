@@ -21,9 +21,11 @@ from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.live_rows import LiveRows
 from switchgear.net.operations.overview import OverviewOperations
+from switchgear.net.operations.past import PastOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
+from switchgear.net.operations.storage import StorageOperations
 from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
@@ -51,6 +53,8 @@ class Operations:
             flows,
             SeriesOperations(context, self.series_recorder),
             StreamOperations(context),
+            PastOperations(context, self.series_recorder),
+            StorageOperations(context),
             FunctionOperations(context),
             jobs,
             self.bulk,

@@ -9,7 +9,17 @@ from switchgear.protocols.http.problems import HttpProblem, field_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
 
-__all__ = ["on_get_errors", "on_get_flows", "on_get_overview", "on_get_series", "on_get_stream", "on_watch"]
+__all__ = [
+    "on_get_errors",
+    "on_get_flows",
+    "on_get_overview",
+    "on_get_past",
+    "on_get_series",
+    "on_get_storage",
+    "on_get_stream",
+    "on_list_connections",
+    "on_watch",
+]
 
 
 def on_get_overview(session: HttpSession, call: RouteCall) -> None:
@@ -35,6 +45,23 @@ def on_get_errors(session: HttpSession, call: RouteCall) -> None:
 def on_get_stream(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/stream"""
     session.work_off(session.use_verb("stream", dict(call.plan.given)))
+
+
+def on_get_past(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/at"""
+    if "t" not in call.plan.given:
+        raise field_problem("parameter", "t", "it is missing: a time in seconds since the epoch")
+    session.work_off(session.use_verb("at", dict(call.plan.given)))
+
+
+def on_get_storage(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/storage"""
+    session.work_off(session.use_verb("storage", {}))
+
+
+def on_list_connections(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/connections"""
+    session.work_off(session.use_verb("connections", dict(call.plan.given)))
 
 
 # --- the stream of events ---
