@@ -9,8 +9,8 @@ from switchgear.errors import StorageError
 from switchgear.joblog.runs import LoggedRun
 from switchgear.model import SECOND_US
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import ITEMS_PER_STEP, Steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.net.series import FunctionHistory
 from switchgear.net.series_recorder import OTHER_FUNCTIONS, SeriesRecorder
 from switchgear.protocols.pending_read import awaited

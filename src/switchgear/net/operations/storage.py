@@ -10,7 +10,7 @@ from typing import Final
 from switchgear.model import SECOND_US
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.flows import share_within
-from switchgear.net.operations.steps import Steps
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.pending_read import awaited
 from switchgear.verbs.live_answers import StorageAnswer
 
