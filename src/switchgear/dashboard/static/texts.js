@@ -228,9 +228,9 @@ export const texts = {
     shown: (shown, all) => `The ${shown} that hold most, of ${many(all, "connection")}.`,
   },
   storage: {
-    last: "Latest commit", lastNote: "until it was on disk", mean: "Mean", commits: (count) => `of ${count} commits`, p99: "99 of 100", longest: (span) => `the longest ${span}`, waiting: "Changes waiting",
+    half: "1 of 2 commits", halfNote: "until they were on disk", mean: "Mean", commits: (count) => `of ${count} commits`, p99: "99 of 100", waiting: "Changes waiting",
     waitingNote: "for the next commit", size: "File", durable: "survives a crash", memory: "is lost at the end", chart: "Commits", chartLabel: "Time of commits in milliseconds, and changes that wait, while this page is open",
-    inMilliseconds: "Latest commit, ms", store: "Store", where: "Where", state: "State", works: "works", kept: "What is stored", joblog: "Job log", written: "Written", behind: "Waiting", dropped: "Dropped",
+    inMilliseconds: "Mean commit, ms", store: "Store", where: "Where", state: "State", works: "works", kept: "What is stored", joblog: "Job log", written: "Written", behind: "Waiting", dropped: "Dropped",
     noJoblog: "There is no job log: the setting joblog.url says where it is to be.", memoryTitle: "Memory for peers", noLimit: "without a limit",
     parts: {
       jobs: "Jobs", held_keys: "Unique keys", limiters: "Limits", history: "History", drafts: "Unfinished graphs", subscriptions: "Subscriptions", schedules: "Schedules", registrations: "Functions and workers",

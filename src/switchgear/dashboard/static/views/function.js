@@ -6,7 +6,7 @@ import { get, optional } from "../api.js";
 import { link, readable, refined } from "../router.js";
 import { bulk, changeLimits, pauseFunction, submitJob } from "../actions.js";
 import * as format from "../format.js";
-import "../chart.js";
+import { recorded } from "../chart.js";
 
 const t = texts.function;
 const RANGES = { 900: t.ranges.quarter, 3600: t.ranges.hour, 21600: t.ranges.six, 86400: t.ranges.day };
@@ -15,7 +15,7 @@ const RANGES = { 900: t.ranges.quarter, 3600: t.ranges.hour, 21600: t.ranges.six
 async function seriesOf(name, range, signal) {
   const named = await optional("v1/series", { names: "yes" }, signal);
   if (!named || !named.functions.some((each) => format.plain(each) === name)) return null;
-  return get("v1/series", { function: name, since: format.now() - range }, signal);
+  return recorded(await get("v1/series", { function: name, since: format.now() - range }, signal));
 }
 
 async function load(route, signal) {

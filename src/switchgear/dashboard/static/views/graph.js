@@ -20,7 +20,7 @@ async function load(route, signal) {
     return { kind: "jobs", nodes: near.nodes.map((node) => ({ ...node, id: node.handle })), edges: near.edges, complete: near.complete };
   }
   const whole = await get("v1/graph", { function: name, name: prefix }, signal);
-  return { kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.from, edge.to, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
+  return { kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.before, edge.after, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
 }
 
 const FINAL = ["done", "failed", "cancelled", "expired"];

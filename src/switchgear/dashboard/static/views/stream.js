@@ -341,12 +341,12 @@ class TaskStream extends HTMLElement {
       const wide = Math.max(1, place(row.end ?? until) - x);
       if (wide <= 1 && Math.floor(x) === lastPixel[sub] && row.outcome === "done") return;
       lastPixel[sub] = Math.floor(x);
-      this.#block(pen, row, x, top + 3 + sub * high, wide, Math.max(1, high - 1), ink);
+      this.#block(pen, row, x, top + 3 + sub * high, wide, Math.max(1, high - 1), ink, gutter);
     });
     pen.restore();
   }
 
-  #block(pen, row, x, y, wide, high, ink) {
+  #block(pen, row, x, y, wide, high, ink, left) {
     const [fill, onFill] = this.#model.color(row.function);
     const isBad = row.outcome === "failed";
     const isOpen = ["cancelled", "expired", "requeued"].includes(row.outcome);
@@ -367,7 +367,7 @@ class TaskStream extends HTMLElement {
       pen.rect(x, y, wide - 4, high);
       pen.clip();
       pen.fillStyle = isOpen ? ink.text : row.outcome === "running" ? ink.text : onFill;
-      pen.fillText(row.function, x + 6, y + high / 2 + 0.5);
+      pen.fillText(row.function, Math.max(x, left) + 6, y + high / 2 + 0.5);
       pen.restore();
     }
     this.#blocks.push([x, y, wide, high, row]);
