@@ -17,6 +17,9 @@ __all__ = [
     "ErrorsAnswer",
     "FlowAnswer",
     "FlowsAnswer",
+    "GraphAnswer",
+    "GraphGroupAnswer",
+    "GraphGroupEdge",
     "HeldMemory",
     "JobLogSize",
     "OldestReady",
@@ -33,6 +36,7 @@ __all__ = [
     "StoreSummary",
     "StreamAnswer",
     "StreamWorker",
+    "StuckJob",
     "WorkerCounts",
 ]
 
@@ -331,6 +335,52 @@ class StorageAnswer(TypedDict):
     p99_commit_seconds: float | None
     file_bytes: int | None
     joblog: JobLogSize | None
+
+
+# --- graphs ---
+
+
+class GraphGroupAnswer(TypedDict):
+    """Jobs of one function with similar names, equally far from those that wait for nothing.
+
+    In `label`, * stands for numbers. A label or a function is empty if the group has several. `is_frontier`: some of
+    its jobs are ready or run.
+    """
+
+    id: int
+    label: PlainBytes
+    function: PlainBytes
+    layer: int
+    states: dict[str, int]
+    jobs: int
+    examples: list[str]
+    is_frontier: bool
+
+
+class GraphGroupEdge(TypedDict):
+    """So many jobs of one group wait for jobs of another."""
+
+    before: int
+    after: int
+    jobs: int
+
+
+class StuckJob(TypedDict):
+    """A job that could be next, and why it is not running."""
+
+    handle: str
+    word: str
+    text: str
+
+
+class GraphAnswer(TypedDict):
+    """The unfinished jobs of a graph in at most 300 groups; `complete` if no job and no edge was left out."""
+
+    groups: list[GraphGroupAnswer]
+    edges: list[GraphGroupEdge]
+    jobs: int
+    complete: bool
+    stuck: list[StuckJob]
 
 
 # --- the rows of live tables ---

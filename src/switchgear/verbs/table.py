@@ -487,6 +487,20 @@ _ROWS: Final = (
         library="(for programs that watch a server; GET /v1/errors over HTTP)",
     ),
     OperatorVerb(
+        "graph",
+        "Show the unfinished jobs of a graph in groups, where it goes on, and why it is stuck.",
+        Role.READ,
+        live_answers.GraphAnswer,
+        (
+            FUNCTION,
+            replace(NAME, help="Only jobs whose names begin with this."),
+            replace(HANDLE_OR_SELECTION, help="Only jobs that are connected with this one."),
+        ),
+        is_long=True,
+        command="(GET /v1/graph over HTTP; switchgear dwork graph draws small graphs)",
+        library="(for programs that watch a server; GET /v1/graph over HTTP)",
+    ),
+    OperatorVerb(
         "states",
         "Tell the states of many jobs.",
         Role.READ,

@@ -18,6 +18,7 @@ from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.flows import FlowOperations
 from switchgear.net.operations.functions import FunctionOperations
+from switchgear.net.operations.graph import GraphOperations
 from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.live_rows import LiveRows
 from switchgear.net.operations.overview import OverviewOperations
@@ -59,6 +60,7 @@ class Operations:
             jobs,
             self.bulk,
             ErrorOperations(context),
+            GraphOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
             DeclarationOperations(context),

@@ -234,6 +234,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=(verb_parameter("connections", "limit"),),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/graph",
+        verb_roles("graph"),
+        VERBS["graph"].help,
+        watch_requests.on_get_groups,
+        (json(200, "The groups.", live_answers.GraphAnswer),),
+        query=tuple(verb_parameter("graph", argument.name) for argument in VERBS["graph"].arguments),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",

@@ -12,6 +12,7 @@ from switchgear.protocols.http.session import HttpSession
 __all__ = [
     "on_get_errors",
     "on_get_flows",
+    "on_get_groups",
     "on_get_overview",
     "on_get_past",
     "on_get_series",
@@ -62,6 +63,11 @@ def on_get_storage(session: HttpSession, call: RouteCall) -> None:
 def on_list_connections(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/connections"""
     session.work_off(session.use_verb("connections", dict(call.plan.given)))
+
+
+def on_get_groups(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/graph"""
+    session.work_off(session.use_verb("graph", dict(call.plan.given)))
 
 
 # --- the stream of events ---

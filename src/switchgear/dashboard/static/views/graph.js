@@ -19,8 +19,13 @@ async function load(route, signal) {
     const near = await get(`v1/jobs/${encodeURIComponent(handle)}/graph`, { depth }, signal);
     return { kind: "jobs", nodes: near.nodes.map((node) => ({ ...node, id: node.handle })), edges: near.edges, complete: near.complete };
   }
-  const whole = await get("v1/graph", { function: name, name: prefix }, signal);
-  return { kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.before, edge.after, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
+  // Without a choice: the function with most jobs that wait for others.
+  const waiting = (await get("v1/functions", {}, signal)).filter((row) => row.waiting_or_scheduled && typeof row.name === "string")
+    .sort((a, b) => b.waiting_or_scheduled - a.waiting_or_scheduled).map((row) => row.name).slice(0, 12);
+  const chosen = prefix ? "" : name || waiting[0];
+  if (!chosen && !prefix) return { kind: "groups", nodes: [], edges: [], complete: true, waiting };
+  const whole = await get("v1/graph", { function: chosen, name: prefix }, signal);
+  return { waiting, chosen, kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.before, edge.after, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
 }
 
 const FINAL = ["done", "failed", "cancelled", "expired"];
@@ -103,8 +108,9 @@ export default {
     return html`
       <form class="filters" role="search" @submit=${find}>
         <select name="by" aria-label=${texts.jobs.by}>${Object.entries(t.by).map(([key, text]) => html`<option value=${key} ?selected=${Boolean(route.query[key])}>${text}</option>`)}</select>
-        <input type="search" name="word" aria-label=${t.find} placeholder=${`${t.find}  ( / )`} .value=${handle || name || route.query.name || ""}>
+        <input type="search" name="word" aria-label=${t.find} placeholder=${`${t.find}  ( / )`} .value=${handle || name || route.query.name || data.chosen || ""}>
         <button class="button">${t.show}</button>
+        ${!handle && data.waiting.length > 1 ? html`<div class="chips">${data.waiting.map((each) => choice(each === data.chosen, link("graph", "", { function: each }), each))}</div>` : nothing}
         ${handle ? html`<div class="chips">${["1", "2", "4", "8"].map((each) => choice(each === depth, refined({ depth: each }), t.depth(each)))}<a class="chip" href=${link("graph")}>${t.whole}</a></div>` : nothing}
       </form>
       ${data.nodes.length ? html`<div class="stack">
