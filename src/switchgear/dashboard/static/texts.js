@@ -209,8 +209,8 @@ export const texts = {
     searched: (count) => `All ${count} unsuccessful jobs that the server keeps were looked at.`, searchedTo: (count, id) => `${count} jobs were looked at, down to number ${id}.`,
   },
   dead: {
-    none: "Nothing needs you", noneText: "A job is dead when its attempts are spent, or too many of its workers were lost.", reason: "Reason", lost: "its worker was lost", losses: "Workers lost",
-    died: "Died", retryAll: "Retry all …",
+    none: "Nothing needs you", noneText: "A job is dead when its attempts are spent, or too many of its workers were lost.", losses: "Workers lost",
+    died: "Died",
   },
   schedules: {
     none: "There is no schedule", noneText: "The server makes jobs by itself, by cron lines or every so often:", noMatch: "No schedule fits", filter: "Filter by name or function", name: "Schedule", spec: "When",

@@ -24,7 +24,9 @@ async function load(route, signal) {
     .sort((a, b) => b.waiting_or_scheduled - a.waiting_or_scheduled).map((row) => row.name).slice(0, 12);
   const chosen = prefix ? "" : name || waiting[0];
   if (!chosen && !prefix) return { kind: "groups", nodes: [], edges: [], complete: true, waiting };
-  const whole = await get("v1/graph", { function: chosen, name: prefix }, signal);
+  // All that belongs together, collapsed by the server: it is found by one of the jobs.
+  const jobs = chosen ? (await get("v1/jobs", { function: chosen, state: "waiting", limit: 1 }, signal)).jobs : [];
+  const whole = await get("v1/graph", jobs.length ? { handle: jobs[0].handle } : { function: chosen, name: prefix }, signal);
   return { waiting, chosen, kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.before, edge.after, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
 }
 
@@ -67,7 +69,7 @@ function drawing(data, self) {
   const box = (node) => {
     const [x, y] = position(node.id);
     const style = node.id === self ? "self" : isBad(node) ? "bad" : node.is_frontier || ["ready", "running"].includes(node.state) ? "front" : "";
-    return svg`<a href=${target(node)} aria-label=${`${label(node)}, ${note(node)}`}><g class="node ${style}"><title>${label(node)}: ${note(node)}</title>
+    return svg`<a href=${target(node)}><g class="node ${style}"><title>${label(node)}: ${note(node)}</title>
       <rect x=${x} y=${y} width=${WIDE} height=${HIGH} rx="8"></rect>
       <text x=${x + 12} y=${y + 22}>${cut(label(node), 26)}</text><text class="soft" x=${x + 12} y=${y + 40}>${cut(note(node), 32)}</text></g></a>`;
   };
