@@ -19,14 +19,13 @@ async function load(route, signal) {
     const near = await get(`v1/jobs/${encodeURIComponent(handle)}/graph`, { depth }, signal);
     return { kind: "jobs", nodes: near.nodes.map((node) => ({ ...node, id: node.handle })), edges: near.edges, complete: near.complete };
   }
-  // Without a choice: the function with most jobs that wait for others.
-  const waiting = (await get("v1/functions", {}, signal)).filter((row) => row.waiting_or_scheduled && typeof row.name === "string")
-    .sort((a, b) => b.waiting_or_scheduled - a.waiting_or_scheduled).map((row) => row.name).slice(0, 12);
+  // All that belongs together, collapsed by the server: it is found by one of the jobs that wait.
+  const jobs = (await get("v1/jobs", { state: "waiting", limit: 200 }, signal)).jobs.filter((job) => typeof job.function === "string");
+  const waiting = [...new Set(jobs.map((job) => job.function))].slice(0, 12);
   const chosen = prefix ? "" : name || waiting[0];
   if (!chosen && !prefix) return { kind: "groups", nodes: [], edges: [], complete: true, waiting };
-  // All that belongs together, collapsed by the server: it is found by one of the jobs.
-  const jobs = chosen ? (await get("v1/jobs", { function: chosen, state: "waiting", limit: 1 }, signal)).jobs : [];
-  const whole = await get("v1/graph", jobs.length ? { handle: jobs[0].handle } : { function: chosen, name: prefix }, signal);
+  const one = jobs.find((job) => job.function === chosen);
+  const whole = await get("v1/graph", one ? { handle: one.handle } : { function: chosen, name: prefix }, signal);
   return { waiting, chosen, kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.before, edge.after, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
 }
 
