@@ -103,6 +103,7 @@ def test_very_many_names_functions_and_layers() -> None:
 
 def test_a_graph_that_is_too_large_is_said_to_be_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_operations, "MOST_GRAPH_JOBS", 100)
+    monkeypatch.setattr(graph_operations, "MOST_CONNECTED_JOBS", 100)
     monkeypatch.setattr(graph_operations, "JOBS_PER_STEP", 20)
     office = Office()
     pipeline(office, 100)

@@ -16,6 +16,7 @@ __all__ = ["MOST_EDGES", "MOST_GROUPS", "CollapsedGroup", "Collapsing", "GraphGr
 
 MOST_GROUPS: Final = 300
 MOST_EDGES: Final = 2_000
+MOST_COUNTED_EDGES: Final = 10_000
 MOST_GROUP_EXAMPLES: Final = 3
 MOST_LABEL_BYTES: Final = 100
 
@@ -53,6 +54,10 @@ class GraphGroups:
     def __init__(self) -> None:
         self.jobs: list[GraphJob] = []
         self.layers: dict[int, int] = {}  # by job
+        self._deepest = 0
+        # Which groups there would be, up to one more than there may be.
+        self._names: set[GroupKey] = set()
+        self._functions: set[tuple[bytes, int]] = set()
 
     def add(self, job: GraphJob) -> None:
         """Add a job; those that it waits for come first, or count as if they were not there."""
@@ -62,25 +67,23 @@ class GraphGroups:
             layer = max(layer, layers.get(predecessor_id, -1) + 1)
         layers[job.id] = layer
         self.jobs.append(job)
+        self._deepest = max(self._deepest, layer)
+        if len(self._names) <= MOST_GROUPS:
+            self._names.add((job.function, label_of(job.name), layer))
+        if len(self._functions) <= MOST_GROUPS:
+            self._functions.add((job.function, layer))
 
     def key_maker(self) -> Callable[[GraphJob], GroupKey]:
         """The finest way to make groups that gives few enough."""
         layers = self.layers
-        deepest = max(layers.values(), default=0)
-        makers: tuple[Callable[[GraphJob], GroupKey], ...] = (
-            lambda job: (job.function, label_of(job.name), layers[job.id]),
-            lambda job: (job.function, b"", layers[job.id]),
-            lambda job: (b"", b"", layers[job.id]),
-        )
-        for make in makers:
-            keys: set[GroupKey] = set()
-            for job in self.jobs:
-                keys.add(make(job))
-                if len(keys) > MOST_GROUPS:
-                    break
-            else:
-                return make
-        return lambda job: (b"", b"", layers[job.id] * MOST_GROUPS // (deepest + 1))
+        if len(self._names) <= MOST_GROUPS:
+            return lambda job: (job.function, label_of(job.name), layers[job.id])
+        if len(self._functions) <= MOST_GROUPS:
+            return lambda job: (job.function, b"", layers[job.id])
+        if self._deepest < MOST_GROUPS:
+            return lambda job: (b"", b"", layers[job.id])
+        depth = self._deepest + 1
+        return lambda job: (b"", b"", layers[job.id] * MOST_GROUPS // depth)
 
     def group_in(self, make: Callable[[GraphJob], GroupKey], jobs: Sequence[GraphJob], result: Collapsing) -> None:
         """Put some jobs into their groups, and count the edges that lead to them."""
@@ -98,7 +101,11 @@ class GraphGroups:
                 group.blocked_id = job.id
             before = {result.group_of[other] for other in job.predecessors if other in result.group_of}
             for number in before:
-                result.edges[number, group.number] += 1
+                edge = number, group.number
+                if edge in result.edges or len(result.edges) < MOST_COUNTED_EDGES:
+                    result.edges[edge] += 1
+                else:
+                    result.has_more_edges = True
 
 
 class Collapsing:
@@ -108,6 +115,7 @@ class Collapsing:
         self.groups: dict[GroupKey, CollapsedGroup] = {}
         self.group_of: dict[int, int] = {}
         self.edges: Counter[tuple[int, int]] = Counter()
+        self.has_more_edges = False
 
 
 def label_of(name: bytes) -> bytes:

@@ -46,8 +46,8 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
-MOST_TEXT_BYTES: Final = 1024
 MOST_STREAM_ROWS: Final = 5_000
+MOST_TEXT_BYTES: Final = 1024
 SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000

@@ -16,6 +16,7 @@ from switchgear.verbs.live_answers import GraphAnswer, GraphGroupAnswer, StuckJo
 __all__ = ["GraphOperations"]
 
 MOST_GRAPH_JOBS: Final = 100_000
+MOST_CONNECTED_JOBS: Final = 10_000  # around one job; they have to be sorted
 MOST_SCANNED: Final = 2_000_000  # jobs that are looked at for those of the graph
 MOST_EXPLAINED: Final = 10
 # Edges of one job that are followed; the others are not shown.
@@ -69,10 +70,10 @@ class GraphOperations:
                 ):
                     found.append(described(job))
             scanned += len(some)
-            if len(some) < JOBS_PER_STEP:
-                return found, True
-            if len(found) >= MOST_GRAPH_JOBS or scanned >= MOST_SCANNED:
-                return found, False
+            is_complete = len(some) < JOBS_PER_STEP
+            if is_complete or len(found) >= MOST_GRAPH_JOBS or scanned >= MOST_SCANNED:
+                found.reverse()
+                return found, is_complete
             before_id = some[-1].id
             yield False
 
@@ -99,9 +100,11 @@ class GraphOperations:
                     if other_id not in seen and (engine.has_job(other_id)):
                         seen.add(other_id)
                         pending.append(other_id)
-            if len(seen) > MOST_GRAPH_JOBS:
-                return found, False
+            if len(seen) > MOST_CONNECTED_JOBS:
+                is_complete = False
+                break
             yield False
+        found.sort()
         return found, is_complete
 
     def _answer(self, result: Collapsing, jobs: int, is_complete: bool) -> GraphAnswer:
@@ -111,7 +114,7 @@ class GraphOperations:
             "groups": [self._group(group) for group in groups],
             "edges": [{"before": before, "after": after, "jobs": count} for (before, after), count in edges],
             "jobs": jobs,
-            "complete": is_complete and len(edges) == len(result.edges),
+            "complete": is_complete and len(edges) == len(result.edges) and not result.has_more_edges,
             "stuck": self._stuck(groups),
         }
 
