@@ -22,6 +22,8 @@ __all__ = ["check_arguments", "shown_arguments", "visible_answer"]
 
 # These tell nothing about single functions.
 ABOUT_SERVER: Final = frozenset({"server", "explain_server", "connections"})
+# These may concern jobs of other functions than the one that is named.
+ACROSS_FUNCTIONS: Final = frozenset({"bulk", "graph"})
 # Arguments that may be long or secret.
 HIDDEN: Final = frozenset({"payload", "options"})
 LONGEST_SHOWN: Final = 400
@@ -34,6 +36,8 @@ def check_arguments(context: OperationsContext, session: Session, verb: Operator
     session.require(verb.name, verb.roles)
     if not session.permissions.globs or verb.name in ABOUT_SERVER:
         return
+    if verb.name in ACROSS_FUNCTIONS:
+        refuse_all(session, verb.name)
     if values.get("cascade"):  # the jobs that wait for a job may be of any function
         refuse_all(session, f"{verb.name} with cascade")
     function = values.get("function")
