@@ -439,6 +439,12 @@ class App:
 
         return ServerInfo.read(self.control("server"))
 
+    def dashboard(self) -> str:
+        """The URL of the dashboard of the server that this app uses; raises ConfigError if the server has none."""
+        from switchgear.dashboard.address import dashboard_url
+
+        return dashboard_url(listener["url"] for listener in self.control("server")["listeners"])
+
     def connections(self, limit: int = 100) -> list[ConnectionInfo]:
         """The connections that make the server hold most, the largest first."""
         from switchgear.app.server_answers import ConnectionInfo
