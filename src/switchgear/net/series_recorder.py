@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from switchgear.model import SECOND_US, Function
-from switchgear.net.operations.functions import oldest_ready_us
+from switchgear.net.operations.functions import function_portions, oldest_ready_us
 from switchgear.net.series import COUNTED, FINE_SECONDS, WIDTH, FunctionHistory
 
 if TYPE_CHECKING:
@@ -83,10 +83,9 @@ class SeriesRecorder:
         other = list(ZEROS)
         self._may_forget = True
         sampled: set[bytes] = set()
-        for start in range(0, len(functions), FUNCTIONS_PER_STEP):
-            if start:
-                yield False
-            for function in functions[start : start + FUNCTIONS_PER_STEP]:
+        for portion in function_portions(functions, FUNCTIONS_PER_STEP):
+            yield False
+            for function in portion:
                 counts[function] = present = function.counts()[:COUNTED]
                 values = self._values(function, present, now_us)
                 history = self._history(function.name, values)

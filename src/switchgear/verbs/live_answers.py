@@ -12,6 +12,7 @@ __all__ = [
     "WORKER_COLUMNS",
     "AlarmAnswer",
     "ConnectionCounts",
+    "DurationFigures",
     "EndedCounts",
     "ErrorGroupAnswer",
     "ErrorsAnswer",
@@ -22,6 +23,8 @@ __all__ = [
     "GraphGroupEdge",
     "HeldMemory",
     "JobLogSize",
+    "KeyFigures",
+    "KeysAnswer",
     "OldestReady",
     "OverviewAnswer",
     "PastAnswer",
@@ -37,6 +40,7 @@ __all__ = [
     "StreamAnswer",
     "StreamWorker",
     "StuckJob",
+    "TimesAnswer",
     "WorkerCounts",
 ]
 
@@ -383,11 +387,54 @@ class GraphAnswer(TypedDict):
     stuck: list[StuckJob]
 
 
+# --- one function ---
+
+
+class DurationFigures(TypedDict):
+    """How many durations were in each range (the last one has no end), and within how many seconds half of them, and 99
+    of 100, ended; null if there are none, or beyond the last bound."""
+
+    counts: list[int]
+    mean_seconds: float | None
+    p50_seconds: float | None
+    p99_seconds: float | None
+
+
+class TimesAnswer(TypedDict):
+    """How long jobs of a function were ready before each start, and how long each attempt took, since the start of the
+    server; `bounds` are the ends of the ranges in seconds."""
+
+    function: str
+    bounds: list[float]
+    wait: DurationFigures
+    run: DurationFigures
+
+
+class KeyFigures(TypedDict):
+    """The ready and running jobs of one key."""
+
+    key: PlainBytes
+    ready: int
+    running: int
+
+
+class KeysAnswer(TypedDict):
+    """The keys of a function that distinguishes them, those with most ready jobs first.
+
+    `count` is the number of all keys that the server knows. If not `complete`, not all of them were looked at.
+    """
+
+    function: str
+    keys: list[KeyFigures]
+    count: int
+    complete: bool
+
+
 # --- the rows of live tables ---
 
 FUNCTION_COLUMNS: Final = (
     "name", "total", "ready", "running", "waiting", "scheduled", "workers", "paused", "submitted", "done", "failed",
-    "cancelled", "expired", "requeued", "oldest_ready_at",
+    "cancelled", "expired", "requeued", "oldest_ready_at", "limited",
 )  # fmt: skip
 WORKER_COLUMNS: Final = (
     "id", "name", "protocol", "address", "functions", "running", "job", "job_function", "job_started_at", "asleep",

@@ -357,6 +357,28 @@ _ROWS: Final = (
         text_commands=("status", "prioritystatus"),
     ),
     OperatorVerb(
+        "times",
+        "Show how long the jobs of a function wait and run.",
+        Role.READ,
+        live_answers.TimesAnswer,
+        (FUNCTION_NAME,),
+        command="(GET /v1/functions/{function}/times over HTTP)",
+        library="(for programs that watch a server; over HTTP)",
+    ),
+    OperatorVerb(
+        "keys",
+        "List the keys of a function with limits by key, those with most ready jobs first.",
+        Role.READ,
+        live_answers.KeysAnswer,
+        (
+            FUNCTION_NAME,
+            Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of keys.", default=100),
+        ),
+        is_long=True,
+        command="(GET /v1/functions/{function}/keys over HTTP)",
+        library="(for programs that watch a server; over HTTP)",
+    ),
+    OperatorVerb(
         "pause",
         "Stop handing out the jobs of a function.",
         Role.OPERATE,

@@ -17,6 +17,7 @@ from switchgear.net.operations.declarations import DeclarationOperations
 from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.flows import FlowOperations
+from switchgear.net.operations.function_details import FunctionDetailOperations
 from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.graph import GraphOperations
 from switchgear.net.operations.jobs import JobOperations
@@ -59,6 +60,7 @@ class Operations:
             FunctionOperations(context),
             jobs,
             self.bulk,
+            FunctionDetailOperations(context),
             ErrorOperations(context),
             GraphOperations(context),
             ExplainOperations(context),

@@ -244,6 +244,25 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=tuple(verb_parameter("graph", argument.name) for argument in VERBS["graph"].arguments),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/functions/{function}/times",
+        verb_roles("times"),
+        VERBS["times"].help,
+        watch_requests.on_get_times,
+        (json(200, "The durations.", live_answers.TimesAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/functions/{function}/keys",
+        verb_roles("keys"),
+        VERBS["keys"].help,
+        watch_requests.on_list_keys,
+        (json(200, "The keys.", live_answers.KeysAnswer),),
+        query=(verb_parameter("keys", "limit"),),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",

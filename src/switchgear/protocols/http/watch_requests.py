@@ -18,7 +18,9 @@ __all__ = [
     "on_get_series",
     "on_get_storage",
     "on_get_stream",
+    "on_get_times",
     "on_list_connections",
+    "on_list_keys",
     "on_watch",
 ]
 
@@ -68,6 +70,16 @@ def on_list_connections(session: HttpSession, call: RouteCall) -> None:
 def on_get_groups(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/graph"""
     session.work_off(session.use_verb("graph", dict(call.plan.given)))
+
+
+def on_get_times(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/functions/{function}/times"""
+    session.work_off(session.use_verb("times", {"function": call.text("function")}))
+
+
+def on_list_keys(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/functions/{function}/keys"""
+    session.work_off(session.use_verb("keys", {"function": call.text("function"), **call.plan.given}))
 
 
 # --- the stream of events ---
