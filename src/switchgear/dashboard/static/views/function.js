@@ -95,7 +95,7 @@ export default {
       ${reasons ? panel(t.why, html`${reasons.reasons.map((reason) => html`<div class="reason"><p>${reason.text}</p></div>`)}`, jobLink(reasons.handle)) : nothing}
       ${panel(t.rates, charts(series), html`<span class="chips">${Object.entries(RANGES).map(([seconds, text]) => choice(seconds === range, refined({ range: seconds }), text))}</span>`)}
       <div class="columns">
-        ${times ? panel(t.times.title, html`<div class="inside stack">${histogram(t.times.wait, times.bounds, times.wait)}${histogram(t.times.run, times.bounds, times.run)}</div>`) : nothing}
+        ${times ? panel(t.times.title, html`<div class="inside stack">${histogram(t.times.wait, times.bounds, times.wait.counts)}${histogram(t.times.run, times.bounds, times.run.counts)}</div>`) : nothing}
         ${panel(t.limits, html`<div class="inside"><dl class="facts">
           <dt>${texts.limits.fields.concurrency}</dt><dd>${policy?.concurrency || t.any}</dd>
           <dt>${texts.limits.fields.rate}</dt><dd>${rateText(policy?.rate)}</dd>
