@@ -132,6 +132,7 @@ def test_a_job_in_all_detail() -> None:
         "origin": "test",
         "key": "tenant",
         "requires": [],
+        "trace": "",
         "losses": 0,
         "crash_limit": 3,
         "unique_scope": "queued",

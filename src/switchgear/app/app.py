@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
     from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+    from switchgear.app.tracing import AppTracing
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
 
@@ -72,6 +73,7 @@ class App:
             raise ConfigError(f'run_here is True, False or "all", not {run_here!r}')
         self.run_here = run_here
         self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
+        self.tracing: AppTracing | None = None  # a tracing system; see switchgear.contrib.otel
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self._schedules: dict[str, TaskSchedule] = {}
         self._given_transport = transport

@@ -274,6 +274,7 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "name": text_of(job["name"]),
         "key": text_of(job["key"]),
         "requires": ",".join(job["requires"]),
+        "trace": job["trace"],
         "attempts": _attempts(job),
         "lost": _losses(job),
         "progress": _progress(job),

@@ -349,6 +349,8 @@ class Submissions:
             job.schedule = options.schedule
         if options.key:
             job.key = options.key
+        if options.trace:
+            job.trace = options.trace
         if options.crash_limit != -1:
             job.crash_limit = options.crash_limit
         if options.retention_us != -1:

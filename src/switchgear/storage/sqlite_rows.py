@@ -150,6 +150,7 @@ def _later_fields(job: Job) -> tuple[Any, ...]:
         job.schedule,
         job.message,
         job.requires,
+        job.trace,
     )
 
 
@@ -265,3 +266,5 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.message = extra.message
     if extra.requires:
         job.requires = extra.requires
+    if extra.trace:
+        job.trace = extra.trace

@@ -242,6 +242,7 @@ class JobSummary(TypedDict):
     origin: str
     key: PlainBytes
     requires: list[str]  # tags and amounts that a worker needs to be given the job
+    trace: str  # its traceparent, or nothing
     losses: int
     crash_limit: int | None
     unique_scope: str

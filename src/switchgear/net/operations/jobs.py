@@ -171,6 +171,7 @@ class JobOperations:
             "origin": job.origin,
             "key": plain(job.key),
             "requires": shown_requirements(job.requires),
+            "trace": job.trace.decode(),
             "losses": job.losses,
             "crash_limit": job.crash_limit if job.crash_limit >= 0 else None,
             "unique_scope": UniqueScope(job.unique_scope).name.lower(),

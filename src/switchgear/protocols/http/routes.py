@@ -43,6 +43,7 @@ PREFER: Final = {"Prefer": "`wait=30`: wait for the end of the job, at most so m
 IDEMPOTENCY_KEY: Final = {
     "Idempotency-Key": "The same request with the same key within a day is answered with the same job."
 }
+TRACE: Final = {"traceparent": "The trace that the job belongs to (W3C Trace Context); an invalid one is ignored."}
 ATTEMPT: Final = {"Switchgear-Attempt": "The attempt that came with the job."}
 JOB_HEADERS: Final = {"Switchgear-Job": "The handle of the job.", "Switchgear-State": "Its state."}
 LOCATION: Final = {"Location": "Where the job is."}
@@ -150,7 +151,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             *SUBMITTED,
         ),
         body=BodyKind(JSON, schemas.JobSubmission),
-        headers={**PREFER, **IDEMPOTENCY_KEY},
+        headers={**PREFER, **IDEMPOTENCY_KEY, **TRACE},
         tag="submit",
     ),
     Route(
@@ -170,7 +171,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         ),
         query=OPTIONS,
         body=BodyKind(BYTES, is_required=False),
-        headers={**PREFER, **IDEMPOTENCY_KEY},
+        headers={**PREFER, **IDEMPOTENCY_KEY, **TRACE},
         tag="submit",
     ),
     Route(
@@ -192,6 +193,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             ),
         ),
         body=BodyKind(NDJSON, schemas.JobSubmission),
+        headers=TRACE,
         tag="submit",
     ),
     # --- jobs ---
@@ -347,7 +349,11 @@ ROUTES: Final[tuple[Route, ...]] = (
                 200,
                 "A job, which the caller has for the time of its lease.",
                 media=BYTES,
-                headers={"Switchgear-Job": "The handle of the job.", **ATTEMPT},
+                headers={
+                    "Switchgear-Job": "The handle of the job.",
+                    **ATTEMPT,
+                    "traceparent": "The trace that the job belongs to, if it was submitted with one.",
+                },
             ),
             RouteAnswer(204, "There was no job in time."),
         ),

@@ -235,6 +235,7 @@ class PolledJob(TypedDict):
     function: PlainBytes
     attempt: int
     payload: PlainBytes
+    trace: str  # the traceparent of its submitter's span, or nothing
 
 
 class PollAnswer(TypedDict):
