@@ -17,6 +17,7 @@ FLOORS = (
     (
         *(
             "backoff",
+            "dashboard",
             "errors",
             "json_bytes",
             "lazily",

@@ -70,6 +70,9 @@ class FunctionRegistry:
 
     def _drop(self, function: Function) -> None:
         del self._state.functions[function.name]
+        counts = self._state.dropped_counts
+        for index, count in enumerate(function.counts()):
+            counts[index] += count
         self._state.memory.registration_bytes -= FUNCTION_BYTES + len(function.name)
         function.dropped = True
         self._queues.discard(function)

@@ -79,7 +79,9 @@ class WorkerReports:
         function = job.function
         function.running -= 1
         history = job.history  # `Job.taken_us`, inlined
-        function.run_times.note(state.now_us - (job.started_us if history is None else history[-1]))
+        run_us = state.now_us - (job.started_us if history is None else history[-1])
+        function.run_times.note(run_us)
+        worker.flows[job.source].note(run_us)
         if function.limiter is not None:
             self._limiters.count_end(job, worker)
         if job.has_details and job.run_limit:
@@ -128,6 +130,7 @@ class WorkerReports:
         job.result_code = code
         self._state.set_error(job, error)
         self._state.set_result(job, result)
+        worker.flows[job.source].note_failure(self._state.now_us - job.taken_us)
         self._attempts.detach(job)
         self._transitions.finish(job, Cause.ENDED_BADLY)
         warning_bytes = self._state.settings.warning_bytes

@@ -6,7 +6,7 @@ duration takes some twenty instructions.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -16,7 +16,6 @@ __all__ = ["BOUNDS_US", "DurationHistogram"]
 BOUNDS_US: Final = (1_000, 4_000, 16_000, 64_000, 256_000, 1_024_000, 4_096_000, 16_384_000, 65_536_000, 262_144_000)
 
 
-@final
 @mypyc_attr(acyclic=True)
 class DurationHistogram:
     """How many durations were how long, and their sum."""

@@ -31,12 +31,12 @@ from typing import Any, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
-from switchgear.engine.placement import WakePolicy
+from switchgear.engine.wake_policy import WakePolicy
 from switchgear.errors import ConfigError, StorageError, SwitchgearError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
 from switchgear.net.file_ownership import check_database, is_open_to_others
-from switchgear.net.garbage import settle_garbage
+from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
 from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
@@ -190,7 +190,9 @@ class Service:
         self.operations = Operations(self.hub, f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
+        self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
+        self.hub.watcher = self.operations.live_rows.in_steps
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.listeners.is_guest = self._is_guest
@@ -250,7 +252,7 @@ class Service:
         stack.push_async_callback(self.listeners.close)
         await self.listeners.start()
         if not self._is_guest:
-            settle_garbage()
+            freeze_existing_objects()
         self._is_serving = True
         if self._reloads_later:
             self.reload()
@@ -396,6 +398,7 @@ class Service:
                 self.hub.follow_wall_clock()
                 self.hub.check_store()
                 self.listeners.look_after()
+                self.operations.series_recorder.look_after()
             except Exception:
                 log.exception("internal error while checking connections")  # continue with the next check
             if self._finish_all and not self.engine.job_count():

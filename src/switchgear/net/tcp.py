@@ -342,7 +342,7 @@ class Connection(PeerTransport):
                 self._rest_start = 0
                 self.transport.pause_reading()
                 self._count_input()
-                hub.round_robin.add(self._receive_rest)
+                hub.fair_queue.add(self._receive_rest)
                 return
         self._receive(session, data)
 
@@ -416,7 +416,7 @@ class Connection(PeerTransport):
         if hub.lost_connections <= LOST_AT_ONCE:
             self._leave()
         else:
-            hub.round_robin.add(self._leave)
+            hub.fair_queue.add(self._leave)
 
     def _leave(self) -> None:
         """Tell the session that the peer is gone."""
@@ -436,7 +436,7 @@ class Connection(PeerTransport):
         self._stalled_since = 0.0
         self._count_output(self._unwritten_bytes + self.queued_bytes)
         if self._unwritten:
-            self.hub.round_robin.add(self._write_more)
+            self.hub.fair_queue.add(self._write_more)
         else:
             self._all_taken()
 
@@ -446,7 +446,7 @@ class Connection(PeerTransport):
             self._closes_when_written = False
             self.close()
         elif self._go_on is not None:
-            self.hub.round_robin.add(self._continue)
+            self.hub.fair_queue.add(self._continue)
         else:
             self._read_again()
 
@@ -459,7 +459,7 @@ class Connection(PeerTransport):
         if self.is_stalled:
             return  # until the peer has read its output
         if self._rest:
-            self.hub.round_robin.add(self._receive_rest)
+            self.hub.fair_queue.add(self._receive_rest)
         elif self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
             if self.session is not None:
@@ -518,7 +518,7 @@ class Connection(PeerTransport):
         if not self._unwritten:
             self._stop_reading(transport)
             if not self._stalled_since:
-                self.hub.round_robin.add(self._write_more)
+                self.hub.fair_queue.add(self._write_more)
         self._unwritten.extend(out)
         self._unwritten_bytes += size
         if not self._stalled_since:
@@ -547,7 +547,7 @@ class Connection(PeerTransport):
             return  # `resume_writing` continues
         self._count_output(self._unwritten_bytes + self.queued_bytes)
         if unwritten:
-            self.hub.round_robin.add(self._write_more)
+            self.hub.fair_queue.add(self._write_more)
         else:
             self._all_taken()
 
@@ -597,7 +597,7 @@ class Connection(PeerTransport):
         self._go_on = go_on
         self._stop_reading(self.transport)
         if not self.is_stalled:
-            self.hub.round_robin.add(self._continue)
+            self.hub.fair_queue.add(self._continue)
 
     # --- memory and slow peers ---
 

@@ -82,8 +82,15 @@ class Context(ABC):
         See net.operations.dispatcher.  Raises Refused or LookupError.
         """
 
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        """Collect the present rows of a live table in steps: at the end a list of pairs of a key and a row is added.
+
+        See net.operations.live_rows.
+        """
+        raise LookupError(f"nobody can watch {topic}")
+
     def work_off(self, operation: Iterator[Step]) -> None:
-        """Run an operation in steps, over as many turns as it takes; see net.slices."""
+        """Run an operation in steps, over as many turns as it takes; see net.long_operations."""
         for pauses in operation:
             if pauses:
                 return

@@ -34,4 +34,5 @@ class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
     schedule: bytes = b""
     message: bytes = b""
     requires: bytes = b""
+    label: bytes = b""
     trace: bytes = b""

@@ -20,7 +20,15 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import SECOND_US, Job, Timer
 from switchgear.protocols.context import Context
 from switchgear.protocols.handles import number_in_handle
-from switchgear.protocols.http.codec import CONTINUE, LAST_CHUNK, HeadCache, RequestDecoder, answer_head, chunk
+from switchgear.protocols.http.codec import (
+    CONTINUE,
+    LAST_CHUNK,
+    NOT_STORED,
+    HeadCache,
+    RequestDecoder,
+    answer_head,
+    chunk,
+)
 from switchgear.protocols.http.messages import JSON, PROBLEM, HttpRequest
 from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.routing import RouteCall, RoutePlan, Router
@@ -28,6 +36,7 @@ from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
+from switchgear.verbs.table import VERBS, Keeps
 
 __all__ = ["HttpSession", "HttpSetup"]
 
@@ -53,6 +62,7 @@ class HttpSetup:
         self.handle_prefix = handle_prefix
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
+        self.streams = 0  # how many sessions watch; see `http.live_feed`
         self.request_counts: dict[tuple[str, int], int] = {}  # answers by route and status
         self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
         self._date = b""
@@ -209,8 +219,15 @@ class HttpSession(ByteSession):
 
     # --- answers ---
 
-    def respond(self, status: int, body: bytes = b"", content_type: bytes = JSON, headers: bytes = b"") -> None:
-        """Answer the present request.  `headers` are whole lines."""
+    def respond(
+        self,
+        status: int,
+        body: bytes = b"",
+        content_type: bytes = JSON,
+        headers: bytes = b"",
+        caching: bytes = NOT_STORED,
+    ) -> None:
+        """Answer the present request.  `headers` are whole lines, `caching` is the value of Cache-Control."""
         call = self.call
         self._count(status)
         request_head = call.request.head if call is not None else None
@@ -219,7 +236,13 @@ class HttpSession(ByteSession):
         if keeps_alive and request_head is not None and request_head.is_version_1_0:
             headers += KEEP_ALIVE_LINE
         head = answer_head(
-            status, content_type if status != 204 else b"", len(body), headers, date, keeps_alive=keeps_alive
+            status,
+            content_type if status != 204 else b"",
+            len(body),
+            headers,
+            date,
+            keeps_alive=keeps_alive,
+            caching=caching,
         )
         if request_head is not None and request_head.method == "HEAD":
             body = b""
@@ -372,6 +395,8 @@ class HttpSession(ByteSession):
             raise HttpProblem(404, "not_found", str(error.args[0])) from None
         except (TypeError, ValueError) as error:
             raise verb_problem(verb, arguments, str(error)) from None
+        if VERBS[verb].keeps is Keeps.EARLIER:
+            self.await_commit()
         return answers[0]
 
     # --- waiting, and events of the engine ---
