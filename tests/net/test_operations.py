@@ -158,6 +158,7 @@ def test_a_job_in_all_detail() -> None:
         "result": "",
         "warnings": "",
         "log": [{"cause": "submitted_waiting", "at": now / SECOND_US}],
+        "attempt_history": [],
     }
 
 

@@ -264,6 +264,18 @@ class StateChange(TypedDict):
     at: float
 
 
+class AttemptAnswer(TypedDict):
+    """One start of a job: when, until when, the cause of its end, and its worker, if the job log knows it."""
+
+    attempt: int
+    started_at: float
+    ended_at: float | None
+    outcome: str
+    worker: str | None
+    worker_host: str | None
+    protocol: str | None
+
+
 class JobAnswer(JobSummary):
     """A job in all detail."""
 
@@ -272,6 +284,7 @@ class JobAnswer(JobSummary):
     result: PlainBytes
     warnings: PlainBytes
     log: list[StateChange]
+    attempt_history: list[AttemptAnswer]
 
 
 class JobsPage(TypedDict):
