@@ -281,7 +281,6 @@ class JobFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     dead: bool | UnsetType = UNSET
     error: str | UnsetType = UNSET
     key: str | UnsetType = UNSET
-    contains: str | UnsetType = UNSET
     since: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType = UNSET
     until: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType = UNSET
 
