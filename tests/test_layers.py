@@ -17,7 +17,6 @@ FLOORS = (
     (
         *(
             "backoff",
-            "dashboard",
             "errors",
             "json_bytes",
             "lazily",
@@ -33,7 +32,7 @@ FLOORS = (
         ),
         "version",
     ),
-    ("protocol_registry",),
+    ("protocol_registry", "dashboard"),
     ("model", "config", "timetable", "job_options", "refusals", "verbs"),
     ("engine",),
     ("protocols", "storage", "joblog", "telemetry"),

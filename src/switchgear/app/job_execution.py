@@ -76,10 +76,17 @@ def _run(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outc
             args, kwargs = _arguments(task, assignment)
         except Exception as error:
             return _unreadable(error)
+        hooks = task.app.hooks
         try:
-            value = task.function(*args, **kwargs)
+            if hooks.middleware or task.injected:
+                value = hooks.call(task, job, args, kwargs)
+            else:
+                value = task.function(*args, **kwargs)
         except BaseException as error:
-            return classify(task, assignment, job, error)
+            outcome = classify(task, assignment, job, error)
+            if hooks.middleware:
+                hooks.tell(job, error, outcome)
+            return outcome
         return _result(task, value)
 
 
@@ -100,10 +107,17 @@ async def _run_async(task: Task[Any, Any], assignment: AssignedJob, job: Current
             args, kwargs = _arguments(task, assignment)
         except Exception as error:
             return _unreadable(error)
+        hooks = task.app.hooks
         try:
-            value = await task.function(*args, **kwargs)
+            if hooks.middleware or task.injected:
+                value = await hooks.call_async(task, job, args, kwargs)
+            else:
+                value = await task.function(*args, **kwargs)
         except BaseException as error:
-            return classify(task, assignment, job, error)
+            outcome = classify(task, assignment, job, error)
+            if hooks.middleware:
+                await hooks.tell_async(job, error, outcome)
+            return outcome
         return _result(task, value)
 
 
