@@ -27,6 +27,7 @@ FLOORS = (
             "resources",
             "states",
             "text",
+            "trace_context",
             "units",
         ),
         "version",

@@ -68,6 +68,7 @@ NOT_OPTIONS = {
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
     ("limit", "owner"): "an operator owns nothing",
     ("schedule", "owner"): "an operator owns nothing",
+    ("job", "workers"): "the command always shows them",
     ("schedule", "options"): "each job option is an option of the command",
 }
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
     from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+    from switchgear.app.tracing import AppTracing
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
 
@@ -115,6 +116,7 @@ class App:
         self.name = module_of_caller(1) if name is None else name
         the_apps.add(self)
         self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
+        self.tracing: AppTracing | None = None  # a tracing system; see switchgear.contrib.otel
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self.hooks = AppHooks()
         self._schedules: dict[str, TaskSchedule] = {}

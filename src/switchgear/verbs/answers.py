@@ -274,6 +274,7 @@ class JobSummary(TypedDict):
     key: PlainBytes
     label: PlainBytes
     requires: list[str]  # tags and amounts that a worker needs to be given the job
+    trace: str  # its traceparent, or nothing
     losses: int
     crash_limit: int | None
     unique_scope: str
@@ -290,6 +291,18 @@ class StateChange(TypedDict):
     at: float
 
 
+class AttemptAnswer(TypedDict):
+    """One start of a job: when, until when, the cause of its end, and its worker, if the job log knows it."""
+
+    attempt: int
+    started_at: float
+    ended_at: float | None
+    outcome: str
+    worker: str | None
+    worker_host: str | None
+    protocol: str | None
+
+
 class JobAnswer(JobSummary):
     """A job in all detail."""
 
@@ -298,6 +311,7 @@ class JobAnswer(JobSummary):
     result: PlainBytes
     warnings: PlainBytes
     log: list[StateChange]
+    attempt_history: list[AttemptAnswer]
 
 
 class JobsPage(TypedDict):

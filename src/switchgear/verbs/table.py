@@ -496,7 +496,15 @@ _ROWS: Final = (
         "Show one job: its state, what it was given, what came of it, and its history.",
         Role.READ,
         answers.JobAnswer,
-        (ONE_HANDLE,),
+        (
+            ONE_HANDLE,
+            Argument(
+                "workers",
+                Boolean(),
+                "Also look up in the job log which workers made the attempts.",
+                default=False,
+            ),
+        ),
         also=_ONE_JOB,
         is_long=True,
         command="job",

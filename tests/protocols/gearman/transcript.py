@@ -50,6 +50,7 @@ EXTENSIONS = (
     "HAND_BACK",
     "WORKER_TAGS",
     "WORKER_RESOURCES",
+    "JOB_PUSH_TRACED",
 )
 KINDS = {
     **{kind.name: int(kind) for kind in Kind},

@@ -5,7 +5,8 @@
 -- Starting the same task again is another attempt.
 INSERT INTO joblog_runs ($columns)
 VALUES (
-    0, :at_us, 0, :at_us, 1, 0, 'worker', 'running', :function, :unique_key, :handle, :run, :host, :process, '', '', '', ''
+    0, :at_us, 0, :at_us, 1, 0, 'worker', 'running', :function, :unique_key, :handle, :run, :host, :process, '', '', '', '',
+    '', '', '', ''
 )
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     started_us = excluded.started_us,
@@ -23,7 +24,7 @@ ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
 INSERT INTO joblog_runs ($columns)
 VALUES (
     0, 0, :at_us, :at_us, 1, :result_code, 'worker', :state, :function, :unique_key, :handle, :run, :host, :process,
-    '', '', :error, :result
+    '', '', :error, :result, '', '', '', ''
 )
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     ended_us = excluded.ended_us,

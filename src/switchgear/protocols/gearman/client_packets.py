@@ -193,6 +193,10 @@ def on_option(session: GearmanSession, body: bytes) -> None:
     if option == b"packet_bytes":  # a client that knows the limit need not exceed it to find out
         session.send(response(Packet.OPTION_RES, option, b"%d" % session.setup.packet_bytes))
         return
+    if option == b"traces":
+        session.wants_traces = True
+        session.send(response(Packet.OPTION_RES, body))
+        return
     if option not in (b"exceptions", b"switchgear"):
         session.send_error("UNKNOWN_OPTION", "Server does not recognize given option")
         return

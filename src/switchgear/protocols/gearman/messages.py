@@ -68,6 +68,7 @@ class Packet(IntEnum):
     HAND_BACK = 1011
     WORKER_TAGS = 1012
     WORKER_RESOURCES = 1013
+    JOB_PUSH_TRACED = 1014
     AUTHENTICATE = 1020
     AUTHENTICATED = 1021
 
@@ -95,6 +96,7 @@ NOT_REQUESTS: Final = frozenset(
         Packet.WATCH_RES,
         Packet.JOB_ENDED,
         Packet.JOB_PUSH,
+        Packet.JOB_PUSH_TRACED,
         Packet.REVOKE,
         Packet.AUTHENTICATED,
     }

@@ -12,7 +12,7 @@ from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import Refused
 from switchgear.json_bytes import plain
-from switchgear.model import DONE, FINAL_STATES, SECOND_US, Cause, Job
+from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
 from switchgear.model.job import lost_payload_text
 from switchgear.numbers import whole_number
 from switchgear.protocols.http.messages import BYTES, EVENT_STREAM
@@ -125,18 +125,9 @@ def on_get_attempts(session: HttpSession, call: RouteCall) -> None:
 
 
 def show_attempts(session: HttpSession, job_id: int) -> Iterator[Step]:
-    job = yield from found_job(session, job_id)
-    attempts: list[dict[str, Any]] = []
-    first = max(1, job.start_number + 1 - sum(cause is Cause.TAKEN for cause, _ in job.log))
-    for cause, at_us in job.log:
-        if cause is Cause.TAKEN:
-            started = {"attempt": first + len(attempts), "started_at": at_us / SECOND_US}
-            attempts.append({**started, "ended_at": None, "outcome": "running"})
-        elif attempts and attempts[-1]["ended_at"] is None:
-            attempts[-1]["ended_at"] = at_us / SECOND_US
-            attempts[-1]["outcome"] = cause.name.lower()
-    answer = {"handle": session.handle_text(job_id), "state": job.state.name.lower(), "attempts": attempts}
-    session.respond_json(200, answer)
+    answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id), "workers": True})
+    attempts = {"handle": answer["handle"], "state": answer["state"], "attempts": answer["attempt_history"]}
+    session.respond_json(200, attempts)
 
 
 def found_job(session: HttpSession, job_id: int) -> Reading[Job]:

@@ -52,6 +52,7 @@ PREFER: Final = {"Prefer": "`wait=30`: wait for the end of the job, at most so m
 IDEMPOTENCY_KEY: Final = {
     "Idempotency-Key": "The same request with the same key within a day is answered with the same job."
 }
+TRACE: Final = {"traceparent": "The trace that the job belongs to (W3C Trace Context); an invalid one is ignored."}
 ATTEMPT: Final = {"Switchgear-Attempt": "The attempt that came with the job."}
 JOB_HEADERS: Final = {"Switchgear-Job": "The handle of the job.", "Switchgear-State": "Its state."}
 LOCATION: Final = {"Location": "Where the job is."}
@@ -331,7 +332,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             *SUBMITTED,
         ),
         body=BodyKind(JSON, schemas.JobSubmission),
-        headers={**PREFER, **IDEMPOTENCY_KEY},
+        headers={**PREFER, **IDEMPOTENCY_KEY, **TRACE},
         tag="submit",
         is_scoped=True,
     ),
@@ -352,7 +353,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         ),
         query=OPTIONS,
         body=BodyKind(BYTES, is_required=False),
-        headers={**PREFER, **IDEMPOTENCY_KEY},
+        headers={**PREFER, **IDEMPOTENCY_KEY, **TRACE},
         tag="submit",
     ),
     Route(
@@ -374,6 +375,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             ),
         ),
         body=BodyKind(NDJSON, schemas.JobSubmission),
+        headers=TRACE,
         tag="submit",
         is_scoped=True,
     ),
@@ -543,7 +545,11 @@ ROUTES: Final[tuple[Route, ...]] = (
                 200,
                 "A job, which the caller has for the time of its lease.",
                 media=BYTES,
-                headers={"Switchgear-Job": "The handle of the job.", **ATTEMPT},
+                headers={
+                    "Switchgear-Job": "The handle of the job.",
+                    **ATTEMPT,
+                    "traceparent": "The trace that the job belongs to, if it was submitted with one.",
+                },
             ),
             RouteAnswer(204, "There was no job in time."),
         ),

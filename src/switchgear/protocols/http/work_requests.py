@@ -108,6 +108,8 @@ class TakeWait(WorkerWait):
         session.on_unsent = partial(give_back, peer.workers, peer, [job.id])
         handle = session.handle_text(job.id).encode("ascii", "replace")
         lines = b"Switchgear-Job: %b\r\nSwitchgear-Attempt: %d\r\n" % (handle, job.start_number)
+        if job.has_details and job.trace:
+            lines += b"traceparent: %b\r\n" % job.trace
         peer.session = None
         session.respond(200, job.payload or b"", BYTES, lines + ATTACHMENT)
 
@@ -321,6 +323,7 @@ def give_jobs(session: HttpSession, peer: HttpWorker, jobs: list[Job]) -> None:
             "function": plain(job.function.name),
             "attempt": job.start_number,
             "payload": plain(job.payload or b""),
+            "trace": job.trace.decode(),
         }
         for job in jobs
     ]

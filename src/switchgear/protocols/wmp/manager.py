@@ -348,7 +348,7 @@ class ManagerSession(MessageSession):
         reference = way.held[job.id] = b"%d.%d.%d" % (job.id, job.created_us, job.start_number)
         self.paths.takes_job(way)
         self._await_word(way)
-        headers = way.take_headers(job.function, reference)
+        headers = way.take_headers(job.function, reference, job.trace if job.has_details else b"")
         self.send([way.path[0], b"", VERSION, TAKE, headers, job.payload or b""])
 
     def _on_revoked(self, way: WorkerPath, job: Job) -> None:
