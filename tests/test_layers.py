@@ -30,7 +30,7 @@ FLOORS = (
         ),
         "version",
     ),
-    ("protocol_registry",),
+    ("protocol_registry", "postgresql"),
     ("model", "config", "timetable", "job_options", "refusals", "verbs"),
     ("engine",),
     ("protocols", "storage", "joblog", "telemetry"),

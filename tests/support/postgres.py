@@ -20,11 +20,15 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+import pytest
 
 from tests.support.peers import require_program
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 USER = "switchgear"
+
+# One process runs all tests with PostgreSQL, so that it is started once.
+POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))
 
 
 class Cluster:

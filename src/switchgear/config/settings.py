@@ -355,7 +355,7 @@ class JobLogConfig(Checked):
         "Questions about past jobs come when it is too late to turn on a log.",
         flag="--joblog",
         default_note=f"`sqlite:` and `{JOB_LOG_NAME}` in the state directory; if the store is another file,"
-        " `NAME-log.db` beside it; `off` if the store is `memory:`",
+        " `NAME-log.db` beside it; the store's own database if that is PostgreSQL; `off` if the store is `memory:`",
     )
     keep_seconds: int = setting(
         30 * 86_400,
@@ -421,7 +421,8 @@ class Config(Checked):
     store: str = setting(
         "",
         StoreUrl(),
-        "Where jobs are stored: sqlite:PATH, or memory: for jobs that may be lost with the process.",
+        "Where jobs are stored: sqlite:PATH, postgresql://USER@HOST/DATABASE, or memory: for jobs that may be lost with"
+        " the process.",
         "Jobs survive unless you choose otherwise.",
         flag="--store",
         default_note=f"`sqlite:` and `{DATABASE_NAME}` in the state directory",
@@ -493,7 +494,7 @@ class Config(Checked):
             return "" if self.joblog.url == "off" else self.joblog.url
         scheme, _, place = self.store_url.partition(":")
         if scheme != "sqlite":
-            return ""
+            return "" if scheme == "memory" else self.store_url
         store = Path(place)
         name = JOB_LOG_NAME if store == self.state_dir / DATABASE_NAME else f"{store.stem}-log.db"
         return f"sqlite:{store.with_name(name)}"

@@ -42,6 +42,7 @@ from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
+from switchgear.postgresql import connection_parameters, is_postgresql
 from switchgear.protocol_registry import protocol_named
 from switchgear.storage.base import KEEP_ALL
 from switchgear.storage.open import open_store
@@ -59,6 +60,7 @@ RETENTION_SECONDS = 30.0
 SHORT_RETENTION_LOOK_SECONDS = 1.0
 DEMO_STOP_SECONDS = 1.0  # the demo should not be cut off in the middle of a line
 GUEST_IDS = 1_000  # a server that starts with every program should not skip many ids each time
+EXIT_FENCED = 75  # EX_TEMPFAIL: a supervisor may start it again
 GOODBYE_SECONDS = 0.3  # a user's program must not wait for a peer that does not close its connection
 
 
@@ -146,6 +148,7 @@ class Service:
                 stack.push_async_callback(asyncio.to_thread, self.recorder.close)
             if self._is_guest:
                 self.hub.changes.ids_at_once = GUEST_IDS
+            self.hub.commits.on_fenced = self._on_fenced
             self._connect()
             if not await self._load():
                 self.telemetry.emit("server_stopped")
@@ -308,6 +311,13 @@ class Service:
             self._stop_now.set()
         self._stop.set()
 
+    def _on_fenced(self) -> None:
+        """End at once: another server owns the jobs, and may contradict whatever this one would still say."""
+        if self._is_guest:
+            self.request_stop(graceful=False)
+        else:
+            os._exit(EXIT_FENCED)
+
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -445,6 +455,8 @@ def check_files(config: Config) -> list[str]:
     problems = []
     checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]
     checks += [partial(check_database, path) for path in databases(config)]
+    if is_postgresql(config.store_url):
+        checks.append(lambda: connection_parameters(config.store_url, "store"))
     if config.zeromq.curve_key_file:
         checks.append(lambda: load_server_keys(config.zeromq))
     if config.zeromq.curve_clients_dir:
