@@ -115,10 +115,7 @@ class PostgresStore(Store):
             self._learn_function(row[0], row[1])
 
     async def _migrate(self, *, only_create: bool = False) -> None:
-        from psycopg import conninfo
-
-        text = conninfo.make_conninfo(**self._parameters).encode()
-        work = partial(migrate, text, self._given_url, self._migrations, only_create=only_create)
+        work = partial(migrate, self._parameters, self._given_url, self._migrations, only_create=only_create)
         thread = LoneThread("postgres-migrate")
         try:
             await asyncio.wrap_future(thread.submit(work))

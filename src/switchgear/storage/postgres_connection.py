@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from switchgear.errors import ConfigError, StorageError
+from switchgear.postgresql import connect
 from switchgear.storage.lone_thread import LoneThread
 from switchgear.text import without_secrets
 
@@ -47,6 +48,10 @@ class Statement(NamedTuple):
     text: bytes
 
 
+PROCESS: Final = Statement(b"sg_process", b"SELECT pg_backend_pid()")
+# Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size.
+GENERIC_PLANS: Final = Statement(b"sg_generic_plans", b"SET plan_cache_mode = force_generic_plan")
+
 Step: TypeAlias = tuple[Statement, Sequence[bytes | None]]  # a statement and its parameters, in binary form
 
 
@@ -66,7 +71,7 @@ class PostgresConnection:
     """One connection, made when it is first needed and again after it was lost."""
 
     def __init__(self, url: str, parameters: Mapping[str, Any], patience_s: float = PATIENCE_S) -> None:
-        from psycopg import Error, conninfo, pq
+        from psycopg import Error, pq
 
         if pq.version() < OLDEST_LIBPQ:
             raise ConfigError(
@@ -76,7 +81,7 @@ class PostgresConnection:
         self._error = Error
         self._url = url  # with its password, to be removed from errors
         self._shown_url = without_secrets(url)
-        self._conninfo = conninfo.make_conninfo(**parameters).encode()
+        self._parameters = parameters
         self._patience_s = patience_s
         self.is_pooled = False  # by a pooler: the next request may get another session
         self._pgconn: PGconn | None = None
@@ -102,44 +107,34 @@ class PostgresConnection:
     async def open(self) -> None:
         """Connect, unless connected; raises StorageError."""
         self._use_running_loop()
+        async with self._busy:
+            await self._open()
+
+    async def _open(self) -> None:
         if self._pgconn is not None:
             return
-        # In a thread: libpq looks up names without a time limit of its own, and tries one host after the other.
         thread = LoneThread("postgres-connect")
         try:
-            pgconn = await asyncio.wrap_future(thread.submit(self._connect))
+            self._pgconn = pgconn = await asyncio.wrap_future(thread.submit(connect, self._parameters))
+        except StorageError as error:
+            reason = self._without_secrets(str(error))
+            raise StorageError(f"{self._shown_url} cannot be reached: {reason}") from error
         finally:
             thread.end_soon()
-        if self._pgconn is not None:  # two callers
-            pgconn.finish()
-            return
-        self._pgconn = pgconn
         self._descriptor = pgconn.socket
         self._prepared.clear()
         pgconn.nonblocking = 1
         pgconn.enter_pipeline_mode()
         self._loop = None
-        self._use_running_loop()
-
-    def _connect(self) -> PGconn:
-        pgconn = self._pq.PGconn.connect(self._conninfo)
-        if pgconn.status != self._pq.ConnStatus.OK:
-            reason = self._without_secrets(pgconn.get_error_message())
-            pgconn.finish()
-            raise StorageError(f"{self._shown_url} cannot be reached: {reason}")
-        result = pgconn.exec_(b"SELECT pg_backend_pid()")
-        if result.status != self._pq.ExecStatus.TUPLES_OK:
-            reason = self._without_secrets(result.get_error_message())
-            pgconn.finish()
-            raise StorageError(f"{self._shown_url} cannot be reached: {reason}")
+        self.is_pooled = True  # until it is known: nothing is prepared
+        self._use_running_loop(keep_lock=True)
+        (process,) = await self._request([(PROCESS, ())])
         # A pooler gives its clients numbers of its own.
-        self.is_pooled = int(result.get_value(0, 0) or b"0") != pgconn.backend_pid
+        self.is_pooled = int.from_bytes(process.get_value(0, 0) or b"", "big") != pgconn.backend_pid
         if not self.is_pooled:
-            # Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size.
-            pgconn.exec_(b"SET plan_cache_mode = force_generic_plan")
-        return pgconn
+            await self._request([(GENERIC_PLANS, ())])
 
-    def _use_running_loop(self) -> None:
+    def _use_running_loop(self, *, keep_lock: bool = False) -> None:
         """Be read by the loop that runs now. A server has one; a program may run several, one after the other."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
@@ -147,7 +142,8 @@ class PostgresConnection:
         if self._answer is not None or self._expected:
             self._discard("its event loop has ended")
         self._loop = loop
-        self._busy = asyncio.Lock()
+        if not keep_lock:
+            self._busy = asyncio.Lock()
         self._timer = None
         if self._pgconn is not None:
             loop.add_reader(self._descriptor, self._on_readable)
@@ -188,16 +184,19 @@ class PostgresConnection:
         async with self._busy:
             if self._answer is not None:
                 await asyncio.wait([self._answer])  # its caller was cancelled
-            await self.open()
-            answer = self._answer = asyncio.get_running_loop().create_future()
-            is_sent = False
-            try:
-                await self._send(steps)
-                is_sent = True
-            finally:
-                if not is_sent:
-                    self._discard("the request was given up")
-            return await asyncio.shield(answer)
+            await self._open()
+            return await self._request(steps)
+
+    async def _request(self, steps: Iterable[Step]) -> list[PGresult]:
+        answer = self._answer = asyncio.get_running_loop().create_future()
+        is_sent = False
+        try:
+            await self._send(steps)
+            is_sent = True
+        finally:
+            if not is_sent:
+                self._discard("the request was given up")
+        return await asyncio.shield(answer)
 
     async def _send(self, steps: Iterable[Step]) -> None:
         loop = asyncio.get_running_loop()

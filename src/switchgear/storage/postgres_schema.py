@@ -13,6 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.errors import SchemaTooNew, StorageError
+from switchgear.postgresql import connect
 from switchgear.storage.postgres_connection import Statement
 from switchgear.storage.postgres_rows import ARRAY_TYPES
 from switchgear.storage.sqlite_schema import COLUMNS
@@ -71,19 +72,20 @@ STATEMENTS: Final = _read_statements()
 
 
 def migrate(
-    conninfo: bytes, url: str, migrations: Mapping[int, str] = MIGRATIONS, *, only_create: bool = False
+    parameters: Mapping[str, Any], url: str, migrations: Mapping[int, str] = MIGRATIONS, *, only_create: bool = False
 ) -> None:
     """Migrate the schema to the newest version in one transaction, on a connection of its own; blocks.
 
     With `only_create`, an older schema stays as it is: only the owner of the jobs migrates it. Raises SchemaTooNew for
     a newer schema, and StorageError if it cannot be migrated.
     """
-    from psycopg import Error, pq
+    from psycopg import Error
 
-    pgconn = pq.PGconn.connect(conninfo)
     try:
-        if pgconn.status != pq.ConnStatus.OK:
-            raise StorageError(pgconn.get_error_message())
+        pgconn = connect(parameters)
+    except StorageError as error:
+        raise StorageError(f"{without_secrets(url)} cannot be reached: {without_secrets(str(error), url)}") from error
+    try:
         _migrate(pgconn, without_secrets(url), migrations, only_create)
     except SchemaTooNew:
         raise

@@ -18,7 +18,7 @@ SELECT set_config('lock_timeout', '300ms', true)
 -- connection that this server has given up.
 SELECT pg_terminate_backend(pid) FROM pg_locks
 WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND relation = 'sg_lease'::regclass AND mode = 'RowExclusiveLock' AND pid <> pg_backend_pid()
+    AND relation = 'sg_lease'::regclass AND mode IN ('RowShareLock', 'RowExclusiveLock') AND pid <> pg_backend_pid()
 
 -- name: lease
 SELECT holder, epoch, beat, lease_ms, name, process, address FROM sg_lease WHERE id = 1
