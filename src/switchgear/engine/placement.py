@@ -60,7 +60,12 @@ class Placement:
 
         Jobs that somebody was woken for are passed over, unless `again` is set.
         """
-        for job in self._candidates(function, workers):
+        candidates = self._candidates(function, workers)
+        if not candidates and function.unloaded is not None and len(workers) > 1:
+            # The next job of all is being read. Another may be the next one for some of the workers.
+            workers = tuple([worker for worker in workers if not self._queues.awaits_payload(function, worker)])
+            candidates = self._candidates(function, workers)
+        for job in candidates:
             if not again and job.id in self._woken_for:
                 continue
             fitting = self._fitting(job, workers)
@@ -76,7 +81,12 @@ class Placement:
         """
         woken_job = worker.woken_job
         candidates = self._candidates(function, (worker,))
-        if woken_job is not None and woken_job.function is function and woken_job.state is READY:
+        if (
+            woken_job is not None
+            and woken_job.function is function
+            and woken_job.state is READY
+            and self._state.jobs.get(woken_job.id) is woken_job  # a packed job is another object when it is unpacked
+        ):
             is_open = self._limiters.is_open_for(function, worker) and not self._queues.is_key_closed(woken_job)
             is_wanted = not priorities or woken_job.priority in priorities
             if is_open and is_wanted and woken_job.payload is not None and self._fitting(woken_job, (worker,)):
@@ -89,25 +99,31 @@ class Placement:
         return None
 
     def _candidates(self, function: Function, workers: tuple[Worker, ...]) -> list[Job]:
-        """The jobs that the policy is asked about, for workers of which each fits some of them."""
+        """The jobs that the policy is asked about. Each of them fits some of the workers."""
         found: list[Job] = []
         if function.paused or not self._state.handing_out or not self._limiters.is_open(function):
             return found
         limiter = function.limiter
         groups: list[QueueGroup] = [] if limiter is None else _groups_for_any(limiter, workers)
-        for priority in BEST_FIRST:
+        count = 0
+        for priority in _priorities_for_any(function, workers):
             if limiter is None:
-                entries: Iterable[Job] = function.queues[priority]
+                queue = function.queues[priority]
+                entries: Iterable[Job] = queue
+                head = queue[0] if queue else None
             else:
                 entries = merge(*[group.next_entries(priority) for group in groups], key=place_of)
+                head = self._queues.first_of_groups(limiter, priority, groups)
+            if head is not None and head.payload is None and not found and self._fitting(head, workers):
+                if head is not function.unloaded:
+                    self._queues.want_payload(function, head)
+                return found  # nothing behind it is handed out before its payload has been read
             for job in entries:
-                if job.payload is not None:
+                if job.payload is not None and self._fitting(job, workers):
                     found.append(job)
-                    if len(found) == MOST_CANDIDATES:
-                        return found
-                elif not found:
-                    self._queues.want_payload(function, job)
-                    return found  # nothing behind it is handed out before its payload has been read
+                count += 1
+                if count == MOST_CANDIDATES:
+                    return found
         return found
 
     def _fitting(self, job: Job, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
@@ -161,3 +177,11 @@ def _groups_for_any(limiter: Limiter, workers: tuple[Worker, ...]) -> list[Queue
     for worker in {worker.offer: worker for worker in workers}.values():
         groups.update(dict.fromkeys(groups_for(limiter, worker)))
     return list(groups)
+
+
+def _priorities_for_any(function: Function, workers: tuple[Worker, ...]) -> list[int]:
+    """The priorities that some of the workers take, the best first."""
+    if function.by_priority is None:
+        return list(BEST_FIRST)
+    allowed = {priority for worker in workers for priority in allowed_priorities(worker, function)}
+    return [priority for priority in BEST_FIRST if priority in allowed]

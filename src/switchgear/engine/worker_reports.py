@@ -64,11 +64,13 @@ class WorkerReports:
         job = self._state.jobs.get(job_id)
         if job is None or job.worker is not worker:
             job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
-            return None
-        if job.worker is not worker:
-            self._free(worker, job_id)
-            return job
+            if job is None:
+                return None
+            if job.worker is not worker:
+                self._free(worker, job_id)
+                return job
+        if start_number and start_number != job.start_number:
+            return None  # see `_reported`
         del worker.running[job_id]
         job.result = result
         self._state.memory.job_bytes += len(result)
@@ -80,6 +82,18 @@ class WorkerReports:
         if job.has_details and job.run_limit:
             self._attempts.end_limit(job)
         self._transitions.finish(job, SUCCEEDED)
+        return job
+
+    def _reported(self, worker: Worker, job_id: int, start_number: int) -> Job | None:
+        """The job of a report; None if the worker does not have it.
+
+        A report that names another start than the worker's present one is about a start that the worker has lost. If
+        the job was cancelled while the worker had it, another start may be another worker's: the report counts as one
+        on the cancelled start, which frees the worker and changes nothing else.
+        """
+        job = worker.running.get(job_id)
+        if job is not None and start_number and start_number != job.start_number and job.worker is worker:
+            return None
         return job
 
     def _free(self, worker: Worker, job_id: int) -> None:
@@ -102,8 +116,8 @@ class WorkerReports:
         start_number: int = 0,
     ) -> Job | None:
         """End a job as failed, without a retry."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             self._free(worker, job_id)
@@ -131,10 +145,10 @@ class WorkerReports:
 
         The worker may set the limit of attempts, if the submitter did not.
         """
-        job = worker.running.get(job_id)
-        if job is not None and start_number and start_number != job.start_number:
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
-        if job is None or job.worker is not worker:
+        if job.worker is not worker:
             return self.fail(worker, job_id)
         job.has_details = True
         if attempts_limit >= 0 > job.attempts_limit:
@@ -163,8 +177,8 @@ class WorkerReports:
 
     def release(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
         """Return a job to its queue; the attempt does not count."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             self._free(worker, job_id)
@@ -192,8 +206,8 @@ class WorkerReports:
         start_number: int = 0,
     ) -> Job | None:
         """Set the progress of a job; `message` tells people what the worker is doing."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             return job
@@ -215,17 +229,15 @@ class WorkerReports:
         The limit is `span_us`, or the one of the worker's registration if it still serves the function. A limit of the
         submitter does not move.
         """
-        job = worker.running.get(job_id)
-        if job is not None and start_number and start_number != job.start_number:
-            return None
+        job = self._reported(worker, job_id, start_number)
         if job is not None and job.worker is worker:
             self._attempts.renew(job, worker, span_us)
         return job
 
     def data(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
         """Add a part of the result, ahead of the end."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             return job
@@ -259,8 +271,8 @@ class WorkerReports:
 
     def warning(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
         """Add a warning."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             return job
