@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -357,7 +358,8 @@ class TestLostConnections:
                 await store.commit()
                 cluster.stop(how)
                 store.stage([new_job(2)])
-                with pytest.raises(StorageError):
+                # A killed PostgreSQL leaves sessions behind, which may still store it.
+                with suppress(StorageError) if how is signal.SIGKILL else pytest.raises(StorageError):
                     await store.commit()
                 cluster.start()
                 assert list(await _until_committed(store)) == []
