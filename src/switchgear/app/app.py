@@ -18,7 +18,7 @@ from switchgear.errors import ConfigError
 if TYPE_CHECKING:
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
-    from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+    from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, NodeInfo, ServerInfo, WorkerInfo
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
 
@@ -320,6 +320,12 @@ class App:
         from switchgear.app.server_answers import ServerInfo
 
         return ServerInfo.read(self.control("server"))
+
+    def nodes(self) -> list[NodeInfo]:
+        """The servers that share the jobs in one PostgreSQL; empty if the server is not one of several."""
+        from switchgear.app.server_answers import NodeInfo
+
+        return [NodeInfo.read(answer) for answer in self.control("nodes")]
 
     def connections(self, limit: int = 100) -> list[ConnectionInfo]:
         """The connections that make the server hold most, the largest first."""

@@ -79,6 +79,7 @@ COMMANDS = {
     "worker": _Lazy("switchgear.cli.worker", "worker", "Run the tasks of an app, or a command for each job."),
     "device": _Lazy("switchgear.cli.device", "device", "Pass WMP messages on between workers and managers."),
     "server": _Lazy("switchgear.cli.server", "server", "Show how the server is, and what it holds in memory."),
+    "nodes": _Lazy("switchgear.cli.nodes", "nodes", "List the servers that share one PostgreSQL."),
     "functions": _Lazy("switchgear.cli.inspect_server", "functions", "List functions with their queues and workers."),
     "workers": _Lazy("switchgear.cli.inspect_server", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.inspect_server", "jobs", "List jobs."),

@@ -36,6 +36,7 @@ from switchgear.units import GIB, KIB, MIB
 __all__ = [
     "SECTIONS",
     "SETTINGS",
+    "ClusterConfig",
     "Config",
     "EngineConfig",
     "GearmanConfig",
@@ -403,6 +404,45 @@ class LogConfig(Checked):
 
 
 @dataclass(frozen=True)
+class ClusterConfig(Checked):
+    """Several servers that share the jobs in one PostgreSQL database."""
+
+    enabled: bool = setting(
+        False,
+        Switch(),
+        "Whether this server is one of several on the same PostgreSQL. One of them owns the jobs; the others pass"
+        " connections on to it, and one of them takes over when it ends.",
+        "A single server needs no others.",
+    )
+    name: str = setting(
+        "",
+        FreeText(100),
+        "What this node is called in `switchgear nodes`.",
+        "The name of the machine is what people know.",
+        default_note="the name of the machine",
+    )
+    host: str = setting(
+        "",
+        FreeText(253),
+        "The host at which other nodes reach the listeners of this one.",
+        "Nodes on a network know each other by the address at which they listen.",
+        default_note="the host of each listening URL; the name of the machine if that is every host",
+    )
+    lease_seconds: float = setting(
+        3,
+        Seconds(1, 3600),
+        "How long the owner may be silent before another node takes over.",
+        "Long enough for a pause of a busy machine or a restart of PostgreSQL, and short enough to be waited for.",
+    )
+    allow_async: bool = setting(
+        False,
+        Switch(),
+        "Whether to start although PostgreSQL has no synchronous standby.",
+        "A fail-over to an asynchronous standby loses jobs that were acknowledged.",
+    )
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """The whole configuration of a server."""
 
@@ -462,6 +502,7 @@ class Config(Checked):
     zeromq: ZeromqConfig = field(default_factory=ZeromqConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     joblog: JobLogConfig = field(default_factory=JobLogConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self) -> None:
@@ -507,6 +548,7 @@ SECTIONS: Mapping[str, type[Checked]] = {
     "zeromq": ZeromqConfig,
     "storage": StorageConfig,
     "joblog": JobLogConfig,
+    "cluster": ClusterConfig,
     "log": LogConfig,
 }
 

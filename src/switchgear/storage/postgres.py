@@ -24,6 +24,7 @@ from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.storage.lone_thread import LoneThread
 from switchgear.storage.postgres_connection import PostgresConnection
 from switchgear.storage.postgres_lease import DEFAULT_LEASE_SECONDS, PostgresLease
+from switchgear.storage.postgres_nodes import PostgresNodes
 from switchgear.storage.postgres_reads import PostgresReads
 from switchgear.storage.postgres_schema import MIGRATIONS, migrate
 from switchgear.storage.postgres_writer import PostgresWriter, StagedRows
@@ -74,6 +75,7 @@ class PostgresStore(Store):
         self.lease = PostgresLease(writing, self.url, lease_seconds)
         self._writer = PostgresWriter(writing, self.lease)
         self._reads = PostgresReads(self.url, connect)
+        self.nodes = PostgresNodes(self._reads)
         self._committing = asyncio.Lock()
         self._staged = StagedRows()
         self._in_flight = StagedRows()

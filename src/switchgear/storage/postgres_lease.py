@@ -19,6 +19,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from switchgear.errors import Fenced, StorageError
@@ -151,6 +152,29 @@ class PostgresLease:
             is_free = not seen.holder or has_ended(seen.process)
             if (is_free or time.monotonic() - begun_s > lease_seconds) and await self.take(seen):
                 return
+            await asyncio.sleep(lease_seconds / LOOKS_PER_LEASE)
+
+    async def wait_until_taken(self, on_look: Callable[[LeaseRow], Awaitable[None]]) -> None:
+        """Take the lease as soon as its owner has released it, is known to be dead, or was silent for a whole lease.
+
+        `on_look` is called with the lease each time it was read. While PostgreSQL cannot be reached, nobody can give a
+        sign of life, so the count begins anew.
+        """
+        seen: LeaseRow | None = None
+        seen_s = 0.0
+        while True:
+            lease_seconds = self.lease_seconds
+            try:
+                row = await self.look()
+                if seen is None or (row.epoch, row.beat) != (seen.epoch, seen.beat):
+                    seen, seen_s = row, time.monotonic()
+                await on_look(row)
+                lease_seconds = max(row.lease_seconds, self.lease_seconds)
+                is_free = not row.holder or has_ended(row.process)
+                if (is_free or time.monotonic() - seen_s > lease_seconds) and await self.take(row):
+                    return
+            except StorageError:
+                seen = None
             await asyncio.sleep(lease_seconds / LOOKS_PER_LEASE)
 
     async def release(self) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "LimitAnswer",
     "ListenerFigures",
     "MemoryFigures",
+    "NodeAnswer",
     "PauseAnswer",
     "PlainBytes",
     "PolicyAnswer",
@@ -59,6 +60,16 @@ class MemoryFigures(TypedDict):
     registrations: int
     input: int
     output: int
+
+
+class NodeAnswer(TypedDict):
+    """A server of a cluster."""
+
+    name: str
+    address: str
+    role: str  # owner or standby
+    version: str
+    silent_seconds: float
 
 
 class HeldConnection(TypedDict):

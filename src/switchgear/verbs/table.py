@@ -197,6 +197,14 @@ _ROWS: Final = (
         text_commands=("version", "getpid", "verbose"),
     ),
     OperatorVerb(
+        "nodes",
+        "List the servers that share the jobs in one PostgreSQL; none if the server is not one of several.",
+        Role.READ,
+        list[answers.NodeAnswer],
+        command="nodes",
+        library="App.nodes",
+    ),
+    OperatorVerb(
         "connections",
         "List the connections that make the server hold most.",
         Role.READ,

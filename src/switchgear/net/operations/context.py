@@ -10,7 +10,7 @@ from switchgear.net.hub import Hub
 from switchgear.net.tcp import Connection
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading
-from switchgear.verbs.answers import ListenerFigures
+from switchgear.verbs.answers import ListenerFigures, NodeAnswer
 
 __all__ = ["OperationsContext"]
 
@@ -27,6 +27,7 @@ class OperationsContext:
         self.connections: Callable[[], int] = lambda: 0
         self.listeners: Callable[[], list[ListenerFigures]] = list
         self.open_connections: Callable[[], Sequence[Connection]] = tuple
+        self.nodes: Callable[[], list[NodeAnswer]] = list
         self.recorder: Recorder | None = None
         self._prefix = handle_prefix.encode()
 

@@ -1,8 +1,9 @@
 -- Version 1 of the layout.  A migration that has been released is never edited: the next change is the next file.
 
 CREATE TABLE sg_meta (
-    key text PRIMARY KEY,             -- 'version' of the layout, 'next_job_id'
-    value bigint NOT NULL
+    key text PRIMARY KEY,             -- 'version' of the layout, 'next_job_id', 'handle_prefix'
+    value bigint NOT NULL,
+    text text NOT NULL DEFAULT ''
 );
 
 -- One row: which server owns the jobs.  Each of its commits adds one to the beat, and so does an idle server a few
@@ -20,6 +21,16 @@ CREATE TABLE sg_lease (
 ) WITH (fillfactor = 10);
 
 INSERT INTO sg_lease VALUES (1, 0, 0, 0, 0, '', '', '');
+
+-- The servers of a cluster, for people to see.  Which of them owns the jobs is in sg_lease.
+CREATE TABLE sg_node (
+    id bigint PRIMARY KEY,            -- as sg_lease.holder
+    name text NOT NULL,
+    address text NOT NULL,
+    version text NOT NULL,
+    is_owner bigint NOT NULL,
+    beat bigint NOT NULL
+) WITH (fillfactor = 10);
 
 CREATE TABLE sg_function (
     id integer PRIMARY KEY,

@@ -299,3 +299,28 @@ WITH old AS (
     DELETE FROM sg_long USING old WHERE sg_long.id = old.id
 )
 SELECT count(*) FROM gone
+
+-- name: replication
+SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')
+
+-- name: propose_prefix
+INSERT INTO sg_meta (key, value, text) VALUES ('handle_prefix', 0, $1::text) ON CONFLICT (key) DO NOTHING
+
+-- name: prefix
+SELECT text FROM sg_meta WHERE key = 'handle_prefix'
+
+-- name: announce_node
+INSERT INTO sg_node (id, name, address, version, is_owner, beat)
+VALUES ($1::bigint, $2::text, $3::text, $4::text, $5::bigint, 1)
+ON CONFLICT (id) DO UPDATE SET
+    name = excluded.name,
+    address = excluded.address,
+    version = excluded.version,
+    is_owner = excluded.is_owner,
+    beat = sg_node.beat + 1
+
+-- name: nodes
+SELECT id, name, address, version, is_owner, beat FROM sg_node ORDER BY name, id
+
+-- name: forget_nodes
+DELETE FROM sg_node WHERE id = ANY($1::bigint[])
