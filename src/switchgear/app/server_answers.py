@@ -169,7 +169,7 @@ class NodeInfo:
 
     name: str
     address: str
-    role: str  # owner or standby
+    role: str  # owner, standby or gone
     silent_seconds: float  # since its last sign of life
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 

@@ -30,7 +30,8 @@ __all__ = ["ClusterMember", "clustered_store"]
 
 log = logging.getLogger("switchgear")
 
-# The row of a node that gives no sign of life for so many leases is deleted.
+# A node that gives no sign of life for so many leases counts as gone; later its row is deleted.
+GONE_LEASES: Final = 2
 SILENT_LEASES: Final = 20
 EVERY_HOST: Final = ("0.0.0.0", "::", "")
 
@@ -64,6 +65,7 @@ class ClusterMember:
         await self._store.prepare()
         if not self._config.cluster.allow_async:
             await self._store.nodes.check_replication()
+        await self._store.nodes.forget_named(self.name)
         return await self._store.nodes.shared_prefix(prefix)
 
     async def stand_by(self, listeners: Sequence[TcpListener]) -> None:
@@ -135,12 +137,17 @@ class ClusterMember:
             {
                 "name": row.name,
                 "address": row.address,
-                "role": "owner" if row.id == self._lease.holder and self._lease.is_held else "standby",
+                "role": self._role(row, now_s - seen_s),
                 "version": row.version,
                 "silent_seconds": round(max(0.0, now_s - seen_s), 1),
             }
             for row, seen_s in self._nodes.values()
         ]
+
+    def _role(self, row: NodeRow, silent_s: float) -> str:
+        if row.id == self._lease.holder and self._lease.is_held:
+            return "owner"
+        return "gone" if silent_s > GONE_LEASES * self._lease.lease_seconds else "standby"
 
 
 def _addresses(text: str) -> list[OwnerAddress]:

@@ -69,3 +69,7 @@ class PostgresNodes:
     async def forget(self, node_ids: list[int]) -> None:
         """Delete the rows of nodes that have ended."""
         await self._reads.ask(self._reads.reader, "forget_nodes", integer_array(node_ids))
+
+    async def forget_named(self, name: str) -> None:
+        """Delete the row of a node that is started again under its name."""
+        await self._reads.ask(self._reads.reader, "forget_node_named", name.encode())

@@ -67,7 +67,7 @@ class NodeAnswer(TypedDict):
 
     name: str
     address: str
-    role: str  # owner or standby
+    role: str  # owner, standby or gone
     version: str
     silent_seconds: float
 

@@ -324,3 +324,6 @@ SELECT id, name, address, version, is_owner, beat FROM sg_node ORDER BY name, id
 
 -- name: forget_nodes
 DELETE FROM sg_node WHERE id = ANY($1::bigint[])
+
+-- name: forget_node_named
+DELETE FROM sg_node WHERE name = $1::text
