@@ -187,6 +187,15 @@ def cancel_a_copy(side: Side, number: int, other: int) -> object:
     return [each.id for each in side.engine.cancel(ready[other % len(ready)])] if ready else None
 
 
+def change(side: Side, number: int, other: int) -> object:
+    ready = list(side.engine.ready_jobs(side.engine.function_named(NAMES[number % 2])))
+    if not ready:
+        return None
+    run_at_us = side.clock.now_us() + other * 1000 if number % 3 == 0 else -1
+    job = side.engine.change(ready[other % len(ready)], priority=other % 3, run_at_us=run_at_us)
+    return job.id, job.state, job.priority, job.run_at_us
+
+
 def retry(side: Side, number: int, other: int) -> object:
     side.store.stage(side.engine)
     job = side.store.get(number * 7 + other, side.engine)
@@ -252,6 +261,7 @@ COMMANDS: tuple[Callable[[Side, int, int], object], ...] = (
     lose_worker,
     cancel,
     cancel_a_copy,
+    change,
     retry,
     wait_for_more,
     explain,

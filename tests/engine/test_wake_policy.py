@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.engine.placement import MOST_CANDIDATES
+from switchgear.engine.wake_policy import MOST_CANDIDATES
 from switchgear.model import EXPIRED, HIGH, NORMAL, Job, Worker
 from switchgear.policy import Policy as Limits
 from switchgear.testing import RecordingPeer

@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.limiters import Limiters
-from switchgear.engine.placement import Placement
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements, first_fitting, unlist_worker
 from switchgear.engine.state import EngineState
@@ -37,6 +36,7 @@ from switchgear.engine.waiting_workers import (
     remove_pusher,
     to_end_of_pushers,
 )
+from switchgear.engine.wake_policy import PolicyCaller
 from switchgear.engine.wakeups import Wakeups
 from switchgear.model import BEST_FIRST, Function, Job, KeyQueue, Limiter, PriorityWaiters, QueueGroup, Worker
 
@@ -54,10 +54,10 @@ class Dispatcher:
         queues: ReadyQueues,
         wakeups: Wakeups,
         attempts: Attempts,
-        placement: Placement,
+        policy_caller: PolicyCaller,
         requirements: Requirements,
     ) -> None:
-        self._placement = placement
+        self._policy_caller = policy_caller
         self._requirements = requirements
         self._state = state
         self._deadlines = deadlines
@@ -315,11 +315,11 @@ class Dispatcher:
         """Take the first job that the policy lets the worker have out of its queue."""
         chosen: Job | None = None
         for function in functions:
-            chosen = self._placement.job_for(worker, function, priorities)
+            chosen = self._policy_caller.job_for(worker, function, priorities)
             if chosen is not None:
                 self._queues.pop_job(chosen)
                 break
-        self._placement.forget_woken(worker)
+        self._policy_caller.forget_woken(worker)
         return chosen
 
     # --- push ---
@@ -386,7 +386,7 @@ class Dispatcher:
         if function.by_priority is not None:
             for priority in BEST_FIRST:
                 pushers.update(function.by_priority.pushers[priority])
-        choice = self._placement.choose(function, tuple(pushers), again=True) if pushers else None
+        choice = self._policy_caller.choose(function, tuple(pushers), again=True) if pushers else None
         if choice is None:
             if pushers and function.ready:
                 self._wakeups.look_again(function)

@@ -382,9 +382,9 @@ class PostgresStore(Store):
         """The newest stored job of each of these names that was created since then, by name."""
         return await self._reads.find_named(names, since_us, self._functions)
 
-    async def search_bound(self, before_id: int, count: int) -> int:
-        """The id above which about this many jobs ended without success."""
-        return await self._reads.search_bound(before_id, count)
+    async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
+        """The id from which on there are this many jobs in these states, or in more states than these."""
+        return await self._reads.search_bound(before_id, count, states)
 
 
 class _FunctionsById(dict[int, Function]):

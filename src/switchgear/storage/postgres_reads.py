@@ -17,7 +17,7 @@ import msgspec
 
 from switchgear.errors import StorageError
 from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, PlainJob, Schedule
-from switchgear.storage.base import KEEP_ALL, JobQuery
+from switchgear.storage.base import KEEP_ALL, LONGEST_SEARCHED_BYTES, JobQuery
 from switchgear.storage.postgres_connection import PostgresConnection, PostgresRefusal, Statement, Step
 from switchgear.storage.postgres_rows import (
     ARRAY_TYPES,
@@ -27,7 +27,17 @@ from switchgear.storage.postgres_rows import (
     integer_array,
 )
 from switchgear.storage.postgres_schema import STATEMENTS
-from switchgear.storage.sqlite_rows import ERROR, FUNCTION_ID, ID, PAYLOAD, RESULT, JobRow, is_exhausted, job_from_row
+from switchgear.storage.sqlite_rows import (
+    ERROR,
+    FUNCTION_ID,
+    ID,
+    PAYLOAD,
+    RESULT,
+    JobRow,
+    has_key,
+    is_exhausted,
+    job_from_row,
+)
 from switchgear.storage.sqlite_schedules import schedule_from_row
 from switchgear.storage.sqlite_writer import FunctionRow
 
@@ -54,10 +64,19 @@ IDS_AT_ONCE: Final = 5_000
 NAMES_AT_ONCE: Final = 500
 # This many rows are examined in one step of a search.
 WINDOW_ROWS: Final = 10_000
+# The same for a search in payloads.
+TEXT_WINDOW_ROWS: Final = 1_000
 
 LONG_ERROR: Final = (
     "(SELECT string_agg(content, '' ORDER BY piece) FROM sg_long WHERE sg_long.id = job.id AND kind = 2)"
 )
+
+# A text is in the job. `octet_length` does not read a long payload.
+CONTAINS: Final = f"""(position(? IN unique_key) > 0 OR position(? IN name) > 0 OR position(? IN payload) > 0
+    OR position(? IN CASE WHEN result IS NULL THEN {LONG_ERROR} ELSE error END) > 0
+    OR payload IS NULL AND position(? IN (
+        SELECT string_agg(CASE WHEN octet_length(content) <= {LONGEST_SEARCHED_BYTES} THEN content END, '')
+        FROM sg_long WHERE sg_long.id = job.id AND kind = 0 HAVING count(*) = 1)) > 0)"""
 
 IS_NUMBER: Final = tuple(name != "bytea" for name in ARRAY_TYPES)
 
@@ -273,7 +292,8 @@ class PostgresReads:
         while len(found) < query.limit:
             from_id = query.from_id
             if not query.name:  # names have an index
-                from_id = max(from_id, await self._window(before_id, states))
+                count = TEXT_WINDOW_ROWS if query.contains else WINDOW_ROWS
+                from_id = max(from_id, await self.search_bound(before_id, count, states))
             some = replace(query, before_id=before_id, from_id=from_id, limit=query.limit - len(found))
             job_ids = await self._matching_ids(some, states, function_id)
             found += await self._jobs_without_payloads(job_ids, functions)
@@ -282,26 +302,20 @@ class PostgresReads:
             before_id = from_id
         return found[: max(0, query.limit)]
 
-    async def _window(self, before_id: int, states: frozenset[JobState]) -> int:
-        """The id from which on, and below the other, there are as many jobs as can be examined in one step."""
-        name = "window"
-        if states and states <= UNSUCCESSFUL_STATES:
-            name = "unsuccessful_window"
-        elif states and not states & FINAL_STATES:
-            name = "unfinished_window"
-        return number(await self.ask(self.searcher, name, bigint(before_id), bigint(WINDOW_ROWS - 1)), 0, 0)
-
     async def _matching_ids(self, query: JobQuery, states: frozenset[JobState], function_id: int | None) -> list[int]:
         """The ids of the jobs that match, newest first, at most as many as the query's limit."""
         statement, parameters = _search(query, states, function_id)
         result = await self._ask(self.searcher, statement, parameters)
-        if not query.dead:
+        if not _is_filtered_here(query):
             return [number(result, row, 0) for row in range(result.ntuples)]
         job_ids: list[int] = []
         for row in range(result.ntuples):
             if row % ROWS_PER_TURN == ROWS_PER_TURN - 1:
                 await asyncio.sleep(0)
-            if len(job_ids) < query.limit and is_exhausted(result.get_value(row, 1) or b""):
+            if len(job_ids) >= query.limit:
+                break
+            moves, extra = result.get_value(row, 1) or b"", result.get_value(row, 2) or b""
+            if (not query.dead or is_exhausted(moves)) and (query.key is None or has_key(extra, query.key)):
                 job_ids.append(number(result, row, 0))
         return job_ids
 
@@ -315,11 +329,16 @@ class PostgresReads:
             jobs += [by_id[job_id] for job_id in some if job_id in by_id]
         return jobs
 
-    async def search_bound(self, before_id: int, count: int) -> int:
-        """The id from which on, and below the other, this many jobs ended without success; 0 if there are fewer."""
+    async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
+        """The id from which on, and below the other, there are this many jobs, among the jobs that an index for these
+        states has; 0 if there are fewer."""
+        name = "window"
+        if states and states <= UNSUCCESSFUL_STATES:
+            name = "unsuccessful_window"
+        elif states and not states & FINAL_STATES:
+            name = "unfinished_window"
         parameters = (bigint(before_id or LARGEST_ID), bigint(max(0, count - 1)))
-        result = await self.ask(self.searcher, "search_bound", *parameters)
-        return number(result, 0, 0) if result.ntuples else 0
+        return number(await self.ask(self.searcher, name, *parameters), 0, 0)
 
     async def drop_bound(self, before_us: int, keep_count: int) -> tuple[int, int]:
         """The finishing time and id below which a finished job is deleted, because of its age or the number of jobs."""
@@ -416,8 +435,13 @@ def _parts(values: Sequence[Any], count: int) -> list[list[Any]]:
     return parts
 
 
+def _is_filtered_here(query: JobQuery) -> bool:
+    """Whether conditions need columns that only this program can read."""
+    return query.dead or query.key is not None
+
+
 def _search(query: JobQuery, states: frozenset[JobState], function_id: int | None) -> tuple[Statement, list[bytes]]:
-    """The statement of a search and its parameters; its rows are ids, and for `dead` the moves."""
+    """The statement of a search and its parameters; its rows are ids, and the columns that are filtered here."""
     terms: list[str] = []
     parameters: list[bytes] = []
 
@@ -456,9 +480,13 @@ def _search(query: JobQuery, states: frozenset[JobState], function_id: int | Non
             "bytea",
             query.error_contains,
         )
-    parameters.append(bigint(LARGEST_ID if query.dead else max(0, query.limit)))
+    if query.key:
+        require("position(? IN extra) > 0", "bytea", query.key)
+    if query.contains:
+        require(CONTAINS, "bytea", query.contains)
+    parameters.append(bigint(LARGEST_ID if _is_filtered_here(query) else max(0, query.limit)))
     order = f"ORDER BY id DESC LIMIT ${len(parameters)}::bigint"
-    columns = "id, moves" if query.dead else "id"
+    columns = "id, moves, extra" if _is_filtered_here(query) else "id"
     conditions = " AND ".join(terms)
     tables = []
     if not states or states - FINAL_STATES:

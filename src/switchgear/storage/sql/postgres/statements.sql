@@ -254,9 +254,6 @@ SELECT DISTINCT ON (name) name, id FROM (
 ) AS named
 ORDER BY name, id DESC
 
--- name: search_bound
-SELECT id FROM sg_done WHERE state > 4 AND id < $1::bigint ORDER BY id DESC LIMIT 1 OFFSET $2::bigint
-
 -- name: window
 SELECT greatest(
     (SELECT id FROM sg_job WHERE id < $1::bigint ORDER BY id DESC LIMIT 1 OFFSET $2::bigint),
