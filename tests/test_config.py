@@ -496,6 +496,11 @@ def test_reloadable_settings_are_these() -> None:
         "storage.sync",
         "storage.payload_memory_bytes",
         "joblog.url",
+        "cluster.enabled",
+        "cluster.name",
+        "cluster.host",
+        "cluster.lease_seconds",
+        "cluster.allow_async",
         "log.format",
     }
 
