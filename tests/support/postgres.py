@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -36,11 +36,11 @@ POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresq
 class Cluster:
     """A running PostgreSQL."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, settings: Mapping[str, object]) -> None:
         self._place = place
         self._numbers = count(1)
         self.port = free_port()
-        self.settings: dict[str, object] = {}  # more of them, from the next start on
+        self.settings = dict(settings)  # more of them, from the next start on
         self._process: subprocess.Popen[bytes] | None = None
         self._run("initdb", "--auth=trust", f"--username={USER}", "--encoding=UTF8", "--no-locale", "--no-sync")
         self.start()
@@ -154,13 +154,13 @@ class Cluster:
 
 
 @contextmanager
-def running_postgres() -> Iterator[Cluster]:
+def running_postgres(**settings: object) -> Iterator[Cluster]:
     require_program("initdb")  # skips the test before anything is made
     place = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
         if os.geteuid() == 0:
             os.chown(place, *_other_user())
-        cluster = Cluster(place)
+        cluster = Cluster(place, settings)
         try:
             yield cluster
         finally:
