@@ -17,7 +17,6 @@ FLOORS = (
     (
         *(
             "backoff",
-            "dashboard",
             "errors",
             "json_bytes",
             "lazily",
@@ -32,7 +31,7 @@ FLOORS = (
         ),
         "version",
     ),
-    ("protocol_registry", "postgresql"),
+    ("protocol_registry", "postgresql", "dashboard"),
     ("model", "config", "timetable", "job_options", "refusals", "verbs"),
     ("engine",),
     ("protocols", "storage", "joblog", "telemetry"),

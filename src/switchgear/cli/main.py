@@ -82,6 +82,7 @@ COMMANDS = {
     "server": _Lazy("switchgear.cli.server", "server", "Show how the server is, and what it holds in memory."),
     "nodes": _Lazy("switchgear.cli.nodes", "nodes", "List the servers that share one PostgreSQL."),
     "top": _Lazy("switchgear.cli.top.command", "top", "Show functions, workers and jobs on the terminal, live."),
+    "dashboard": _Lazy("switchgear.cli.dashboard", "dashboard", "Open the dashboard of the server in a browser."),
     "functions": _Lazy("switchgear.cli.inspect_server", "functions", "List functions with their queues and workers."),
     "workers": _Lazy("switchgear.cli.inspect_server", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.inspect_server", "jobs", "List jobs."),

@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
@@ -27,7 +28,7 @@ from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.errors import StorageError
 from switchgear.joblog.database import ConnectionLost, Server
 from switchgear.joblog.job_log import JobLog
-from switchgear.joblog.runs import LONGEST_NAME, RunRow, readable
+from switchgear.joblog.runs import LONGEST_NAME, LoggedRun, RunQuery, RunRow, readable
 from switchgear.model import DONE, FINAL_STATES, RUNNING, SECOND_US, Cause, Job
 
 __all__ = ["Recorder", "Tell"]
@@ -44,6 +45,7 @@ Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the
 GATHER_SECONDS: Final = 0.2
 # How long the event loop may have to wait while values are bound: half a millisecond.
 BATCH_ROWS: Final = 1024
+PAGE_ROWS: Final = 500  # that are read at a time
 # Some seconds of a busy server, and some 40 MB; ten times that if all of them carry long errors.
 QUEUE_ROWS: Final = 100_000
 # Rows are dropped in bulk, because the queue is rebuilt each time.
@@ -113,6 +115,23 @@ class Recorder:
     def waiting(self) -> int:
         """How many rows are not written yet."""
         return len(self._pending) + len(self._backlog)
+
+    def running_at(self, seconds: float, most_rows: int) -> tuple[list[LoggedRun], bool]:
+        """The runs that had begun at a time and not ended, as far as they are written, and whether these are all.
+
+        Only so many runs are looked at, those that began last. Raises StorageError, and may take long.
+        """
+        found: list[LoggedRun] = []
+        query = RunQuery(until=seconds + 1e-6, limit=PAGE_ROWS)
+        for _ in range(max(1, most_rows // PAGE_ROWS)):
+            page = self._log.find(query)
+            found += [
+                run for run in page if run.started_at is not None and (run.ended_at is None or run.ended_at > seconds)
+            ]
+            if len(page) < PAGE_ROWS:
+                return found, True
+            query = replace(query, before_id=page[-1].id)
+        return found, False
 
     def start(self) -> None:
         """Start the writer.  Raises StorageError if it can never work; a database that cannot be reached is retried."""

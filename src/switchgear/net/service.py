@@ -43,6 +43,7 @@ from switchgear.net.listeners import Listeners
 from switchgear.net.log_setup import configure_log, logs_to_stderr, reopen_log
 from switchgear.net.loop_lag import LoopLag
 from switchgear.net.metrics import Metrics
+from switchgear.net.operations.context import done_in_thread
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
 from switchgear.net.service_manager import ServiceManager
@@ -213,6 +214,8 @@ class Service:
         self.operations = Operations(self.hub, f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
+        self.operations.context.in_thread = done_in_thread
+        self.operations.context.commit_times = self.hub.commits.commit_times
         self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
         self.hub.watcher = self.operations.live_rows.in_steps

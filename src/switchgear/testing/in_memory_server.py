@@ -96,6 +96,7 @@ class InMemoryServer:
         if self._raise_errors:
             self._transport.original_error = self._worker.errors.get
         self._restore = self.app.use_transport(self._transport, self.now)
+        self.app.hooks.start_process()
         return self
 
     def __exit__(
@@ -106,6 +107,7 @@ class InMemoryServer:
         self._restore = None
         self._transport.close()
         self._worker.leave()
+        self.app.hooks.stop_process()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -113,6 +115,7 @@ class InMemoryServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.app.hooks.close_loop()
         self.__exit__(kind, error, trace)
 
     # --- running jobs ---

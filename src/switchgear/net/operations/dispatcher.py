@@ -17,13 +17,18 @@ from switchgear.net.operations.declarations import DeclarationOperations
 from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.flows import FlowOperations
+from switchgear.net.operations.function_details import FunctionDetailOperations
 from switchgear.net.operations.functions import FunctionOperations
+from switchgear.net.operations.graph import GraphOperations
 from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.live_rows import LiveRows
 from switchgear.net.operations.overview import OverviewOperations
+from switchgear.net.operations.past import PastOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
+from switchgear.net.operations.storage import StorageOperations
+from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.refusals import REFUSED_STORAGE
@@ -49,10 +54,15 @@ class Operations:
             ConnectionOperations(context),
             flows,
             SeriesOperations(context, self.series_recorder),
+            StreamOperations(context),
+            PastOperations(context, self.series_recorder),
+            StorageOperations(context),
             FunctionOperations(context),
             jobs,
             self.bulk,
+            FunctionDetailOperations(context),
             ErrorOperations(context),
+            GraphOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
             DeclarationOperations(context),
