@@ -118,6 +118,7 @@ peers: ## install the real programs that the tests talk to
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || scripts/install-packages pgbouncer
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
 	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
+	@command -v curl >/dev/null || scripts/install-packages curl
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
 	@command -v valgrind >/dev/null || scripts/install-packages valgrind
 	@command -v openssl >/dev/null || scripts/install-packages openssl

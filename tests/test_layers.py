@@ -33,7 +33,7 @@ FLOORS = (
     ),
     ("protocol_registry", "postgresql", "dashboard"),
     ("model", "config", "timetable", "job_options", "refusals", "verbs"),
-    ("engine",),
+    ("engine", "access"),
     ("protocols", "storage", "joblog", "telemetry"),
     ("net",),
     ("client",),

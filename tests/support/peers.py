@@ -20,6 +20,8 @@ DEBIAN_PACKAGE = {
     "pgbouncer": "pgbouncer",
     "postgres": "postgresql",
     "redis-cli": "redis-tools",
+    "openssl": "openssl",
+    "curl": "curl",
     "nginx": "nginx-light",
     "node": "nodejs",
     "promtool": "prometheus",

@@ -74,6 +74,7 @@ class App:
         include: str | Iterable[str] = (),
         discover: str | Iterable[str] = (),
         run_here: bool | Literal["all"] = True,
+        token: str | None = None,
         undeclared: Undeclared | None = None,
         transport: AppTransport | None = None,
     ) -> None:
@@ -81,6 +82,9 @@ class App:
 
         A program that submits jobs to an embedded app also runs jobs of those tasks, in background threads, unless
         `run_here=False`; with `run_here="all"` it runs jobs of all its tasks, whoever submitted them.
+
+        `token` identifies the program to a server that demands it; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE
+        in the environment.
 
         Workers import the modules of `include`, and of each package of `discover` those called `tasks`, so that tasks
         may be declared in several modules (`load_tasks`).
@@ -92,7 +96,10 @@ class App:
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
-        self.locations: list[ServerLocation] = [location_of(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        self.token = token
+        self.locations: list[ServerLocation] = [
+            location_of(url, token) for url in ([urls] if isinstance(urls, str) else urls)
+        ]
         if not self.locations:
             raise ConfigError("an app needs the URL of a server")
         self._tasks: dict[str, Task[Any, Any]] = {}

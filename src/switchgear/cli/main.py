@@ -102,6 +102,7 @@ COMMANDS = {
     "keys": _Lazy("switchgear.cli.keys", "keys", "Make keys for encrypted ZeroMQ connections."),
     "export": _Lazy("switchgear.cli.transfer", "export_jobs", "Write the jobs of a store as lines of JSON."),
     "import": _Lazy("switchgear.cli.transfer", "import_jobs", "Put exported jobs into an empty store."),
+    "access": _Lazy("switchgear.cli.access", "access", "Say who may do what: add, list, remove and check identities."),
     "bench": _Lazy("switchgear.cli.bench", "bench", "Measure how fast the server is on this machine."),
     "config": _Lazy("switchgear.cli.config", "config", "Check or show the server's configuration."),
     "version": _Lazy("switchgear.cli.version", "version", "Show the version of this program and of what it runs on."),

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.errors import StorageError
+from switchgear.joblog.audit import AuditQuery, AuditWriter, LoggedAudit
 from switchgear.joblog.database import ConnectionLost, Server
 from switchgear.joblog.job_log import JobLog
 from switchgear.joblog.runs import LONGEST_NAME, LoggedRun, RunQuery, RunRow, readable
@@ -104,6 +105,7 @@ class Recorder:
         self._noted = threading.Event()
         self._stopping = threading.Event()
         self._failed_at = 0.0
+        self.audit = AuditWriter(server.host, self._noted.set)
         self._thread = threading.Thread(target=self._run, name="joblog-writer", daemon=True)
 
     @property
@@ -114,7 +116,12 @@ class Recorder:
     @property
     def waiting(self) -> int:
         """How many rows are not written yet."""
-        return len(self._pending) + len(self._backlog)
+        return len(self._pending) + len(self._backlog) + self.audit.waiting
+
+    def find_audit(self, query: AuditQuery) -> list[LoggedAudit]:
+        """Entries of the audit log, with those that were noted a moment ago; for any thread. Raises StorageError."""
+        self.audit.write(self._log)
+        return self._log.find_audit(query)
 
     def running_at(self, seconds: float, most_rows: int) -> tuple[list[LoggedRun], bool]:
         """The runs that had begun at a time and not ended, as far as they are written, and whether these are all.
@@ -269,6 +276,11 @@ class Recorder:
 
     def _write(self) -> bool:
         """Write all noted rows; False if the database did not take them."""
+        try:
+            self.audit.write(self._log)
+        except StorageError as error:
+            self._report_failure(error)
+            return False
         self._take()
         items = list(self._backlog.items())
         for start in range(0, len(items), BATCH_ROWS):
@@ -319,6 +331,7 @@ class Recorder:
         count = 0
         try:
             before_us = time.time_ns() // 1000 - int(self.keep_seconds * SECOND_US)
+            self._log.drop_audit(before_us)
             before_us = self._log.drop_bound(before_us, self.keep_count)
             while not self._stopping.is_set():
                 dropped = self._log.drop(before_us, TRIM_ROWS)

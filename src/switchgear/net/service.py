@@ -415,6 +415,7 @@ class Service:
         if self._reload is None:
             return
         self.manager.reloading()
+        self._reload_access()
         try:
             self._reload_config(self._reload)
         finally:
@@ -439,6 +440,16 @@ class Service:
             self.recorder.keep_seconds = new.joblog.keep_seconds
             self.recorder.keep_count = new.joblog.keep_count
         self.telemetry.emit("config_reloaded")
+
+    def _reload_access(self) -> None:
+        """Read the access file, certificates and keys again; if one is bad, all of the old ones stay in force."""
+        try:
+            closed = self.listeners.reload_access()
+        except ConfigError as error:
+            self.telemetry.emit("access_not_reloaded", reason=error)
+            return
+        if self.config.access.file:
+            self.telemetry.emit("access_reloaded", closed=closed)
 
     # --- periodic tasks ---
 
@@ -546,13 +557,20 @@ def load_wake_policy(name: str) -> WakePolicy | None:
 
 def check_files(config: Config) -> list[str]:
     """Problems with the files that a configuration names."""
+    from switchgear.access.access_file import read_access_file
     from switchgear.net.curve_keys import check_client_keys, load_server_keys
+    from switchgear.net.tls import ServerTls
 
     problems = []
     checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]
     checks += [partial(check_database, path) for path in databases(config)]
     if is_postgresql(config.store_url):
         checks.append(lambda: connection_parameters(config.store_url, "store"))
+    if config.access.file:
+        checks.append(lambda: read_access_file(Path(config.access.file)))
+    checks += [
+        partial(ServerTls, url, has_identities=bool(config.access.file)) for url in config.listen if url.uses_tls
+    ]
     if config.zeromq.curve_key_file:
         checks.append(lambda: load_server_keys(config.zeromq))
     if config.zeromq.curve_clients_dir:

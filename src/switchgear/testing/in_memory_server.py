@@ -225,6 +225,33 @@ class InMemoryServer:
             if wanted is None or request.function.decode() == wanted
         ]
 
+    def assert_submitted(
+        self, task: Task[Any, Any] | str, *, with_: Mapping[str, Any] | None = None, times: int | None = None
+    ) -> list[Submitted]:
+        """Raise AssertionError unless the task was submitted: with these arguments, of those given, and so many times.
+
+        Without `times`, once or more often.  Returns the submissions that match.
+        """
+        all_of_task = self.submitted(task)
+        wanted = with_ or {}
+        found = [
+            each
+            for each in all_of_task
+            if all(name in each.arguments and each.arguments[name] == value for name, value in wanted.items())
+        ]
+        if found if times is None else len(found) == times:
+            return found
+        name = getattr(task, "name", task)
+        with_text = f" with {dict(wanted)}" if wanted else ""
+        expected = "" if times is None else f" {times} times, but {len(found)}"
+        others = "".join(f"\n  {dict(each.arguments)}" for each in all_of_task)
+        shown = f"; its submissions:{others}" if others else "; it was not submitted at all"
+        raise AssertionError(f"{name} was not submitted{with_text}{expected}{shown}")
+
+    def assert_not_submitted(self, task: Task[Any, Any] | str, *, with_: Mapping[str, Any] | None = None) -> None:
+        """Raise AssertionError if the task was submitted, with these arguments if some are given."""
+        self.assert_submitted(task, with_=with_, times=0)
+
     def explain(self, job: Any) -> str:
         """Why a job is in its state."""
         return self._transport.explain(getattr(job, "handle", job))

@@ -353,6 +353,20 @@ _ROWS: Final = (
         library="App.workers",
         text_commands=("workers",),
     ),
+    OperatorVerb(
+        "audit",
+        "List what operators have done, and what was refused to whom, newest first.",
+        Role.OPERATE,
+        answers.AuditPage,
+        (
+            replace(SINCE, help="Only actions since then: 2030-01-31T18:00, or seconds since the epoch."),
+            replace(BEFORE_ID, help="Only entries older than the one with this number."),
+            replace(LIMIT, help="The maximum number of entries.", unit="entries"),
+        ),
+        is_long=True,
+        command="(switchgear log --audit, which reads the database)",
+        library="(for programs that watch a server; GET /v1/audit over HTTP)",
+    ),
     # --- functions ---
     OperatorVerb(
         "functions",

@@ -185,7 +185,7 @@ def main(arguments: list[str]) -> None:
     if log_settings:
         set_up_logging(*log_settings.split(":"))
     if urls:
-        app.use_locations([location_of(url) for url in urls])
+        app.use_locations([location_of(url, app.token) for url in urls])
     Child(app, connection).serve()
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.engine import SubmitOptions
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import OptionError, PeerError, Refused
@@ -140,6 +141,7 @@ def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise validation_problem(error) from None
     function = function_name(session, given.pop("function").encode(), "pointer", "/function")
+    session.require("a submission", EVERYBODY, function)
     unique: str = given.pop("unique", "")
     args = given.pop("args", None)
     payload = given.pop("payload", None)
