@@ -115,6 +115,7 @@ peers: ## install the real programs that the tests talk to
 		scripts/install-packages gearman-job-server gearman-tools
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
 		scripts/install-packages postgresql
+	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || scripts/install-packages pgbouncer
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
 	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
 	@command -v curl >/dev/null || scripts/install-packages curl

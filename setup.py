@@ -41,6 +41,7 @@ MODULES = (
     "states",
     "storage/base",
     "storage/memory",
+    "storage/postgres_rows",
     "storage/sqlite_rows",
     "telemetry",
     "text",

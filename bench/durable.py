@@ -1,8 +1,8 @@
-"""Jobs on the disk before they are acknowledged: this server's SQLite store, gearmand's, and beanstalkd's binlog.
+"""Jobs on the disk before they are acknowledged: this server's stores, gearmand's, and beanstalkd's binlog.
 
 What an acknowledgement is worth differs, and only like should be compared with like.  `switchgear-sqlite`,
-`gearmand-sqlite` and `beanstalkd-fsync` sync every acknowledged job to the disk; `switchgear-sqlite-normal` and
-`beanstalkd-binlog` write it, and leave it to the system when it reaches the disk.
+`switchgear-postgresql`, `gearmand-sqlite` and `beanstalkd-fsync` sync every acknowledged job to the disk;
+`switchgear-sqlite-normal` and `beanstalkd-binlog` write it, and leave it to the system when it reaches the disk.
 
 gearmand gets far fewer jobs, because it does a thousand a second at most, and so does beanstalkd with a sync for
 each.  At the end of a drain nobody has said whether the last deletions are on the disk yet: the row says what draining
@@ -21,6 +21,7 @@ from switchgear.bench.results import Cell
 SLOW = (servers.GEARMAND_SQLITE, servers.BEANSTALKD_FSYNC)
 PEERS = (
     servers.SWITCHGEAR_SQLITE,
+    servers.SWITCHGEAR_POSTGRESQL,
     servers.GEARMAND_SQLITE,
     servers.BEANSTALKD_FSYNC,
     servers.SWITCHGEAR_SQLITE_NORMAL,

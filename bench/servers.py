@@ -17,10 +17,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
+
+from tests.support.postgres import running_postgres
 
 from switchgear.bench import machine
 from switchgear.bench.server import environment
@@ -45,7 +47,8 @@ class BenchError(RuntimeError):
 
 @dataclass(frozen=True)
 class Peer:
-    """A server with some settings.  In the options PORT and FOLDER stand for what differs from run to run."""
+    """A server with some settings.  In the options PORT, FOLDER and DATABASE (the URL of a new PostgreSQL) stand for
+    what differs from run to run."""
 
     name: str
     program: str  # switchgear, gearmand or beanstalkd
@@ -54,7 +57,7 @@ class Peer:
 
     @property
     def is_durable(self) -> bool:
-        return "FOLDER" in self.options
+        return "FOLDER" in self.options or "DATABASE" in self.options
 
     @property
     def settings(self) -> str:
@@ -84,6 +87,7 @@ START = {
 SWITCHGEAR = Peer("switchgear", "switchgear", "--store memory:")
 SWITCHGEAR_CREDITS = Peer("switchgear-credits", "switchgear", "--store memory:", credits=8)
 SWITCHGEAR_SQLITE = Peer("switchgear-sqlite", "switchgear", "--store sqlite:FOLDER/jobs.db --sync full")
+SWITCHGEAR_POSTGRESQL = Peer("switchgear-postgresql", "switchgear", "--store DATABASE")
 SWITCHGEAR_SQLITE_NORMAL = Peer("switchgear-sqlite-normal", "switchgear", "--store sqlite:FOLDER/jobs.db --sync normal")
 GEARMAND = Peer("gearmand", "gearmand", "-t 4")  # as it is shipped: four I/O threads, 991 buckets
 GEARMAND_THREADS_0 = Peer("gearmand-threads-0", "gearmand", "-t 0")
@@ -242,7 +246,12 @@ def temporary_folder(name: str) -> Iterator[Path]:
 @contextlib.contextmanager
 def running(peer: Peer, folder: Path | None = None) -> Iterator[Server]:
     """A server, in a folder of its own that goes with it, or in one that stays."""
-    if folder is None:
+    if "DATABASE" in peer.options:
+        with running_postgres(fsync="on", shared_buffers="128MB") as cluster:
+            options = peer.options.replace("DATABASE", cluster.new_url())
+            with running(replace(peer, options=options), folder) as server:
+                yield server
+    elif folder is None:
         with temporary_folder(peer.name) as own, _started(peer, own, READY_SECONDS, gently=False) as server:
             yield server
     else:

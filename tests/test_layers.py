@@ -32,7 +32,7 @@ FLOORS = (
         ),
         "version",
     ),
-    ("protocol_registry", "dashboard"),
+    ("protocol_registry", "postgresql", "dashboard"),
     ("model", "config", "timetable", "job_options", "refusals", "verbs"),
     ("engine", "access"),
     ("protocols", "storage", "joblog", "telemetry"),

@@ -15,6 +15,7 @@ COUNTS = {
     "pauses": "servers paused and continued",
     "images": "power-loss images started",
     "injected_errors": "I/O errors injected",
+    "database_faults": "times PostgreSQL was restarted, killed or disconnected",
     "fillings": "times the disk was full",
     "jumps": "clock jumps",
     "cuts": "connections cut or half-closed",

@@ -63,6 +63,7 @@ class Run:
         self.directory = Path(tempfile.mkdtemp(prefix=f"torture-{scenario}-{seed}-"))
         self.store = self.directory / "store" / "jobs.db"
         self.store.parent.mkdir()
+        self.database = ""  # the URL of a database in place of that file
         self.ports = free_ports(random.Random())
         self.tally = Tally()
         self.ledger_path = self.directory / "ledger"
@@ -112,7 +113,8 @@ class Run:
 
     def launch(self) -> ServerProcess:
         """A server that may not be up yet."""
-        arguments = serve_arguments(self.ports, self.store, self.settings, *self.arguments)
+        store = self.database or f"sqlite:{self.store}"
+        arguments = serve_arguments(self.ports, store, self.settings, *self.arguments)
         self.server = self.starter.start(self.ports, self.directory / "output", arguments, self.environment)
         return self.server
 

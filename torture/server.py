@@ -47,7 +47,7 @@ def free_ports(chance: random.Random) -> Ports:
     return Ports(*found)
 
 
-def serve_arguments(ports: Ports, store: Path, settings: Mapping[str, object], *others: str) -> list[str]:
+def serve_arguments(ports: Ports, store: str, settings: Mapping[str, object], *others: str) -> list[str]:
     """The arguments of `switchgear` that start a server."""
     gearman, wmp, pingpong, pingpong_workers, dwork, gearmonkey = astuple(ports)
     listen = [
@@ -57,7 +57,7 @@ def serve_arguments(ports: Ports, store: Path, settings: Mapping[str, object], *
         f"dwork://{HOST}:{dwork}",
         f"gearmonkey://{HOST}:{gearmonkey}",
     ]
-    arguments = ["serve", "--store", f"sqlite:{store}", "--drain-timeout", "0.05s", *others]
+    arguments = ["serve", "--store", store, "--drain-timeout", "0.05s", *others]
     for url in listen:
         arguments += ["--listen", url]
     for name, value in {"gearman.handle_prefix": HANDLE_PREFIX, **settings}.items():

@@ -42,6 +42,7 @@ __all__ = [
     "ConfigError",
     "CycleRefused",
     "ExtensionRequired",
+    "Fenced",
     "IllegalMove",
     "JobCancelled",
     "JobExpired",
@@ -114,6 +115,10 @@ class IllegalMove(SwitchgearError):
 
 class StorageError(SwitchgearError):
     """The store could not be written or read."""
+
+
+class Fenced(StorageError):
+    """Another server owns the jobs of the store now: this one must not tell any peer anything more."""
 
 
 class SchemaTooNew(StorageError):

@@ -74,6 +74,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "storage_failed": (logging.ERROR, "storage: {error}; submissions are refused until it works again"),
     "storage_recovered": (logging.WARNING, "storage works again after {seconds} s"),
     "storage_refused": (logging.ERROR, "storage has newer versions of jobs {jobs}; this server's were not kept"),
+    "server_fenced": (logging.ERROR, "{error}; this one tells its peers nothing more, and ends"),
     "joblog_failed": (logging.ERROR, "job log: {error}; entries wait until it works again"),
     "joblog_recovered": (logging.WARNING, "job log: works again after {seconds} s"),
     "joblog_overrun": (logging.WARNING, "job log: too slow; the oldest {count} waiting entries are dropped"),

@@ -8,16 +8,7 @@ from pathlib import Path
 import pytest
 
 from switchgear.joblog import JobLog
-from tests.support.postgres import Cluster, running_postgres
-
-# One process runs all tests with PostgreSQL, so that it is started once.
-POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Cluster]:
-    with running_postgres() as cluster:
-        yield cluster
+from tests.support.postgres import POSTGRESQL, Cluster
 
 
 @pytest.fixture(params=["sqlite", POSTGRESQL])

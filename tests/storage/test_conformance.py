@@ -1,13 +1,9 @@
-"""What every store does, and what every durable store does besides.
-
-A new store is added to the list it belongs to, and has to pass as it is.
-"""
+"""What every store does, and what every durable store does besides: see `stores.py`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +23,7 @@ from switchgear.model import (
     PlainJob,
 )
 from switchgear.storage.base import LONGEST_SEARCHED_BYTES, JobQuery, Store
-from switchgear.storage.memory import MemoryStore
-from switchgear.storage.sqlite import SqliteStore
-from switchgear.testing import SlowStore
+from tests.storage.stores import ALL, Durable, parameters
 from tests.storage.support import (
     HOUR_US,
     NOW_US,
@@ -54,46 +48,13 @@ from tests.storage.support import (
     search_bound,
 )
 
-# Each makes a store, not yet open, of what lies in a directory.
-DURABLE: dict[str, Callable[[Path], Store]] = {
-    "sqlite": lambda home: SqliteStore(home / "jobs.db", "normal"),
-    "slow sqlite": lambda home: SlowStore(SqliteStore(home / "jobs.db", "normal")),
-}
-ALL: dict[str, Callable[[Path], Store]] = {
-    "memory": lambda home: MemoryStore(),
-    "slow memory": lambda home: SlowStore(MemoryStore()),
-    **DURABLE,
-}
 
-
-@pytest.fixture(params=ALL)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    store = ALL[request.param](tmp_path)
+@pytest.fixture(params=parameters(ALL))
+def store(request: pytest.FixtureRequest, place: Callable[[str], str]) -> Iterator[Store]:
+    store = ALL[request.param](place(request.param))
     store.open()
     yield store
     close(store)
-
-
-class Durable:
-    """A durable store that can be closed and opened again, as when the server restarts."""
-
-    def __init__(self, make: Callable[[], Store]) -> None:
-        self._make = make
-        self.store = make()
-        self.store.open()
-
-    def reopen(self) -> Store:
-        close(self.store)
-        self.store = self._make()
-        self.store.open()
-        return self.store
-
-
-@pytest.fixture(params=DURABLE)
-def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Durable]:
-    durable = Durable(lambda: DURABLE[request.param](tmp_path))
-    yield durable
-    close(durable.store)
 
 
 class TestEveryStore:
@@ -108,7 +69,7 @@ class TestEveryStore:
         assert list(run(store.commit())) == []
 
     def test_says_what_it_is(self, store: Store) -> None:
-        assert store.url.partition(":")[0] == ("sqlite" if store.durable else "memory")
+        assert store.url.partition(":")[0] in (("sqlite", "postgresql") if store.durable else ("memory",))
 
     def test_finished_jobs_are_the_job_log(self, store: Store) -> None:
         job = finished_job(7, result=b"small", moves=[7, NOW_US, 8, NOW_US + 5])

@@ -9,10 +9,10 @@ import pytest
 from switchgear.engine.engine import Engine
 from switchgear.errors import StorageError
 from switchgear.model import FAILED, RUNNING, SCHEDULED, WAITING, Cause, Delivery, Function, PlainJob
-from switchgear.storage.base import Snapshot
+from switchgear.storage.base import Snapshot, Store
 from switchgear.storage.memory import MemoryStore
-from switchgear.storage.sqlite import SqliteStore
 from switchgear.testing import check_engine
+from tests.storage.stores import Durable
 from tests.storage.support import (
     NOW_US,
     close,
@@ -46,14 +46,19 @@ SPECIAL: tuple[dict[str, Any], ...] = (
 )
 
 
-def apart(store: SqliteStore) -> tuple[Snapshot, list[PlainJob]]:
+@pytest.fixture
+def store(durable: Durable) -> Store:
+    return durable.store
+
+
+def apart(store: Store) -> tuple[Snapshot, list[PlainJob]]:
     functions: dict[bytes, Function] = {}
     snapshot = load_apart(store, lambda name: functions.setdefault(name, Function(name)))
     return snapshot, [row for portion in plain_portions(snapshot) for row in portion]
 
 
 @pytest.mark.parametrize("fields", SPECIAL, ids=str)
-def test_a_job_with_more_to_it_comes_as_a_job(store: SqliteStore, fields: dict[str, Any]) -> None:
+def test_a_job_with_more_to_it_comes_as_a_job(store: Store, fields: dict[str, Any]) -> None:
     of = function()
     commit(store, [new_job(1, of), new_job(2, of, **fields), new_job(3, of, unique=b"red", priority=2)])
     snapshot, rows = apart(store)
@@ -66,7 +71,7 @@ def test_a_job_with_more_to_it_comes_as_a_job(store: SqliteStore, fields: dict[s
     assert rows[0][1] is rows[1][1] is snapshot.jobs[0].function
 
 
-def test_both_ways_of_loading_give_the_same_jobs(store: SqliteStore) -> None:
+def test_both_ways_of_loading_give_the_same_jobs(store: Store) -> None:
     of = function()
     jobs = [new_job(number, of, **SPECIAL[number % 40 % len(SPECIAL)]) for number in range(1, 1_500, 40)]
     jobs += [new_job(number, of) for number in range(1, 1_500) if number % 40 != 1]
@@ -79,7 +84,7 @@ def test_both_ways_of_loading_give_the_same_jobs(store: SqliteStore) -> None:
     assert (whole.next_job_id, whole.unsuccessful) == (1_502, {1_501: FAILED})
 
 
-def test_an_engine_goes_on_with_both(store: SqliteStore) -> None:
+def test_an_engine_goes_on_with_both(store: Store) -> None:
     of = function()
     red: dict[str, Any] = {"key": b"red", "has_details": True}
     commit(store, [new_job(number, of, **(red if number % 50 == 0 else {})) for number in range(1, 201)])
@@ -94,7 +99,7 @@ def test_an_engine_goes_on_with_both(store: SqliteStore) -> None:
     assert len(read_payloads(store, range(1, 201))) == 200  # and the store can be asked again
 
 
-def test_a_store_that_cannot_be_read_says_so(store: SqliteStore) -> None:
+def test_a_store_that_cannot_be_read_says_so(store: Store) -> None:
     commit(store, [new_job(1)])
     snapshot = load_apart(store, Function)
     close(store)

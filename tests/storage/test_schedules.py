@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,19 @@ from switchgear.model import LOW, CatchUp, Schedule
 from switchgear.storage.base import Store
 from switchgear.storage.sqlite_schedules import schedule_from_row, schedule_row
 from switchgear.timetable import Cron, Every
+from tests.storage.stores import ALL, Durable, parameters
 from tests.storage.support import NOW_US, close, loaded, new_job, opened, run, written_to_by_another_program
-from tests.storage.test_conformance import ALL, DURABLE, Durable
 
 # What is worked out again, by the timetable or by trying.
 FORGOTTEN = {"timetable", "next_us", "wake_us", "refusal", "removed"}
 
 
-@pytest.fixture(params=ALL)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    store = ALL[request.param](tmp_path)
+@pytest.fixture(params=parameters(ALL))
+def store(request: pytest.FixtureRequest, place: Callable[[str], str]) -> Iterator[Store]:
+    store = ALL[request.param](place(request.param))
     store.open()
     yield store
     close(store)
-
-
-@pytest.fixture(params=DURABLE)
-def durable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Durable]:
-    durable = Durable(lambda: DURABLE[request.param](tmp_path))
-    yield durable
-    close(durable.store)
 
 
 def nightly(name: bytes = b"nightly", **fields: Any) -> Schedule:

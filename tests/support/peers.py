@@ -17,6 +17,7 @@ DEBIAN_PACKAGE = {
     "gearman": "gearman-tools",
     "gearadmin": "gearman-tools",
     "initdb": "postgresql",
+    "pgbouncer": "pgbouncer",
     "postgres": "postgresql",
     "redis-cli": "redis-tools",
     "openssl": "openssl",

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own: a cluster in a temporary directory, reached through a socket in it, gone afterwards.
+"""A PostgreSQL of our own: a cluster in a temporary directory, reached through a socket in it or a loopback port.
 
 It does not sync, since nothing in it outlives the tests.  PostgreSQL refuses to run as root, so for root it runs as the
 user that Debian's package has made for it.
@@ -10,9 +10,10 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -20,54 +21,106 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+import pytest
 
 from tests.support.peers import require_program
+from tests.support.servers import HOST, free_port
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 USER = "switchgear"
+
+# One process runs all tests with PostgreSQL, so that it is started once.
+POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))
 
 
 class Cluster:
     """A running PostgreSQL."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, settings: Mapping[str, object]) -> None:
         self._place = place
         self._numbers = count(1)
+        self.port = free_port()
+        self.settings = dict(settings)  # more of them, from the next start on
         self._process: subprocess.Popen[bytes] | None = None
         self._run("initdb", "--auth=trust", f"--username={USER}", "--encoding=UTF8", "--no-locale", "--no-sync")
         self.start()
 
     def start(self) -> None:
         settings = {
-            "listen_addresses": "",
+            "listen_addresses": HOST,
+            "port": self.port,
             "fsync": "off",
             "shared_buffers": "16MB",
             "unix_socket_directories": self._place,
+            **self.settings,
         }
-        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        self._options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        self._launch()
+        eventually(self._answers, "PostgreSQL answers")
+
+    def _launch(self) -> None:
         with (self._place / "log").open("ab") as log:
-            command = [require_program("postgres"), "-D", str(self._data), *options]
+            command = [require_program("postgres"), "-D", str(self._data), *self._options]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._place, **_as_user()
             )
-        eventually(self._answers, "PostgreSQL answers")
 
-    def stop(self) -> None:
-        """Hang up on everybody, and end."""
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Hang up on everybody, and end: fast, or immediately with SIGQUIT, or as a crash with SIGKILL."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(how)
             self._process.wait(DEADLINE_SECONDS)
             self._process = None
 
-    def new_url(self) -> str:
-        """Where a test has everything for itself: a schema of its own."""
+    def freeze(self) -> None:
+        """No process of it runs, until `thaw`."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        parents = [self._process.pid]
+        for process in parents:
+            os.kill(process, number)
+            parents += map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())
+
+    def new_url(self, port: int = 0) -> str:
+        """Where a test has everything for itself: a schema of its own; through the socket, or at a loopback port."""
         schema = f"test_{next(self._numbers)}"
         self.execute(f"CREATE SCHEMA {schema}")
-        return f"{self._url}&options={quote(f'-csearch_path={schema}')}"
+        url = f"postgresql://{USER}@{HOST}:{port}/postgres?sslmode=prefer" if port else self._url
+        return f"{url}&options={quote(f'-csearch_path={schema}')}"
+
+    def new_database(self) -> str:
+        """The name of a new database."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return name
 
     def execute(self, statement: str) -> None:
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def require_passwords(self) -> None:
+        """From now on whoever comes over the network needs one."""
+        (self._data / "pg_hba.conf").write_text("local all all trust\nhost all all all scram-sha-256\n")
+        self.execute("SELECT pg_reload_conf()")
+
+    def use_tls(self) -> Path:
+        """Restart with a certificate of its own, whose path this returns."""
+        certificate, key = self._place / "server.crt", self._place / "server.key"
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        command += ["-addext", f"subjectAltName=IP:{HOST}", "-keyout", str(key), "-out", str(certificate)]
+        subprocess.run(command, check=True, capture_output=True)
+        if os.geteuid() == 0:
+            os.chown(key, *_other_user())
+        key.chmod(0o600)
+        self.settings |= {"ssl": "on", "ssl_cert_file": certificate, "ssl_key_file": key}
+        self.stop()
+        self.start()
+        return certificate
 
     def hang_up(self) -> None:
         """End every connection, as a restart or a firewall does."""
@@ -75,7 +128,7 @@ class Cluster:
 
     @property
     def _url(self) -> str:
-        return f"postgresql://{USER}@/postgres?host={quote(str(self._place), safe='')}"
+        return f"postgresql://{USER}@/postgres?host={quote(str(self._place), safe='')}&port={self.port}"
 
     @property
     def _data(self) -> Path:
@@ -83,7 +136,11 @@ class Cluster:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert self._process.poll() is None, (self._place / "log").read_text()
+        if self._process.poll() is not None:
+            log = (self._place / "log").read_text()
+            # Processes of one that was killed take a moment to notice.
+            assert "is still in use" in log, log
+            self._launch()
         try:
             self.execute("SELECT 1")
         except psycopg.OperationalError:
@@ -97,19 +154,59 @@ class Cluster:
 
 
 @contextmanager
-def running_postgres() -> Iterator[Cluster]:
+def running_postgres(**settings: object) -> Iterator[Cluster]:
     require_program("initdb")  # skips the test before anything is made
     place = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
         if os.geteuid() == 0:
             os.chown(place, *_other_user())
-        cluster = Cluster(place)
+        cluster = Cluster(place, settings)
         try:
             yield cluster
         finally:
             cluster.stop()
     finally:
         shutil.rmtree(place)
+
+
+@contextmanager
+def running_pgbouncer(cluster: Cluster) -> Iterator[int]:
+    """The port of a pgbouncer in transaction mode."""
+    program = require_program("pgbouncer")
+    place = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
+    port = free_port()
+    settings = {
+        "listen_addr": HOST,
+        "listen_port": port,
+        "unix_socket_dir": "",
+        "auth_type": "any",
+        "pool_mode": "transaction",
+        "default_pool_size": 2,  # fewer than a server has connections
+        "logfile": place / "log",
+    }
+    lines = ["[databases]", f"* = host={HOST} port={cluster.port} user={USER}", "[pgbouncer]"]
+    lines += [f"{name} = {value}" for name, value in settings.items()]
+    (place / "pgbouncer.ini").write_text("\n".join(lines))
+    try:
+        if os.geteuid() == 0:
+            os.chown(place, *_other_user())
+        process = subprocess.Popen([program, "-q", str(place / "pgbouncer.ini")], cwd=place, **_as_user())
+        try:
+            eventually(lambda: _connects(port), "pgbouncer listens")
+            yield port
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_SECONDS)
+    finally:
+        shutil.rmtree(place)
+
+
+def _connects(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def _other_user() -> tuple[int, int]:

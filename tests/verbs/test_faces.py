@@ -35,6 +35,7 @@ SENT: list[tuple[str, dict[str, Any]]] = []
 # How each verb is reached, as one would type it.
 COMMANDS = {
     "server": "server",
+    "nodes": "nodes",
     "overview": "top --once",
     "connections": "server --connections --limit 5",
     "explain_server": "explain",
@@ -155,6 +156,7 @@ class Program:
 
 CALLS: dict[str, Callable[[Program], object]] = {
     "App.server": lambda program: program.app.server(),
+    "App.nodes": lambda program: program.app.nodes(),
     "App.connections": lambda program: program.app.connections(),
     "App.explain_server": lambda program: program.app.explain_server(),
     "App.workers": lambda program: program.app.workers(),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from torture.run import Run
-from torture.scenarios import clock, disk_full, io_errors, kills, network, pauses, power, simulation, soak
+from torture.scenarios import clock, disk_full, io_errors, kills, network, pauses, postgres, power, simulation, soak
 
 
 class Scenario(NamedTuple):
@@ -24,6 +24,7 @@ SCENARIOS = {
     "clock": Scenario(clock.clock, 1.5),
     "pauses": Scenario(pauses.pauses, 1.5),
     "network": Scenario(network.network, 1.5),
+    "postgres": Scenario(postgres.postgres, 4),
     "soak": Scenario(soak.soak, 2),
     "simulation": Scenario(simulation.simulation, 2),
 }

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from switchgear.app.bulk_operation import BulkOperation
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
-    from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+    from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, NodeInfo, ServerInfo, WorkerInfo
     from switchgear.app.tracing import AppTracing
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
@@ -447,6 +447,12 @@ class App:
         from switchgear.app.server_answers import ServerInfo
 
         return ServerInfo.read(self.control("server"))
+
+    def nodes(self) -> list[NodeInfo]:
+        """The servers that share the jobs in one PostgreSQL; empty if the server is not one of several."""
+        from switchgear.app.server_answers import NodeInfo
+
+        return [NodeInfo.read(answer) for answer in self.control("nodes")]
 
     def dashboard(self) -> str:
         """The URL of the dashboard of the server that this app uses; raises ConfigError if the server has none."""

@@ -10,7 +10,16 @@ from typing import Any
 
 from switchgear.client.gearman.job_subscriber import Progress
 
-__all__ = ["ConnectionInfo", "Explanation", "FunctionInfo", "JobInfo", "ScheduleInfo", "ServerInfo", "WorkerInfo"]
+__all__ = [
+    "ConnectionInfo",
+    "Explanation",
+    "FunctionInfo",
+    "JobInfo",
+    "NodeInfo",
+    "ScheduleInfo",
+    "ServerInfo",
+    "WorkerInfo",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,22 @@ class ConnectionInfo:
         """The object for a server's answer."""
         name = _text(answer["client_id"]) or ""
         return cls(answer["address"], answer["protocol"], name, answer["held"], details=answer)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One of several servers that share their jobs.  `details` has the server's whole answer."""
+
+    name: str
+    address: str
+    role: str  # owner, standby or gone
+    silent_seconds: float  # since its last sign of life
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def read(cls, answer: Mapping[str, Any]) -> NodeInfo:
+        """The object for a server's answer."""
+        return cls(answer["name"], answer["address"], answer["role"], answer["silent_seconds"], details=answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,13 +261,14 @@ class ListenUrls(SettingType):
 class StoreUrl(SettingType):
     """The URL of the job store; empty: in the state directory."""
 
-    expected = "sqlite:PATH, memory: or nothing"
+    expected = "sqlite:PATH, postgresql://USER@HOST/DATABASE, memory: or nothing"
 
     def read(self, value: object) -> object:
         if not isinstance(value, str) or "\0" in value:
             raise ValueError
         scheme, colon, rest = value.partition(":")
-        if value and not (colon and ((scheme == "sqlite" and rest) or (scheme == "memory" and not rest))):
+        is_known = (scheme == "sqlite" and rest) or (scheme == "memory" and not rest) or _is_postgresql(scheme, rest)
+        if value and not (colon and is_known):
             raise ValueError
         return value
 

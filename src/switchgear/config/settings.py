@@ -37,6 +37,7 @@ __all__ = [
     "SECTIONS",
     "SETTINGS",
     "AccessConfig",
+    "ClusterConfig",
     "Config",
     "EngineConfig",
     "GearmanConfig",
@@ -371,7 +372,7 @@ class JobLogConfig(Checked):
         "Questions about past jobs come when it is too late to turn on a log.",
         flag="--joblog",
         default_note=f"`sqlite:` and `{JOB_LOG_NAME}` in the state directory; if the store is another file,"
-        " `NAME-log.db` beside it; `off` if the store is `memory:`",
+        " `NAME-log.db` beside it; the store's own database if that is PostgreSQL; `off` if the store is `memory:`",
     )
     keep_seconds: int = setting(
         30 * 86_400,
@@ -419,6 +420,45 @@ class LogConfig(Checked):
 
 
 @dataclass(frozen=True)
+class ClusterConfig(Checked):
+    """Several servers that share the jobs in one PostgreSQL database."""
+
+    enabled: bool = setting(
+        False,
+        Switch(),
+        "Whether this server is one of several on the same PostgreSQL. One of them owns the jobs; the others pass"
+        " connections on to it, and one of them takes over when it ends.",
+        "A single server needs no others.",
+    )
+    name: str = setting(
+        "",
+        FreeText(100),
+        "What this node is called in `switchgear nodes`.",
+        "The name of the machine is what people know.",
+        default_note="the name of the machine",
+    )
+    host: str = setting(
+        "",
+        FreeText(253),
+        "The host at which other nodes reach the listeners of this one.",
+        "Nodes on a network know each other by the address at which they listen.",
+        default_note="the host of each listening URL; the name of the machine if that is every host",
+    )
+    lease_seconds: float = setting(
+        3,
+        Seconds(1, 3600),
+        "How long the owner may be silent before another node takes over.",
+        "Long enough for a pause of a busy machine or a restart of PostgreSQL, and short enough to be waited for.",
+    )
+    allow_async: bool = setting(
+        False,
+        Switch(),
+        "Whether to start although PostgreSQL has no synchronous standby.",
+        "A fail-over to an asynchronous standby loses jobs that were acknowledged.",
+    )
+
+
+@dataclass(frozen=True)
 class AccessConfig(Checked):
     """Who may do what."""
 
@@ -451,7 +491,8 @@ class Config(Checked):
     store: str = setting(
         "",
         StoreUrl(),
-        "Where jobs are stored: sqlite:PATH, or memory: for jobs that may be lost with the process.",
+        "Where jobs are stored: sqlite:PATH, postgresql://USER@HOST/DATABASE, or memory: for jobs that may be lost with"
+        " the process.",
         "Jobs survive unless you choose otherwise.",
         flag="--store",
         default_note=f"`sqlite:` and `{DATABASE_NAME}` in the state directory",
@@ -491,6 +532,7 @@ class Config(Checked):
     zeromq: ZeromqConfig = field(default_factory=ZeromqConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     joblog: JobLogConfig = field(default_factory=JobLogConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     log: LogConfig = field(default_factory=LogConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
 
@@ -536,7 +578,7 @@ class Config(Checked):
             return "" if self.joblog.url == "off" else self.joblog.url
         scheme, _, place = self.store_url.partition(":")
         if scheme != "sqlite":
-            return ""
+            return "" if scheme == "memory" else self.store_url
         store = Path(place)
         name = JOB_LOG_NAME if store == self.state_dir / DATABASE_NAME else f"{store.stem}-log.db"
         return f"sqlite:{store.with_name(name)}"
@@ -549,6 +591,7 @@ SECTIONS: Mapping[str, type[Checked]] = {
     "zeromq": ZeromqConfig,
     "storage": StorageConfig,
     "joblog": JobLogConfig,
+    "cluster": ClusterConfig,
     "log": LogConfig,
     "access": AccessConfig,
 }

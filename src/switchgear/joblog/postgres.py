@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from switchgear.errors import ConfigError, StorageError
+from switchgear.errors import StorageError
 from switchgear.joblog.database import Answer, Ask, ConnectionLost, Database, Server, read_migrations, read_statements
 from switchgear.joblog.runs import RunRow
+from switchgear.postgresql import connection_parameters
 from switchgear.text import without_secrets
 
 if TYPE_CHECKING:
@@ -31,17 +32,6 @@ STATEMENTS: Final = read_statements("postgresql")
 # An advisory lock for migrations, with an arbitrary number.
 MIGRATION_LOCK: Final = 0x5357474C
 
-# A database that does not answer must be detected, even behind a firewall that drops packets. Options in the URL take
-# precedence.
-CONNECTION_DEFAULTS: Final = {
-    "connect_timeout": "5",
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "20000",
-    "application_name": "switchgear",
-}
-
 encode = msgspec.json.Encoder().encode
 
 
@@ -52,21 +42,12 @@ class PostgresDatabase(Database["psycopg.Connection[tuple[Any, ...]]"]):
 
     def __init__(self, url: str, *, create: bool = True, migrations: Mapping[int, str] = MIGRATIONS) -> None:
         super().__init__()
-        try:
-            import psycopg
-            import psycopg.conninfo
-        except ImportError as error:
-            raise ConfigError(
-                f"PostgreSQL needs another package: pip install 'switchgear[postgres]' ({error})"
-            ) from None
+        self._arguments: dict[str, Any] = connection_parameters(url, "job log")
+        import psycopg
+
         self._psycopg = psycopg
-        try:
-            given = psycopg.conninfo.conninfo_to_dict(url)
-        except psycopg.Error as error:
-            raise ConfigError(f"job log {without_secrets(url)!r}: {without_secrets(str(error), url)}") from None
         self.url = without_secrets(url)
         self._given_url = url
-        self._arguments: dict[str, Any] = {**CONNECTION_DEFAULTS, **given}
         self._create = create
         self._migrations = migrations
 

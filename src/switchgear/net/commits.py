@@ -6,6 +6,10 @@ Changes that were not promised to a peer are committed a moment later, or togeth
 When the store fails, submissions that no worker has yet are withdrawn and their answers become refusals; new
 submissions are refused; no job is assigned. Other changes stay staged and their answers held, and the commit is tried
 again until it succeeds.
+
+A store that several servers share may be owned by another one by now (`Store.must_be_silent`). Then the output of the
+turn is kept back until a commit succeeds, and the store counts as failed. If another server does own it (`Fenced`), no
+peer is told anything more, and the server ends.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from switchgear.engine.engine import Engine
-from switchgear.errors import Refused, StorageError
+from switchgear.errors import Fenced, Refused, StorageError
 from switchgear.model import Job
 from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.net.held_output import HeldOutput
@@ -69,6 +73,9 @@ class Commits:
         self._soon: asyncio.TimerHandle | None = None  # while a woken worker is expected to take a job
         self._woken = 0  # the number of wakeups at the end of the last turn
         self._commit: asyncio.Task[None] | None = None
+        self.is_fenced = False  # another server owns the jobs
+        self.on_fenced: Callable[[], None] = lambda: None
+        self._kept_back: list[Output] = []  # of a turn in which another server may have owned the jobs
         self._begun_at = 0.0
         self._failed_at = 0.0
         self._recovered_at = 0.0
@@ -82,6 +89,8 @@ class Commits:
         if self.changes.stage():
             self._commit_soon()
         if outputs:
+            if self.store.must_be_silent():
+                outputs = self._keep_back(outputs)
             self.output.send(outputs)
 
     def end_turn(self) -> None:
@@ -162,6 +171,9 @@ class Commits:
             error = StorageError(f"{type(reason).__name__}: {reason}")
         self._close_turn()
         self._commit = None
+        if isinstance(error, Fenced):
+            self._fence(error)
+            return
         if error is not None:
             self._commit_failed(error)
             return
@@ -183,6 +195,9 @@ class Commits:
         if unsent:
             self._begin_runs(unsent)
         self.output.commit_is_done()
+        if self._kept_back:
+            kept_back, self._kept_back = self._kept_back, []
+            self.output.send(kept_back)
         changes.drop_ended(kept)
         changes.payloads.resident_bytes -= self.engine.pack(grown)
         self._on_commit()
@@ -194,6 +209,37 @@ class Commits:
         for job in jobs:
             if job not in unkept:
                 self.engine.start_is_kept(job)
+
+    # --- when another server may own the jobs ---
+
+    def _keep_back(self, outputs: list[Output]) -> list[Output]:
+        """Keep the output of a turn until a commit succeeds, except what waits for a commit anyway, which is returned.
+
+        From then on nothing is assigned, and submissions are refused, so that output of later turns may be sent.
+        """
+        if self.is_fenced:
+            return []
+        if self.storage_error is not None:
+            return outputs
+        self.read_failed(StorageError("the store has not confirmed for too long that this server owns its jobs"))
+        waiting: list[Output] = []
+        for output in outputs:
+            if not output.is_multiplexed and output.must_wait(self.engine.stored_batch):
+                waiting.append(output)
+            else:
+                self._kept_back.append(output)  # it stays marked, and is not added a second time
+        return waiting
+
+    def _fence(self, error: StorageError) -> None:
+        """Another server owns the jobs: tell no peer anything more."""
+        self._kept_back = []
+        if not self.is_fenced:
+            self.is_fenced = True
+            self.storage_error = error
+            self.engine.refusal = Refused(REFUSED_STORAGE, str(error))
+            self.engine.stop_handing_out()
+            self.telemetry.emit("server_fenced", error=error)
+            self.on_fenced()
 
     # --- when the store fails ---
 
@@ -207,6 +253,9 @@ class Commits:
 
     def read_failed(self, error: StorageError) -> None:
         """Handle a failed read: the store has failed until a commit succeeds."""
+        if isinstance(error, Fenced):
+            self._fence(error)
+            return
         self._storage_failed(error)
         self._try_again_later()
 
@@ -245,7 +294,7 @@ class Commits:
 
     def _try_again(self) -> None:
         self._retry = None
-        if self._commit is None:
+        if self._commit is None and not self.is_fenced:
             self.changes.stage_new_id()
             self.start()
 

@@ -27,7 +27,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
@@ -47,11 +47,15 @@ from switchgear.net.operations.context import done_in_thread
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
 from switchgear.net.service_manager import ServiceManager
+from switchgear.postgresql import connection_parameters, is_postgresql
 from switchgear.protocol_registry import protocol_named
-from switchgear.storage.base import KEEP_ALL
+from switchgear.storage.base import KEEP_ALL, Store
 from switchgear.storage.open import open_store
 from switchgear.telemetry import Telemetry
 from switchgear.version import BUILD, VERSION
+
+if TYPE_CHECKING:
+    from switchgear.net.cluster import ClusterMember
 
 __all__ = ["Service", "check_files", "run_server"]
 
@@ -64,6 +68,7 @@ RETENTION_SECONDS = 30.0
 SHORT_RETENTION_LOOK_SECONDS = 1.0
 DEMO_STOP_SECONDS = 1.0  # the demo should not be cut off in the middle of a line
 GUEST_IDS = 1_000  # a server that starts with every program should not skip many ids each time
+EXIT_FENCED = 75  # EX_TEMPFAIL: a supervisor may start it again
 MOST_SILENT_SECONDS = 60.0  # that a service manager should wait before it gives a server up that starts or stops
 SERVING = "serving"  # as a service manager shows it
 GOODBYE_SECONDS = 0.3  # a user's program must not wait for a peer that does not close its connection
@@ -140,19 +145,19 @@ class Service:
         self.manager = ServiceManager()
         self._is_serving = False
         self._reloads_later = False  # the configuration, once the server serves
+        self.store: Store
+        self._member: ClusterMember | None = None  # of a cluster
+        self._prefix = handle_prefix(config)
 
     async def run(self) -> int:
         """Run the server until it is stopped; returns its exit status."""
         async with AsyncExitStack() as stack:
             for path in databases(self.config):
                 check_database(path)
-            self.store = open_store(
-                self.config.store_url,
-                sync=self.config.storage.sync,  # type: ignore[arg-type]  # checked by the configuration
-                payload_memory_bytes=self.config.storage.payload_memory_bytes,
-                make_directory=is_in_state_dir(self.config),
-            )
+            self._open_store()
             stack.push_async_callback(self.store.close)
+            if self._member is not None:
+                self._prefix = await self._member.join(self._prefix)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
             for path in databases(self.config):
                 if is_open_to_others(path):
@@ -162,11 +167,12 @@ class Service:
             self.hub = Hub(
                 self.engine, self.store, SystemClock(), self.telemetry, self.config.storage.payload_memory_bytes
             )
-            self.recorder = start_recorder(self.config, self.hub, f"{handle_prefix(self.config)}:")
+            self.recorder = start_recorder(self.config, self.hub, f"{self._prefix}:")
             if self.recorder is not None:
                 stack.push_async_callback(asyncio.to_thread, self.recorder.close)
             if self._is_guest:
                 self.hub.changes.ids_at_once = GUEST_IDS
+            self.hub.commits.on_fenced = self._on_fenced
             self.loop_lag = LoopLag()
             self._connect()
             if not await self._load():
@@ -175,6 +181,8 @@ class Service:
             stack.push_async_callback(self.hub.close)
             await self._listen(stack)
             tasks = [asyncio.create_task(task) for task in (self._housekeeping(), self._retention(), self._beat())]
+            if self._member is not None:
+                tasks.append(asyncio.create_task(self._member.keep_in_touch()))
             stack.push_async_callback(cancel_all, tasks)
             self.loop_lag.start()
             stack.callback(self.loop_lag.close)
@@ -185,9 +193,24 @@ class Service:
         self.telemetry.emit("server_stopped")
         return 0
 
+    def _open_store(self) -> None:
+        """Open the store; of a node of a cluster, only prepare to open it."""
+        if self.config.cluster.enabled:
+            from switchgear.net.cluster import ClusterMember, clustered_store
+
+            self.store = store = clustered_store(self.config)
+            self._member = ClusterMember(self.config, store)
+            return
+        self.store = open_store(
+            self.config.store_url,
+            sync=self.config.storage.sync,  # type: ignore[arg-type]  # checked by the configuration
+            payload_memory_bytes=self.config.storage.payload_memory_bytes,
+            make_directory=is_in_state_dir(self.config),
+        )
+
     def _connect(self) -> None:
         """Construct listeners and operations, and connect them with the hub."""
-        prefix = handle_prefix(self.config)
+        prefix = self._prefix
         self.operations = Operations(self.hub, f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
@@ -203,6 +226,8 @@ class Service:
         self.operations.context.connections = self.listeners.count_connections
         self.operations.context.listeners = self.listeners.describe
         self.operations.context.open_connections = self.listeners.open_connections
+        if self._member is not None:
+            self.operations.context.nodes = self._member.describe
         metrics = Metrics(self.hub, self.loop_lag)
         metrics.recorder = self.recorder
         metrics.connections = self.listeners.connections_by_protocol
@@ -219,11 +244,27 @@ class Service:
             await self.listeners.bind()
             if not self._is_guest:
                 self._handle_signals()
-            is_loaded = await self._restore()
+            is_loaded = await self._stand_by() and await self._restore()
         finally:
             if not is_loaded:
                 self.listeners.unbind()
         return is_loaded
+
+    async def _stand_by(self) -> bool:
+        """Wait until this node of a cluster owns the jobs; returns False if it was told to stop before that."""
+        if self._member is None:
+            return True
+        standing_by = asyncio.create_task(self._member.stand_by(self.listeners.tcp_listeners))
+        stopping = asyncio.create_task(self._stop.wait())
+        touching = asyncio.create_task(self._member.keep_in_touch())
+        try:
+            await asyncio.wait({standing_by, stopping, touching}, return_when=asyncio.FIRST_COMPLETED)
+            if not standing_by.done():
+                return False
+            standing_by.result()
+            return True
+        finally:
+            await cancel_all([standing_by, stopping, touching])
 
     async def _restore(self) -> bool:
         loading = asyncio.create_task(self.hub.load())
@@ -347,6 +388,13 @@ class Service:
         if not graceful or self._stop.is_set():
             self._stop_now.set()
         self._stop.set()
+
+    def _on_fenced(self) -> None:
+        """End at once: another server owns the jobs, and may contradict whatever this one would still say."""
+        if self._is_guest:
+            self.request_stop(graceful=False)
+        else:
+            os._exit(EXIT_FENCED)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -516,6 +564,8 @@ def check_files(config: Config) -> list[str]:
     problems = []
     checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]
     checks += [partial(check_database, path) for path in databases(config)]
+    if is_postgresql(config.store_url):
+        checks.append(lambda: connection_parameters(config.store_url, "store"))
     if config.access.file:
         checks.append(lambda: read_access_file(Path(config.access.file)))
     checks += [

@@ -85,6 +85,7 @@ class TcpListener:
             [self] if listeners is None else listeners
         )  # all listeners of the server, which share the limits
         self.is_private = False  # only processes of the server's own user and of root may connect
+        self.exempt_hosts: frozenset[str] = frozenset()  # other nodes, which pass on connections of many hosts
         self.connections: set[Connection] = set()
         self.by_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
@@ -163,6 +164,11 @@ class TcpListener:
         # that event loops call.
         return cast(asyncio.Protocol, Connection(self))
 
+    def sockets(self) -> list[socket.socket]:
+        """The listening sockets."""
+        server: Any = self._server  # sockets are a tuple or a list, depending on the event loop
+        return list(server.sockets) if server is not None else []
+
     @property
     def endpoints(self) -> list[tuple[str, int]]:
         """The hosts and ports of the listening sockets."""
@@ -237,6 +243,7 @@ class TcpListener:
         if (
             limit
             and not connection.is_loopback
+            and connection.host not in self.exempt_hosts
             and sum(listener.by_host[connection.host] for listener in self.listeners) >= limit
         ):
             return f"it has {limit} connections already"

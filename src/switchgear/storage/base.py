@@ -135,6 +135,11 @@ class Store(ABC):
         committed. The store works again when a commit succeeds."""
         return
 
+    def must_be_silent(self) -> bool:
+        """Whether another server may own the jobs by now. Then peers must not be told anything until a commit
+        succeeds; `commit` raises Fenced if another server does own them."""
+        return False
+
     @abstractmethod
     async def read_payloads(self, job_ids: Sequence[int]) -> dict[int, bytes]:
         """The payloads of these jobs, as far as they are stored, by id."""

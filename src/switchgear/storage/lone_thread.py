@@ -37,6 +37,10 @@ class LoneThread:
         self._pieces.put(None)
         self._thread.join()
 
+    def end_soon(self) -> None:
+        """End the thread when all calls have run, without waiting for that."""
+        self._pieces.put(None)
+
     def _run(self) -> None:
         while (piece := self._pieces.get()) is not None:
             _do(*piece)

@@ -1,4 +1,4 @@
-"""Opens the store that a URL names, such as `sqlite:PATH` or `memory:`."""
+"""Opens the store that a URL names, such as `sqlite:PATH`, `postgresql://HOST/DATABASE` or `memory:`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Final, get_args
 
 from switchgear.errors import ConfigError
+from switchgear.postgresql import is_postgresql
 from switchgear.storage.base import Store
 from switchgear.storage.memory import DEFAULT_KEEP_COUNT, MemoryStore
 from switchgear.storage.sqlite import DEFAULT_PAYLOAD_MEMORY_BYTES, SqliteStore
 from switchgear.storage.sqlite_schema import Sync
+from switchgear.text import without_secrets
 
 __all__ = ["open_store"]
 
-KNOWN_URLS: Final = "memory: or sqlite:PATH"
+KNOWN_URLS: Final = "memory:, sqlite:PATH or postgresql://USER@HOST/DATABASE"
 
 
 def open_store(
@@ -38,9 +40,13 @@ def open_store(
 
 
 def _store_at(url: str, sync: Sync, payload_memory_bytes: int, keep_count: int, make_directory: bool) -> Store:
+    if is_postgresql(url):
+        from switchgear.storage.postgres import PostgresStore
+
+        return PostgresStore(url, payload_memory_bytes)
     scheme, colon, place = url.partition(":")
     if not colon or scheme not in ("memory", "sqlite"):
-        raise ConfigError(f"store {url!r}: expected {KNOWN_URLS}")
+        raise ConfigError(f"store {without_secrets(url)!r}: expected {KNOWN_URLS}")
     if scheme == "memory":
         if place:
             raise ConfigError(f"store {url!r}: memory: takes nothing after the colon")

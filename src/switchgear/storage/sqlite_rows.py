@@ -23,13 +23,28 @@ from switchgear.policy import Policy
 from switchgear.storage.sqlite_extra import Extra
 
 __all__ = [
+    "ATTEMPTS",
+    "CREATED_US",
+    "DELIVERY",
     "ERROR",
+    "EXTRA",
+    "FINISHED_US",
+    "FUNCTION_ID",
     "ID",
     "INLINE_PAYLOAD_BYTES",
+    "KEEP_UNTIL_US",
     "LONG_VALUE_BYTES",
+    "MOVES",
+    "NAME",
     "PAYLOAD",
+    "PRIORITY",
     "RESULT",
+    "RESULT_CODE",
     "REVISION",
+    "RUN_AT_US",
+    "STATE",
+    "UNIQUE",
+    "UNIQUE_UNTIL_US",
     "JobRow",
     "clamped",
     "decode_policy",
@@ -43,9 +58,24 @@ __all__ = [
 JobRow: TypeAlias = tuple[Any, ...]  # in the order of sqlite_schema.COLUMNS, then the payload
 
 ID: Final = 0
+FUNCTION_ID: Final = 1
+STATE: Final = 2
+PRIORITY: Final = 3
+DELIVERY: Final = 4
+CREATED_US: Final = 5
+RUN_AT_US: Final = 6
+FINISHED_US: Final = 7
+ATTEMPTS: Final = 8
+RESULT_CODE: Final = 9
 REVISION: Final = 10
+UNIQUE: Final = 11
+NAME: Final = 12
+EXTRA: Final = 13
+MOVES: Final = 14
 RESULT: Final = 15
 ERROR: Final = 16
+KEEP_UNTIL_US: Final = 17
+UNIQUE_UNTIL_US: Final = 18
 PAYLOAD: Final = 19
 
 # From this size on a copy costs more than it saves, and a value is bound as bytes.

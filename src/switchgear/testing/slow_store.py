@@ -141,6 +141,10 @@ class SlowStore(Store):
         """See `Store.check`."""
         self._store.check()
 
+    def must_be_silent(self) -> bool:
+        """See `Store.must_be_silent`."""
+        return self._store.must_be_silent()
+
     async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         """See `Store.drop_finished`."""
         return await self._store.drop_finished(before_us, keep_count, spare, now_us)

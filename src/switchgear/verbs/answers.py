@@ -27,6 +27,7 @@ __all__ = [
     "LimitAnswer",
     "ListenerFigures",
     "MemoryFigures",
+    "NodeAnswer",
     "PauseAnswer",
     "PlainBytes",
     "PolicyAnswer",
@@ -64,6 +65,16 @@ class MemoryFigures(TypedDict):
     registrations: int
     input: int
     output: int
+
+
+class NodeAnswer(TypedDict):
+    """A server of a cluster."""
+
+    name: str
+    address: str
+    role: str  # owner, standby or gone
+    version: str
+    silent_seconds: float
 
 
 class HeldConnection(TypedDict):

@@ -224,6 +224,14 @@ _ROWS: Final = (
         text_commands=("version", "getpid", "verbose"),
     ),
     OperatorVerb(
+        "nodes",
+        "List the servers that share the jobs in one PostgreSQL; none if the server is not one of several.",
+        Role.READ,
+        list[answers.NodeAnswer],
+        command="nodes",
+        library="App.nodes",
+    ),
+    OperatorVerb(
         "overview",
         "Show the state of the server at a glance: jobs, rates, workers, and what needs a person.",
         Role.READ,

@@ -15,7 +15,7 @@ from switchgear.net.recent_counts import RecentCounts
 from switchgear.net.tcp import Connection
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import PendingRead, Reading
-from switchgear.verbs.answers import ListenerFigures
+from switchgear.verbs.answers import ListenerFigures, NodeAnswer
 
 __all__ = ["OperationsContext", "done_at_once", "done_in_thread"]
 
@@ -58,6 +58,7 @@ class OperationsContext:
         self.connections: Callable[[], int] = lambda: 0
         self.listeners: Callable[[], list[ListenerFigures]] = list
         self.open_connections: Callable[[], Sequence[Connection]] = tuple
+        self.nodes: Callable[[], list[NodeAnswer]] = list
         self.recorder: Recorder | None = None
         self.waiting_changes: Callable[[], int] = lambda: 0  # jobs that the store does not have in their latest state
         self.commit_times = DurationHistogram()

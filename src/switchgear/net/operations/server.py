@@ -13,7 +13,7 @@ from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.resources import shown_amounts
 from switchgear.tags import shown_tags
-from switchgear.verbs.answers import JobLogFigures, ServerAnswer, WorkerAnswer
+from switchgear.verbs.answers import JobLogFigures, NodeAnswer, ServerAnswer, WorkerAnswer
 from switchgear.version import VERSION
 
 __all__ = ["ServerOperations"]
@@ -59,6 +59,9 @@ class ServerOperations:
             "waiting": recorder.waiting,
             "dropped": recorder.dropped,
         }
+
+    def nodes(self) -> list[NodeAnswer]:
+        return self._context.nodes()
 
     def workers(self) -> Steps:
         return in_steps(self._worker, list(self._engine.workers.values()))

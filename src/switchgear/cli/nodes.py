@@ -1,0 +1,44 @@
+"""`switchgear nodes`: the servers that share the jobs in one PostgreSQL."""
+
+from __future__ import annotations
+
+import click
+
+from switchgear.cli.output import Column, json_option, print_json, print_table, server_option
+from switchgear.client.gearman.blocking import Client
+from switchgear.units import short_duration
+
+__all__ = ["nodes"]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear nodes
+  switchgear nodes --json | jq -r '.[] | select(.role == "owner") | .name'
+"""
+)
+@server_option
+@json_option("Write a JSON array, an object for each node.")
+def nodes(server: str, as_json: bool) -> None:
+    """List the nodes of a cluster: which one owns the jobs, and when each gave its last sign of life.
+
+    Any node can be asked. The list is empty if the server is not one of several.
+    """
+    with Client(server) as client:
+        found = client.control("nodes")
+    if as_json:
+        print_json(found)
+        return
+    columns = [
+        Column("NAME", wrap=True),
+        Column("ADDRESS", wrap=True),
+        Column("ROLE"),
+        Column("VERSION"),
+        Column("SILENT", right=True),
+    ]
+    rows = (
+        [node["name"], node["address"], node["role"], node["version"], short_duration(node["silent_seconds"])]
+        for node in found
+    )
+    print_table(columns, rows)

@@ -1,0 +1,162 @@
+"""`ClusterMember`: one of several servers on one PostgreSQL: stands by, takes over, and knows the others.
+
+One node owns the jobs, and serves them. The others stand by: they pass connections on to the owner
+(`standby_gateway`), and one of them takes over when the owner ends or is silent for a whole lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from switchgear.config import Config
+from switchgear.errors import ConfigError, StorageError
+from switchgear.net.standby_gateway import OwnerAddress, StandbyGateway
+from switchgear.net.tcp import TcpListener
+from switchgear.postgresql import is_postgresql
+from switchgear.storage.postgres import PostgresStore
+from switchgear.storage.postgres_lease import LeaseRow
+from switchgear.storage.postgres_nodes import NodeRow
+from switchgear.verbs.answers import NodeAnswer
+from switchgear.version import VERSION
+
+__all__ = ["ClusterMember", "clustered_store"]
+
+log = logging.getLogger("switchgear")
+
+# A node that gives no sign of life for so many leases counts as gone; later its row is deleted.
+GONE_LEASES: Final = 2
+SILENT_LEASES: Final = 20
+EVERY_HOST: Final = ("0.0.0.0", "::", "")
+
+
+def clustered_store(config: Config) -> PostgresStore:
+    """The store of a node, not open; raises ConfigError."""
+    if not is_postgresql(config.store_url):
+        raise ConfigError("cluster.enabled: nodes share their jobs in PostgreSQL: set store to postgresql://…")
+    return PostgresStore(
+        config.store_url, config.storage.payload_memory_bytes, lease_seconds=config.cluster.lease_seconds
+    )
+
+
+class ClusterMember:
+    """This node."""
+
+    def __init__(self, config: Config, store: PostgresStore) -> None:
+        self._config = config
+        self._store = store
+        self._lease = store.lease
+        self.name = config.cluster.name or socket.gethostname()
+        self._lease.name = f"node {self.name}, {self._lease.name}"
+        self._listeners: Sequence[TcpListener] = ()
+        self._nodes: dict[int, tuple[NodeRow, float]] = {}  # by id, with the moment of the last sign of life
+
+    async def join(self, prefix: str) -> str:
+        """Create the tables if there are none; returns the prefix of handles that all nodes use.
+
+        Raises ConfigError if a fail-over of PostgreSQL could lose commits.
+        """
+        await self._store.prepare()
+        if not self._config.cluster.allow_async:
+            await self._store.nodes.check_replication()
+        await self._store.nodes.forget_named(self.name)
+        return await self._store.nodes.shared_prefix(prefix)
+
+    async def stand_by(self, listeners: Sequence[TcpListener]) -> None:
+        """Return when this node owns the jobs. Until then connections are passed on to the owner."""
+        self._listeners = listeners
+        self._lease.address = json.dumps(self._own_addresses())
+        gateway = StandbyGateway(listeners, self._config.limits)
+        is_passing = False
+
+        async def look(row: LeaseRow) -> None:
+            nonlocal is_passing
+            gateway.owner_is(row.holder, _addresses(row.address))
+            if not is_passing and row.holder:
+                is_passing = True
+                await gateway.start()
+                log.info("standing by: %s owns the jobs", row.name)
+
+        try:
+            await self._lease.wait_until_taken(look)
+        finally:
+            gateway.close()
+        log.warning("this node (%s) owns the jobs from now on", self.name)
+        await self._store.take_over()
+
+    def _own_addresses(self) -> list[OwnerAddress]:
+        """Where other nodes reach each listener."""
+        addresses: list[OwnerAddress] = []
+        for listener in self._listeners:
+            host, port = listener.endpoints[0]
+            own_host = self._config.cluster.host or (socket.gethostname() if host in EVERY_HOST else host)
+            addresses.append((listener.url.scheme, own_host, port))
+        return addresses
+
+    async def keep_in_touch(self) -> None:
+        """Give signs of life to the other nodes, and look for theirs, for ever."""
+        try:
+            while True:
+                with suppress(StorageError):  # the store says so itself
+                    await self._exchange()
+                await asyncio.sleep(self._lease.lease_seconds / 2)
+        finally:
+            with suppress(StorageError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._store.nodes.forget([self._lease.holder])
+
+    async def _exchange(self) -> None:
+        own = self._own_addresses()
+        address = "{}:{}".format(*own[0][1:]) if own else ""
+        await self._store.nodes.announce(
+            NodeRow(self._lease.holder, self.name, address, self._lease.is_held, VERSION, 0)
+        )
+        now_s = time.monotonic()
+        seen: dict[int, tuple[NodeRow, float]] = {}
+        for row in await self._store.nodes.read():
+            known = self._nodes.get(row.id)
+            seen[row.id] = (row, now_s if known is None or known[0].beat != row.beat else known[1])
+        self._nodes = seen
+        for listener in self._listeners:
+            listener.exempt_hosts = frozenset(_host(row.address) for row, _ in seen.values())
+        silent_s = SILENT_LEASES * self._lease.lease_seconds
+        silent = [node_id for node_id, (_, seen_s) in seen.items() if now_s - seen_s > silent_s]
+        if silent and self._lease.is_held:
+            await self._store.nodes.forget(silent)
+
+    def describe(self) -> list[NodeAnswer]:
+        """All nodes, for operators."""
+        now_s = time.monotonic()
+        return [
+            {
+                "name": row.name,
+                "address": row.address,
+                "role": self._role(row, now_s - seen_s),
+                "version": row.version,
+                "silent_seconds": round(max(0.0, now_s - seen_s), 1),
+            }
+            for row, seen_s in self._nodes.values()
+        ]
+
+    def _role(self, row: NodeRow, silent_s: float) -> str:
+        if row.id == self._lease.holder and self._lease.is_held:
+            return "owner"
+        return "gone" if silent_s > GONE_LEASES * self._lease.lease_seconds else "standby"
+
+
+def _addresses(text: str) -> list[OwnerAddress]:
+    try:
+        return [(str(scheme), str(host), int(port)) for scheme, host, port in json.loads(text or "[]")]
+    except (TypeError, ValueError):
+        return []
+
+
+def _host(address: str) -> str:
+    """The IP address of a node, as far as it can be told without asking anybody."""
+    return address.rpartition(":")[0].strip("[]")

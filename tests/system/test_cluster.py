@@ -1,0 +1,265 @@
+"""Several servers on one PostgreSQL: any of them is reached, and when the owner ends, another one goes on."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from switchgear.client.gearman.blocking import Client
+from switchgear.errors import ClientError, SwitchgearError
+from tests.support.postgres import Cluster, running_postgres
+from tests.support.servers import HOST, answers_version
+from tests.support.waiting import DEADLINE_SECONDS, eventually
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
+
+LEASE_SECONDS = 1.0
+
+
+def port_of_our_own() -> int:
+    """Below those that the system gives to connections: one of ours could take the port of a node that is down."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 31_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+
+
+class Node:
+    """One server of a cluster, started again and again at the same address."""
+
+    def __init__(self, name: str, store: str, place: Path, *settings: str) -> None:
+        self.name = name
+        self.port, self.pingpong_port, self.workers_port = (port_of_our_own() for _ in range(3))
+        self._log = place / f"{name}.log"
+        self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
+        self._command += ["--listen", f"gearman://{HOST}:{self.port}"]
+        self._command += ["--listen", f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}"]
+        for setting in ("cluster.enabled=true", f"cluster.name={name}", f"cluster.lease_seconds={LEASE_SECONDS}"):
+            self._command += ["--set", setting]
+        for setting in settings:
+            self._command += ["--set", setting]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start_and_wait(self) -> None:
+        self.start()
+        eventually(lambda: answers_version(self.port), f"{self.name} answers: {self.output()}")
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+
+    def output(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    def client(self) -> Client:
+        return Client(f"gearman://{HOST}:{self.port}")
+
+    def nodes(self) -> dict[str, str]:
+        """The role of each node, as seen through this one."""
+        with self.client() as client:
+            return {node["name"]: node["role"] for node in client.control("nodes")}
+
+
+@pytest.fixture
+def database(postgres: Cluster) -> str:
+    return postgres.new_url()
+
+
+@pytest.fixture
+def nodes(database: str, tmp_path: Path) -> Iterator[list[Node]]:
+    made = [Node(name, database, tmp_path, "cluster.allow_async=true") for name in ("ada", "bob", "cleo")]
+    with ExitStack() as stack:
+        for node in made:
+            stack.callback(node.end)
+        yield made
+
+
+def owner_of(nodes: list[Node]) -> Node:
+    def look() -> Node | None:
+        for node in nodes:
+            try:
+                roles = node.nodes()
+            except (SwitchgearError, OSError):
+                continue
+            for each in nodes:
+                if roles.get(each.name) == "owner":
+                    return each
+        return None
+
+    found = eventually(look, "a node owns the jobs")
+    assert found is not None
+    return found
+
+
+def test_any_node_is_reached_and_sees_the_same(nodes: list[Node]) -> None:
+    for node in nodes:
+        node.start_and_wait()
+    handles = set()
+    for node in nodes:
+        with node.client() as client:
+            handles.add(client.submit("f", node.name.encode(), background=True).handle)
+    assert len({handle.rpartition(":")[0] for handle in handles}) == 1  # one prefix
+    eventually(lambda: len(nodes[2].nodes()) == 3, "all nodes are listed")
+    assert sorted(nodes[1].nodes().values()) == ["owner", "standby", "standby"]
+    for node in nodes:
+        with node.client() as client:
+            assert len(client.control("jobs")["jobs"]) == 3
+
+
+def test_a_graceful_stop_hands_over_at_once(nodes: list[Node]) -> None:
+    nodes[0].start_and_wait()
+    nodes[1].start_and_wait()
+    with nodes[1].client() as client:
+        handle = client.submit("f", b"1", background=True).handle
+    began_s = time.monotonic()
+    nodes[0].signal(signal.SIGTERM)
+    assert nodes[0].wait() == 0
+    eventually(lambda: owner_of(nodes[1:2]) is nodes[1], "the other node owns the jobs")
+    assert time.monotonic() - began_s < 20
+    with nodes[1].client() as client:
+        assert [job["handle"] for job in client.control("jobs")["jobs"]] == [handle]
+    assert "this node (bob) owns the jobs from now on" in nodes[1].output()
+
+
+def test_a_frozen_owner_is_replaced_and_says_nothing_more(nodes: list[Node]) -> None:
+    nodes[0].start_and_wait()
+    nodes[1].start_and_wait()
+    with nodes[0].client() as client:
+        client.submit("f", b"1", background=True)
+    nodes[0].signal(signal.SIGSTOP)
+    assert owner_of(nodes[1:2]) is nodes[1]
+    with nodes[1].client() as client:
+        assert len(client.control("jobs")["jobs"]) == 1
+    nodes[0].signal(signal.SIGCONT)
+    assert nodes[0].wait() == 75
+    assert "another server has taken over" in nodes[0].output()
+
+
+def test_nothing_acknowledged_is_lost_in_any_takeover(nodes: list[Node]) -> None:
+    """Clients submit at all nodes, while owners are killed and frozen."""
+    for node in nodes:
+        node.start_and_wait()
+    acknowledged: list[str] = []
+    stop = threading.Event()
+    threads = [threading.Thread(target=submit_on, args=(node, acknowledged, stop), daemon=True) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for fault in (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP):
+        wait_for_more(acknowledged, nodes)
+        owner = owner_of(nodes)
+        owner.signal(fault)
+        if fault is signal.SIGSTOP:
+            wait_for_more(acknowledged, nodes)  # from another node
+            owner.signal(signal.SIGCONT)
+            assert owner.wait() == 75
+        else:
+            owner.wait()
+        owner.start()
+    stop.set()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    stored = handles_at(owner_of(nodes))
+    assert len(acknowledged) > 100
+    assert not set(acknowledged) - stored
+
+
+def wait_for_more(acknowledged: list[str], nodes: list[Node]) -> None:
+    """More submissions than can be on their way are acknowledged."""
+    before = len(acknowledged)
+    try:
+        eventually(lambda: len(acknowledged) > before + 20, "submissions are acknowledged", 30)
+    except AssertionError as error:
+        raise AssertionError("\n".join(node.output() for node in nodes)) from error
+
+
+def submit_on(node: Node, acknowledged: list[str], stop: threading.Event) -> None:
+    while not stop.is_set():
+        try:
+            with node.client() as client:
+                while not stop.is_set():
+                    acknowledged.append(client.submit("f", b"x", background=True).handle)
+        except (ClientError, SwitchgearError, OSError, TimeoutError):
+            stop.wait(0.05)
+
+
+def handles_at(node: Node) -> set[str]:
+    handles: set[str] = set()
+    before = 0
+    with node.client() as client:
+        while before is not None:
+            page = client.control("jobs", limit=1000, before_id=before)
+            handles |= {job["handle"] for job in page["jobs"]}
+            before = page["next_before_id"]
+    return handles
+
+
+def test_without_a_synchronous_standby_it_does_not_start(database: str, tmp_path: Path) -> None:
+    node = Node("ada", database, tmp_path)
+    node.start()
+    try:
+        assert node.wait() == 2
+    finally:
+        node.end()
+    assert "synchronous_standby_names is empty in PostgreSQL: if its primary fails" in node.output()
+
+
+def test_a_cluster_needs_postgresql(tmp_path: Path) -> None:
+    node = Node("ada", f"sqlite:{tmp_path}/jobs.db", tmp_path)
+    node.start()
+    try:
+        assert node.wait() == 2
+    finally:
+        node.end()
+    assert "nodes share their jobs in PostgreSQL" in node.output()
+
+
+def test_a_restart_of_the_database(tmp_path: Path) -> None:
+    with running_postgres() as cluster:
+        store = cluster.new_url()
+        made = [Node(name, store, tmp_path, "cluster.allow_async=true") for name in ("ada", "bob")]
+        try:
+            for node in made:
+                node.start_and_wait()
+            with made[1].client() as client:
+                client.submit("f", b"1", background=True)
+            cluster.stop(signal.SIGQUIT)
+            cluster.start()
+
+            def submits() -> bool:
+                try:
+                    with made[1].client() as client:
+                        client.submit("f", b"2", background=True)
+                except (ClientError, SwitchgearError, OSError, TimeoutError):
+                    return False
+                return True
+
+            eventually(submits, "a submission is accepted again")
+            assert len(handles_at(made[0])) == 2
+        finally:
+            for node in made:
+                node.end()
