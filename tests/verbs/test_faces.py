@@ -63,6 +63,7 @@ NOT_OPTIONS = {
     ("cancel", "before_id"): "the command asks again until there are no more",
     ("retry", "before_id"): "the command goes on by itself",
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
+    ("job", "contents"): "the command shows them",
     ("schedule", "options"): "each job option is an option of the command",
 }
 

@@ -364,7 +364,7 @@ _ROWS: Final = (
         "Show one job: its state, what it was given, what came of it, and its history.",
         Role.READ,
         answers.JobAnswer,
-        (ONE_HANDLE,),
+        (ONE_HANDLE, Argument("contents", Boolean(), "With its payload and its result.", default=True)),
         also=_ONE_JOB,
         is_long=True,
         command="job",
