@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.protocols.http.house import request
+from tests.support.wire import Kind
+from tests.support.wire import request as packet
 
 from switchgear.protocols.http.routes import ROUTES
 
-__all__ = ["http_scripts", "http_streams"]
+__all__ = ["gearmand_http_scripts", "http_scripts", "http_streams"]
 
 Said = tuple[str, str, Any]
 
@@ -83,3 +85,19 @@ def http_scripts() -> Iterator[list[Said]]:
     yield [
         ("a", "SEND", request("POST", "/v1/jobs", json.dumps({"function": "f"}).encode(), {"Expect": "100-continue"}))
     ]
+
+
+def gearmand_http_scripts() -> Iterator[list[Said]]:
+    """Conversations with gearmand's HTTP interface; the worker speaks Gearman."""
+    background = request("POST", "/f", b"later", {"X-Gearman-Background": "true", "X-Gearman-Priority": "low"})
+    submit = request("POST", "/f", b"payload", {"X-Gearman-Unique": "u"})
+    ready = packet(Kind.CAN_DO, b"f") + packet(Kind.GRAB_JOB_UNIQ)
+    data = packet(Kind.WORK_DATA, b"H:t:1", b"part")
+    done = packet(Kind.WORK_COMPLETE, b"H:t:1", b"result")
+    yield [("a", "SEND", submit), ("b", "SEND", b"GE"), ("c", "SEND", ready), ("c", "SEND", data + done)]
+    yield [("a", "SEND", background), ("b", "SEND", submit), ("c", "SEND", ready + packet(Kind.WORK_FAIL, b"H:t:1"))]
+    yield [("a", "SEND", submit), ("b", "SEND", submit), ("a", "LEAVE", b""), ("c", "SEND", ready + done)]
+    yield [("a", "SEND", request("HEAD", "/")), ("b", "SEND", request("TRACE", "/f"))]
+    announced = request("PUT", "/f", b"body", {"Expect": "100-continue"})
+    yield [("a", "SEND", announced[:-4]), ("b", "SEND", b"x"), ("a", "SEND", b"body"), ("c", "SEND", ready + done)]
+    yield [("a", "SEND", request("GET", "/f", None, {"Origin": "http://elsewhere"})), ("b", "SEND", submit[:-3])]

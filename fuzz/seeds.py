@@ -17,7 +17,7 @@ from tests.protocols.gearmonkey import transcript as gearmonkey
 from tests.protocols.wmp import transcript as wmp
 
 from fuzz.grammar import FRAMES, Part
-from fuzz.http_seeds import http_scripts, http_streams
+from fuzz.http_seeds import gearmand_http_scripts, http_scripts, http_streams
 from fuzz.row_targets import row_written
 from fuzz.script import HURRIED, KEEPS, LITTLE_MEMORY, Action, step, written_script
 from fuzz.target import Target
@@ -473,6 +473,7 @@ _MAKERS: Final[dict[str, Callable[[], Iterator[bytes] | list[bytes]]]] = {
     "pingpong-client": lambda: PINGPONG_HEARS,
     "http-codec": http_streams,
     "http-session": lambda: chain.from_iterable(map(scripts, http_scripts())),
+    "gearmand-http-session": lambda: chain.from_iterable(map(scripts, gearmand_http_scripts())),
     "zmtp-codec": frame_streams,
     "zmtp-peer": peer_streams,
     "zmtp-curve": curve_scripts,

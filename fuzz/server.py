@@ -56,6 +56,7 @@ URLS: Final = {
     "pingpong": ListenUrl.parse("pingpong://127.0.0.1:5562?expire=2&resend=4"),
     "dwork": ListenUrl.parse("dwork://127.0.0.1:6125?lease=10"),
     "http": ListenUrl.parse("http://127.0.0.1:4740"),
+    "gearmand-http": ListenUrl.parse("http://127.0.0.1:8080?api=gearmand"),
 }
 CONFIG: Final = Config(listen=tuple(URLS.values()), limits=LIMITS, gearman=GearmanConfig(shutdown="never"))
 HIGH_WATER_BYTES: Final = 65_536  # when a transport asks for a pause
@@ -311,7 +312,7 @@ class FuzzServer:
         http = self.listeners.factory("http")
         assert isinstance(http, HttpSessionFactory)
         self.http_workers = http.state.workers
-        self.http_workers.run = http.state.bulk.run = "fuzz"  # so that ids are always the same
+        self.http_workers.run = operations.bulk.run = "fuzz"  # so that ids are always the same
         self._listeners: dict[str, TcpListener] = {}
         self._sessions: dict[str, MessageSession] = {}
 
@@ -333,7 +334,7 @@ class FuzzServer:
         await self.hub.load()
         await quiet(self.loop)
         if self.is_hurried:
-            self.hub.slices.steps_per_turn = 1
+            self.hub.long_operations.steps_per_turn = 1
         if isinstance(self.store, ScriptedStore):
             self.store.obedient = False
 
@@ -343,7 +344,7 @@ class FuzzServer:
         scheme = where.partition("/")[0]
         if scheme == "zmtp":
             return StreamPeer(self, self._zmtp_listener(), number)
-        if scheme in ("gearman", "gearmonkey", "http"):
+        if scheme in ("gearman", "gearmonkey", "http", "gearmand-http"):
             listener = self._listeners.get(scheme)
             if listener is None:
                 url = URLS[scheme]
@@ -424,7 +425,9 @@ class FuzzServer:
         memory = self.engine.memory
         connections = [connection for listener in self._listeners.values() for connection in listener.connections]
         counted = sum(connection.input_bytes for connection in connections)
-        is_working = bool(self.hub.slices) or any(getattr(each, "_behind", None) for each in self._sessions.values())
+        is_working = bool(self.hub.long_operations) or any(
+            getattr(each, "_behind", None) for each in self._sessions.values()
+        )
         must(is_working or memory.input_bytes == counted, "input is counted wrongly", memory.input_bytes, counted)
         counted = sum(connection.output_bytes for connection in connections)
         must(memory.output_bytes == counted, "output is counted wrongly", memory.output_bytes, counted)
@@ -454,7 +457,7 @@ class FuzzServer:
         )
         must(memory.output_bytes == 0, "output is held for nobody", memory.output_bytes)
         must(memory.subscription_bytes == 0, "subscriptions of nobody", memory.subscription_bytes)
-        if not self.hub.slices:
+        if not self.hub.long_operations:
             must(memory.input_bytes == 0, "input is held of nobody", memory.input_bytes)
         own = {"gearman", "gearman-draft"}
         left = [worker for worker in self.engine.workers.values() if worker.protocol in own]

@@ -163,6 +163,7 @@ READABLE: Final[dict[str, Callable[[list[Any]], None]]] = {
     "wmp": check_wmp,
     "zmtp": check_zmtp,
     "http": check_http,
+    "gearmand-http": check_http,
     "pingpong/clients": check_frames,
     "pingpong/workers": check_frames,
 }
@@ -197,6 +198,10 @@ HTTP_SESSION_WORDS: Final = (
     b"Idempotency-Key: k\r\n", b'{"function": "f"}', b'{"functions": ["f"], "lease": 3}', b'"after": ["H:t:1"]',
     b'"unique": "u"', b'{"function": "f", "every_seconds": 60}', b'{"paused": true}', b'{"error": "x", "retry_in": 1}',
 )  # fmt: skip
+GEARMAND_HTTP_WORDS: Final = (
+    *HTTP_WORDS, b"/f", b"//", b"X-Gearman-Background: true\r\n", b"X-Gearman-Unique: u\r\n",
+    b"X-Gearman-Unique: -\r\n", b"X-Gearman-Priority: high\r\n", b"Origin: http://x\r\n", b"TRACE ", *HANDLES,
+)  # fmt: skip
 PINGPONG_WORDS: Final = (b"READY", b"PING", b"PONG", b"LEAVE", b"FAILED", b"", b"job", b"result")
 
 
@@ -228,7 +233,7 @@ DWORK_MODULES: Final = modules(
 HTTP_MODULES: Final = modules(
     "http",
     "session routing routes guard bulk submitting job_requests work_requests workers waiting operator_requests"
-    " server_requests schemas problems codec messages",
+    " server_requests watch_requests schemas problems codec messages",
 )
 WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")
 
@@ -263,6 +268,13 @@ SESSIONS: Final = (
         RESP_SESSION_WORDS,
     ),
     session("http-session", ("http", "http", "http", "gearman"), HTTP_MODULES, (LINES,), HTTP_SESSION_WORDS),
+    session(
+        "gearmand-http-session",
+        ("gearmand-http", "gearmand-http", "gearman", "gearman"),
+        (*modules("http", "gearmand_session"), "protocols.unique_words"),
+        (LINES,),
+        GEARMAND_HTTP_WORDS,
+    ),
     session(
         "dwork-session",
         ("dwork", "dwork", "dwork", "gearman"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,8 @@ def test_a_job_of_a_schedule_has_it(option: JobOption) -> None:
 
 
 def test_a_schedule_stores_no_others() -> None:
-    assert set(Options.__struct_fields__) == {option.schedule_field for option in SCHEDULE_OPTIONS.values()}
+    fields = {option.schedule_field for option in SCHEDULE_OPTIONS.values()}
+    assert set(Options.__struct_fields__) == fields | {"owner"}
 
 
 # --- people and programs ---
@@ -214,7 +216,7 @@ def test_a_value_out_of_range_is_refused_with_the_name_of_the_option(option: Job
     bad: dict[OptionKind, Any] = {
         OptionKind.SPAN: -1,
         OptionKind.MOMENT: 1e30,
-        OptionKind.TEXT: "x" * 65,
+        OptionKind.TEXT: "x" * 257,
         OptionKind.CHOICE: "none",
     }
     if option.kind in bad:
@@ -239,3 +241,11 @@ def test_the_page_has_the_table() -> None:
     assert job_options_table() in page.read_text(encoding="utf-8"), (
         "docs/job-options.md is out of date; the table comes from scripts/write-job-options-table"
     )
+
+
+def test_every_submit_option_can_be_given() -> None:
+    """Its `__init__` is written by hand, so that it is compiled."""
+    parameters = inspect.signature(SubmitOptions).parameters.values()
+    given = {parameter.name: parameter.default for parameter in parameters}
+    assert given == {field.name: field.default for field in dataclasses.fields(SubmitOptions)}
+    assert dataclasses.asdict(SubmitOptions()) == given

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.current_job import Retry, current_job
     from switchgear.app.graph import chain, group
-    from switchgear.app.group import JobGroup
     from switchgear.app.job import Job
+    from switchgear.app.job_group import JobGroup
     from switchgear.app.task import Task
     from switchgear.backoff import Backoff
     from switchgear.client.dwork.worker import AsyncDworkWorker, DworkWorker
@@ -53,7 +53,7 @@ else:
             "switchgear.app.current_job": ("Retry", "current_job"),
             "switchgear.client.gearman.job_subscriber": ("Progress",),
             "switchgear.app.graph": ("chain", "group"),
-            "switchgear.app.group": ("JobGroup",),
+            "switchgear.app.job_group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
             "switchgear.app.task": ("Task",),
             "switchgear.client.dwork.worker": ("AsyncDworkWorker", "DworkWorker"),

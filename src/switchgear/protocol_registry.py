@@ -75,10 +75,13 @@ class UrlOption:
 
     default: str
     help: str
-    kind: str = "text"  # or "seconds", "port", "count" or "tags"
+    kind: str = "text"  # or "seconds", "port", "count", "flag", "tags" or "resources"
+    choices: tuple[str, ...] = ()  # the only values, if there are some
 
     def read(self, text: str) -> str | float | int:
         """The value; raises ValueError that says what is wrong with it."""
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
         if self.kind == "text":
             if not 0 < len(text.encode()) <= _LONGEST_NAME:
                 raise ValueError(f"it has not between 1 and {_LONGEST_NAME} bytes")
@@ -93,6 +96,10 @@ class UrlOption:
             if not count:
                 raise ValueError(f"{text!r} is not a number between 1 and {_MAX_COUNT}")
             return count
+        if self.kind == "flag":
+            if text.lower() not in ("yes", "no"):
+                raise ValueError(f"{text!r} is neither yes nor no")
+            return text.lower()
         if self.kind == "tags":
             tag_set(text)
             return text

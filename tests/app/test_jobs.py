@@ -52,6 +52,16 @@ def test_a_result_comes_back(app: App) -> None:
         assert job.wait() == "done"
 
 
+def test_a_label_is_what_people_see(app: App) -> None:
+    @app.task(label=lambda order: f"order {order}")
+    def ship(order: int) -> None: ...
+
+    handles = [ship.submit(17).handle, *ship.submit_many([18]).handles]
+    handles.append(ship.options(label="x" * 300).submit(19).handle)
+    labels = [app.job(handle).status().details["label"] for handle in handles]
+    assert labels == ["order 17", "order 18", "x" * 256]
+
+
 def test_threads_and_event_loops_share_one_line(app: App) -> None:
     @app.task
     def add(a: int) -> int:

@@ -161,7 +161,7 @@ def test_a_timeout_is_for_the_whole_group(app: App, live_server: Server, tasks: 
     jobs = tasks.add.submit_many(range(3))
     clock = Clock()
     with hand_worker(live_server, tasks.add) as worker, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("switchgear.app.group.time", clock)
+        patch.setattr("switchgear.app.job_group.time", clock)
         worker.complete(worker.grab()[0], b"1")
         results = jobs.results(timeout=1000)
         assert next(results) == 1
@@ -223,7 +223,7 @@ def test_states_are_asked_for_many_at_a_time(app: App, monkeypatch: pytest.Monke
         return control(verb, arguments, place)
 
     monkeypatch.setattr(app.transport, "control", counting)
-    monkeypatch.setattr("switchgear.app.group._MOST_STATES", 500)
+    monkeypatch.setattr("switchgear.app.job_group._MOST_STATES", 500)
     assert jobs.counts() == {"unknown": 1200}
     assert asked == [500, 500, 200]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from switchgear import App
 from tests.cli.commands import call, call_json
 from tests.client.background import reverse, url_of, working
 from tests.support.servers import HOST, Server, free_port, running_gearmand, running_switchgear
@@ -48,6 +49,21 @@ def test_cancel_what_depends_on_it(server: Server) -> None:
     answer = call_json(server, "cancel", "--cascade", first, second)
     assert answer == {"cancelled": [first, second, third], "problems": []}
     assert [state_of(server, handle) for handle in (first, second, third, alone)] == ["cancelled"] * 3 + ["ready"]
+
+
+def test_very_many_are_cancelled_and_retried_by_one_action_of_the_server(server: Server) -> None:
+    with App(url_of(server)) as app:
+        app.task(name="f")(abs).submit_many(range(2500))
+    result = call(server, "cancel", "--function", "f")
+    assert (result.exit_code, result.stderr) == (0, "")
+    *named, others = result.stdout.splitlines()
+    assert (len(named), others) == (1000, "and 1500 others cancelled")
+    answer = call_json(server, "retry", "--state", "cancelled", "--limit", "1200")
+    assert (len(answer["retried"]), answer["others"]) == (1000, 200)
+    (function,) = call_json(server, "functions")
+    assert function["ready"] == 1200
+    answer = call_json(server, "cancel", "--function", "f", "--limit", "1100")
+    assert (len(answer["cancelled"]), answer["others"]) == (1000, 100)
 
 
 def test_one_that_cannot_be_cancelled_does_not_save_the_others(server: Server) -> None:
@@ -155,13 +171,15 @@ def test_retry_those_that_match(server: Server) -> None:
 
 
 def test_more_than_the_server_does_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchgear.cli.control._MOST_AT_A_TIME", 2)
+    monkeypatch.setattr("switchgear.cli.control._MOST_NAMED", 2)
     handles = [submit(server, "f") for _ in range(5)]
-    assert len(call_json(server, "cancel", "--function", "f", "--limit", "3")["cancelled"]) == 3
+    answer = call_json(server, "cancel", "--function", "f", "--limit", "3")
+    assert (len(answer["cancelled"]), answer["others"]) == (2, 1)
     assert len(call_json(server, "cancel", "--function", "f", "--state", "ready")["cancelled"]) == 2
     newest_first = handles[::-1]
-    assert call_json(server, "retry", "--state", "cancelled", "--limit", "3")["retried"] == newest_first[:3]
-    assert call_json(server, "retry", "--state", "cancelled")["retried"] == newest_first[3:]
+    assert call_json(server, "retry", "--state", "cancelled", "--limit", "2")["retried"] == newest_first[:2]
+    answer = call_json(server, "retry", "--state", "cancelled")
+    assert (answer["retried"], answer["others"]) == (newest_first[2:4], 1)
 
 
 def test_cancel_those_that_match(server: Server) -> None:

@@ -21,6 +21,7 @@ from switchgear.cli.main import main
 from switchgear.cli.process import ProcessOptions
 from switchgear.config import SETTINGS, Config
 from switchgear.errors import ConfigError, StorageError
+from switchgear.net.service_manager import ServiceManager
 
 MANUAL = Path(__file__).parents[2] / "docs" / "howto" / "replace-gearmand.md"
 LOOPBACK_ONLY = "only this machine can connect"
@@ -43,6 +44,7 @@ class Service:
         reload: Callable[[], Config] | None = None,
         on_listening: Callable[[], None] | None = None,
         is_silent: bool = False,
+        manager: ServiceManager | None = None,
     ) -> int:
         assert on_listening is not None
         assert is_silent
@@ -181,8 +183,8 @@ REFUSALS = [
     ("--ssl-ca-file=x", "--ssl-ca-file: there is no TLS"),
     ("--ssl-certificate=x", "--ssl-certificate: there is no TLS"),
     ("--ssl-key=x", "--ssl-key: there is no TLS"),
-    ("--protocol=http", "--protocol: protocol modules do not exist here"),
-    ("-rhttp", "--protocol: protocol modules do not exist here"),
+    ("--protocol=HTTP", "--protocol: there is no protocol module 'HTTP'; the only one is http"),
+    ("-rgear", "--protocol: there is no protocol module 'gear'"),
     (
         "--queue-type=MySQL",
         "--queue-type=MySQL does not exist here; to keep jobs in a file, use --queue-type=libsqlite3",
@@ -202,7 +204,6 @@ REFUSALS = [
         "the argument ('x') for option '--hashtable-buckets' is invalid: expected a whole number",
     ),
     ("--threads=x", "the argument ('x') for option '--threads' is invalid: expected a whole number"),
-    ("--http-port=x", "the argument ('x') for option '--http-port' is invalid: expected a whole number"),
     ("--gearmand-version=3", "--gearmand-version: '3' is none of 1.1, 2.0"),
     ("--gearmand-version=1.10", "--gearmand-version: '1.10' is none of 1.1, 2.0"),
     ("--worker-wakeup=-1", "the argument ('-1') for option '--worker-wakeup' is invalid"),
@@ -573,3 +574,28 @@ def test_the_manual_has_the_table_of_options() -> None:
         "docs/howto/replace-gearmand.md is out of date; the table comes from"
         " python -c 'from switchgear.cli.gearmand_flags import flags_table; print(flags_table())'"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "listen"),
+    [
+        (["-rhttp"], ["gearman://127.0.0.1:4730", "http://127.0.0.1:8080?api=gearmand"]),
+        (
+            ["--protocol=http", "--http-port=8081", "-p4731", "--listen=::1"],
+            ["gearman://[::1]:4731", "http://[::1]:8081?api=gearmand"],
+        ),
+        (["--http-port=8081", "-p4731"], ["gearman://127.0.0.1:4731"]),
+    ],
+)
+def test_the_protocol_module_http_has_a_listener_of_its_own(
+    service: Service, words: list[str], listen: list[str]
+) -> None:
+    result = gearmand(*words)
+    assert result.exit_code == 0, result.output
+    assert service.config is not None
+    assert [str(url) for url in service.config.listen] == listen
+    assert ("--http-port has no effect" in result.output) == (len(listen) == 1)
+
+
+def test_the_port_of_the_module_is_checked(service: Service) -> None:
+    assert "--http-port: 'x' is neither a number" in gearmand("-rhttp", "--http-port=x").output

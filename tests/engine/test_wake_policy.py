@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from switchgear.engine.placement import MOST_CANDIDATES
-from switchgear.model import HIGH, Job, Worker
+from switchgear.engine.wake_policy import MOST_CANDIDATES
+from switchgear.model import EXPIRED, HIGH, NORMAL, Job, Worker
 from switchgear.policy import Policy as Limits
+from switchgear.testing import RecordingPeer
 from switchgear.testing.invariants import check_engine
-from tests.engine.house import House, ids, peer_of
+from tests.engine.house import House, ids, peer_of, state_of
 
 GIGA = 10**9 * 1000  # amounts are thousandths
 MakeHouse = Callable[..., House]
@@ -383,3 +384,62 @@ def test_it_cannot_wake_whom_it_was_not_shown(house: House) -> None:
     house.submit()
     assert woken(awake, stranger, gone, shown) == [False, False, False, True]
     assert stranger.asleep
+
+
+# --- jobs whose payloads are in the store alone ---
+
+
+def test_the_payload_of_a_job_is_wanted_for_a_worker_that_does_not_take_the_jobs_before_it(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: []
+    house.submit(priority=HIGH)
+    job = house.submit()
+    house.engine.wake_policy = lambda job, workers: workers
+    job.payload = None  # spilled
+    worker = house.engine.add_worker(RecordingPeer(), "test")
+    house.engine.can_do(worker, house.function(), 0, (NORMAL,))
+    assert house.engine.take(worker) is None
+    house.engine.take_wanted_payloads()
+    house.engine.payload_arrivals.want_again(house.function())  # as if the read had failed
+    assert house.engine.sleep(worker)
+    house.pass_seconds(2)
+    assert house.engine.take_wanted_payloads() == [job]
+
+
+def test_a_job_that_is_being_read_does_not_hold_up_workers_that_it_does_not_fit(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: []
+    slow = house.submit(requires=b"gpu")
+    quick = house.submit()
+    slow.payload = None
+    able, other = house.worker(), house.worker()
+    house.engine.describe_worker(able, frozenset({b"gpu"}))
+    assert house.engine.sleep(able)
+    assert house.engine.sleep(other)
+    policy = house.engine.wake_policy = Policy(lambda job, workers: workers)
+    house.pass_seconds(2)
+    assert (quick.id, [other.id]) in policy.asked
+    assert woken(other) == [True]
+
+
+def test_a_job_that_has_expired_is_not_pushed_by_a_check_that_is_due_as_well(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: []
+    worker = house.worker()
+    house.engine.grant(worker, 1)
+    job = house.submit(expires_us=house.at(3))
+    house.engine.wake_policy = lambda job, workers: workers
+    house.pass_seconds(3600)  # the check that was due after a moment comes late, and so does the expiry
+    assert state_of(job) is EXPIRED
+    assert not worker.running
+
+
+def test_a_key_whose_turn_it_is_does_not_wait_for_another_that_is_being_read(house: House) -> None:
+    """In which order jobs of several keys come is not the order in which they were submitted."""
+    house.engine.wake_policy = lambda job, workers: []
+    house.engine.set_policy(house.function(), Limits(fair=True))
+    first, second = house.submit(key=b"a"), house.submit(key=b"a", requires=b"gpu")
+    third = house.submit(key=b"b")
+    worker = house.worker()
+    house.engine.describe_worker(worker, frozenset({b"gpu"}))
+    house.engine.wake_policy = lambda job, workers: workers
+    assert house.engine.take(worker) is first
+    second.payload = None
+    assert house.engine.take(worker) is third

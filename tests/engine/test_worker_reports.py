@@ -189,6 +189,23 @@ def test_a_cancelled_job_that_is_retried_belongs_to_its_new_worker(house: House)
     assert job.result == b"good"
 
 
+@pytest.mark.parametrize("report", ["complete", "fail", "retry_later", "release"])
+def test_a_report_that_names_a_cancelled_start_frees_the_worker_even_if_the_job_has_started_again(
+    house: House, report: str
+) -> None:
+    first, job = house.running()
+    start_number = job.start_number
+    house.engine.cancel(job)
+    house.engine.retry(job)
+    second = house.worker()
+    assert house.engine.take(second) is job
+    arguments: dict[str, tuple[object, ...]] = {"complete": (b"late",), "retry_later": (1,)}
+    answer = getattr(house.engine, report)(first, job.id, *arguments.get(report, ()), start_number=start_number)
+    assert answer is job
+    assert not first.running
+    assert (state_of(job), job.worker) == (RUNNING, second)
+
+
 def test_a_dead_worker_that_held_a_cancelled_job_does_not_bring_it_back(house: House) -> None:
     worker, job = house.running()
     house.engine.cancel(job)

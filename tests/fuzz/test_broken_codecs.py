@@ -190,6 +190,7 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "draft-session": (fuzz.server, "Connection", forgetful_connection),
     "gearmonkey-session": (fuzz.server, "Connection", forgetful_connection),
     "http-session": (fuzz.server, "Connection", forgetful_connection),
+    "gearmand-http-session": (fuzz.server, "Connection", forgetful_connection),
     "dwork-session": (fuzz.server, "check_engine", strict_check),
     "wmp-session": (fuzz.server, "check_engine", strict_check),
     "pingpong-session": (fuzz.server, "check_engine", strict_check),

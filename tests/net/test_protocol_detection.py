@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from switchgear.errors import Refused
-from switchgear.net.foreign_protocols import DRAFT, GEARMAN
+from switchgear.net.foreign_protocols import DRAFT, GEARMAN, HTTP
 from switchgear.net.protocol_detection import DetectingSession
 from switchgear.protocols.context import Context
 from switchgear.protocols.session import ByteSession
@@ -146,6 +146,7 @@ BEGINNINGS = [
     b"GET \nhost:1 H",
     b"OPTIONS *\nmore\n",
     b"OPTIONS *more\n",
+    b"\0E HTTP/1.1\r\n",
 ]
 
 
@@ -173,6 +174,7 @@ class GuardedListener(Door):
         detector = ProtocolDetector(
             self._maker("usual"),
             name="Usual",
+            own=frozenset({GEARMAN, DRAFT}),
             refuse_line=lambda line: b"" if line == b"begin" else b"no such command\n",
         )
         self.speakers.clear()
@@ -227,3 +229,15 @@ def test_packets_are_not_held() -> None:
     listener = GuardedListener()
     listener.receive(b"\0")
     assert listener.heard == b"\0"
+
+
+@pytest.mark.parametrize("start", [b"\0REQ\0\0\0\1", b"\0JOB\0\0"])
+def test_gearman_at_a_port_of_another_protocol_is_told_so_in_whatever_slices_it_comes(start: bytes) -> None:
+    for size in range(1, len(start) + 1):
+        house = MixedHouse()
+        house.detector = replace(house.detector, name="HTTP", own=frozenset({HTTP}), others=())
+        peer = house.talker("peer")
+        for place in range(0, len(start), size):
+            if not peer.wire.is_closed:
+                peer.send(start[place : place + size])
+        assert [code for _, code in house.bad_input] == ["FOREIGN_PROTOCOL"], size

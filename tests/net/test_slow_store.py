@@ -118,7 +118,7 @@ async def test_a_peer_that_leaves_meanwhile_leaves_nothing_behind() -> None:
     assert (slow.slow.waiting, len(slow.hub.reads)) == (1, 1)
     asking.leave()
     await many_turns()
-    assert (slow.slow.waiting, len(slow.hub.reads), len(slow.hub.slices)) == (0, 0, 0)
+    assert (slow.slow.waiting, len(slow.hub.reads), len(slow.hub.long_operations)) == (0, 0, 0)
     assert asking.session.operation is None
     slow.slow.release_reads()
     await many_turns()
@@ -310,7 +310,7 @@ async def test_a_dwork_peer_that_leaves_gives_up_its_read_and_what_it_created_be
     socket.dwork.peer_gone(b"gone")
     await many_turns()
     assert slow.engine.named(b"new") is not None
-    assert (slow.slow.waiting, len(slow.hub.reads), len(slow.hub.slices)) == (1, 1, 0)
+    assert (slow.slow.waiting, len(slow.hub.reads), len(slow.hub.long_operations)) == (1, 1, 0)
     slow.slow.release_reads()
     await many_turns()
     assert (b"there", QueryType.NOT_FOUND) in socket.sent

@@ -56,7 +56,7 @@ async def starting_server(monkeypatch: pytest.MonkeyPatch, port: int = 0) -> Asy
         return store
 
     monkeypatch.setattr(service_module, "open_store", opened)
-    monkeypatch.setattr(service_module, "settle_garbage", lambda: None)  # which is for a process of its own
+    monkeypatch.setattr(service_module, "freeze_existing_objects", lambda: None)  # which is for a process of its own
     port = port or free_port()
     config = Config(store="memory:", listen=(ListenUrl("gearman", HOST, port), ListenUrl("dwork", HOST, free_port())))
     server = StartingServer(store, Service(config), port)

@@ -360,7 +360,7 @@ async def turns(house: HubHouse) -> AsyncIterator[None]:
     for _ in range(1000):
         await asyncio.sleep(0)
         yield
-        if not house.hub.round_robin:
+        if not house.hub.fair_queue:
             return
 
 

@@ -147,7 +147,7 @@ def test_many_that_connect_at_once_are_let_in_in_turn(tmp_path: Path) -> None:
         server_key, _ = make_keys(tmp_path, "server")
         config = ZeromqConfig(curve_key_file=str(tmp_path / "server.key_secret"))
         async with echo_server(config) as server:
-            server.hub.round_robin.turn_seconds = 0  # so that one piece is handled in a turn
+            server.hub.fair_queue.turn_seconds = 0  # so that one piece is handled in a turn
             loop = asyncio.get_running_loop()
             turn = 0
             admitted: list[int] = []  # the turns in which somebody was let in

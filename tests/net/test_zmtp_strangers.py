@@ -242,7 +242,7 @@ async def stuck_peer(server: EchoServer) -> asyncio.StreamReader:
     while not session.connection.is_stalled:
         server.router.write([[b"stuck", bytes(500_000)]])
         await asyncio.sleep(0)
-        assert await until(lambda: not server.hub.round_robin)  # what is long is written in several turns
+        assert await until(lambda: not server.hub.fair_queue)  # what is long is written in several turns
     return reader
 
 

@@ -38,7 +38,7 @@ NOW_US = 1_700_000_000_000_000
 
 # What a store gives back of a job.  The rest is somebody else's to know, or is worked out again.
 KEPT_FIELDS = (
-    *("id", "unique", "payload", "priority", "delivery", "created_us", "name", "reducer", "origin"),
+    *("id", "unique", "payload", "priority", "delivery", "created_us", "name", "reducer", "label", "origin"),
     *("state", "run_at_us", "expires_us", "timeout_us", "attempts", "attempts_limit", "predecessors", "moves", "rank"),
     *("numerator", "denominator", "time_left_s", "progress_text", "warnings"),
     *("result_code", "whole_result", "error", "finished_us", "revision"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from switchgear.app.app import App
-from switchgear.app.group import JobGroup
+from switchgear.app.bulk_operation import BulkOperation
 from switchgear.app.job import Job
+from switchgear.app.job_group import JobGroup
 from switchgear.app.schedules import AppSchedules
 from switchgear.cli.main import main
 from switchgear.client.gearman.blocking import Client
@@ -33,6 +35,7 @@ SENT: list[tuple[str, dict[str, Any]]] = []
 # How each verb is reached, as one would type it.
 COMMANDS = {
     "server": "server",
+    "overview": "top --once",
     "connections": "server --connections --limit 5",
     "explain_server": "explain",
     "workers": "workers",
@@ -55,7 +58,7 @@ COMMANDS = {
     "run_schedule": "schedule run poll",
 }
 # Parameters of commands that are not arguments of verbs.
-OF_THE_COMMAND = {"server", "as_json", "show_connections"}
+OF_THE_COMMAND = {"server", "as_json", "show_connections", "interval", "view", "filter_text", "once"}
 # Commands that act on several things take them in the plural.
 SINGULAR = {"handles": "handle", "functions": "function", "names": "name"}
 # Arguments without an option, and why.
@@ -64,6 +67,8 @@ NOT_OPTIONS = {
     ("retry", "before_id"): "the command goes on by itself",
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
     ("job", "contents"): "the command shows them",
+    ("limit", "owner"): "an operator owns nothing",
+    ("schedule", "owner"): "an operator owns nothing",
     ("schedule", "options"): "each job option is an option of the command",
 }
 
@@ -126,14 +131,17 @@ def schedule_options() -> list[str]:
 
 # --- the Python library ---
 
-CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "AppSchedules": AppSchedules}
+CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "BulkOperation": BulkOperation, "AppSchedules": AppSchedules}
+
+
+NUMBERS = count()
 
 
 class Program:
     """An app with one task, which also runs on a schedule."""
 
     def __init__(self) -> None:
-        self.app = app = App("gearman://127.0.0.1:1")
+        self.app = app = App("gearman://127.0.0.1:1", name=f"program-{next(NUMBERS)}")
 
         @app.every(60, name="poll")
         @app.task(name="add")
@@ -157,6 +165,9 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "App.jobs": lambda program: list(program.app.jobs(task=program.add, states=["ready"])),
     "App.cancel_all": lambda program: program.app.cancel_all(task=program.add),
     "App.retry_all": lambda program: program.app.retry_all(task=program.add),
+    "App.bulk": lambda program: program.app.bulk("cancel", task=program.add, dry_run=True),
+    "BulkOperation.refresh": lambda program: program.app.bulk("cancel", task=program.add).refresh(),
+    "BulkOperation.abort": lambda program: program.app.bulk("cancel", task=program.add).abort(),
     "App.declare": lambda program: program.app.declare(),
     "Job.status": lambda program: program.add.submit(1).status(),
     "Job.explain": lambda program: program.add.submit(1).explain(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, overload
 
-from switchgear.app.group import JobGroup
 from switchgear.app.job import Job
+from switchgear.app.job_group import JobGroup
 from switchgear.app.task_options import SubmitKeywords
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.job_options import JOB_OPTION_NAMED

@@ -30,6 +30,7 @@ __all__ = ["GearmandSettings", "gearmand", "translate"]
 DEFAULT_CONFIG_FILE = Path("/etc/gearmand.conf")
 DEFAULT_LOG_FILE = "/var/log/gearmand.log"
 DEFAULT_PORT = "4730"
+DEFAULT_HTTP_PORT = "8080"
 GEARMAND_VERSION = "1.1.20"
 
 # The versions whose rules can be chosen, and what they set.
@@ -106,6 +107,7 @@ def _run(given: Mapping[str, str]) -> int:
         raise_file_descriptors(config.limits.connections)
     # Now, and not as another user, who may not be permitted to read where this program is installed.
     from switchgear.net.service import run_server
+    from switchgear.net.service_manager import ServiceManager
 
     def serve(on_listening: OnListening) -> int:
         return run_server(
@@ -113,6 +115,7 @@ def _run(given: Mapping[str, str]) -> int:
             reload=lambda: _with_usable_log(_read_settings(given).load(os.environ)),
             on_listening=on_listening,
             is_silent=True,  # as gearmand is
+            manager=ServiceManager.from_environment(os.environ),
         )
 
     return run_process(settings.process, serve)
@@ -152,7 +155,7 @@ def translate(given: Mapping[str, str], environ: Mapping[str, str]) -> GearmandS
     if "round-robin" in given and version == "1.1":  # 2.0 accepts it, and does nothing else
         flags["engine.function_order"] = "round-robin"
     _check_counts(given)
-    _listen(given, environ, flags)
+    _listen(given, environ, flags, warnings)
     _store(given, flags, warnings)
     _log(given, flags, warnings)
     defaults = {
@@ -200,7 +203,7 @@ def _attempts(argument: str, version: str) -> object:
 
 def _check_counts(given: Mapping[str, str]) -> None:
     """Refuse numbers that gearmand refuses, though nothing depends on them here."""
-    for name, least in (("hashtable-buckets", 1), ("threads", 0), ("http-port", 0)):
+    for name, least in (("hashtable-buckets", 1), ("threads", 0)):
         argument = given.get(name)
         if argument is None:
             continue
@@ -211,28 +214,39 @@ def _check_counts(given: Mapping[str, str]) -> None:
             raise ConfigError(f"--{name}: expected at least {least}, got {argument}")
 
 
-def _listen(given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object]) -> None:
+def _listen(
+    given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object], warnings: list[str]
+) -> None:
+    module = given.get("protocol")
+    if module not in (None, "http"):
+        raise ConfigError(f"--protocol: there is no protocol module '{module}'; the only one is http")
+    if module is None and "http-port" in given:
+        warnings.append("--http-port has no effect: nothing listens there without --protocol=http")
     host = given.get("listen")
     port = given.get("port") or environ.get("GEARMAND_PORT")
-    if host is None and port is None:
+    if host is None and port is None and module is None:
         return
     if host is not None:
         flags["allow_remote"] = True  # an address was named explicitly
     bare = (host or "127.0.0.1").removeprefix("[").removesuffix("]")
     written = f"[{bare}]" if ":" in bare else bare
+    urls = [f"gearman://{written}:{_port('port', port or DEFAULT_PORT)}"]
+    if module is not None:
+        http_port = _port("http-port", given.get("http-port", DEFAULT_HTTP_PORT))
+        urls.append(f"http://{written}:{http_port}?api=gearmand")
     try:
-        flags["listen"] = (ListenUrl.parse(f"gearman://{written}:{_port(port or DEFAULT_PORT)}"),)
+        flags["listen"] = tuple(ListenUrl.parse(url) for url in urls)
     except ValueError as error:
         raise ConfigError(f"--listen: {error}") from None
 
 
-def _port(text: str) -> int:
+def _port(option: str, text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     try:
         return socket.getservbyname(text, "tcp")
     except OSError:
-        raise ConfigError(f"--port: '{text}' is neither a number nor the name of a service") from None
+        raise ConfigError(f"--{option}: '{text}' is neither a number nor the name of a service") from None
 
 
 def _store(given: Mapping[str, str], flags: dict[str, object], warnings: list[str]) -> None:

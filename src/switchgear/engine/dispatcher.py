@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.limiters import Limiters
-from switchgear.engine.placement import Placement
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements, first_fitting, unlist_worker
 from switchgear.engine.state import EngineState
@@ -37,6 +36,7 @@ from switchgear.engine.waiting_workers import (
     remove_pusher,
     to_end_of_pushers,
 )
+from switchgear.engine.wake_policy import PolicyCaller
 from switchgear.engine.wakeups import Wakeups
 from switchgear.model import BEST_FIRST, Function, Job, KeyQueue, Limiter, PriorityWaiters, QueueGroup, Worker
 
@@ -54,10 +54,10 @@ class Dispatcher:
         queues: ReadyQueues,
         wakeups: Wakeups,
         attempts: Attempts,
-        placement: Placement,
+        policy_caller: PolicyCaller,
         requirements: Requirements,
     ) -> None:
-        self._placement = placement
+        self._policy_caller = policy_caller
         self._requirements = requirements
         self._state = state
         self._deadlines = deadlines
@@ -68,6 +68,7 @@ class Dispatcher:
         # While deadlines are handled: for how many more jobs than before there is room.
         self._deferred: dict[Function, int] = {}
         self._deferred_workers: dict[Worker, None] = {}  # likewise workers that have more to offer than before
+        self._deferred_pushes: dict[Function, None] = {}  # likewise functions that a wake policy is asked about again
 
     # --- a job has become ready ---
 
@@ -314,11 +315,11 @@ class Dispatcher:
         """Take the first job that the policy lets the worker have out of its queue."""
         chosen: Job | None = None
         for function in functions:
-            chosen = self._placement.job_for(worker, function, priorities)
+            chosen = self._policy_caller.job_for(worker, function, priorities)
             if chosen is not None:
                 self._queues.pop_job(chosen)
                 break
-        self._placement.forget_woken(worker)
+        self._policy_caller.forget_woken(worker)
         return chosen
 
     # --- push ---
@@ -385,7 +386,7 @@ class Dispatcher:
         if function.by_priority is not None:
             for priority in BEST_FIRST:
                 pushers.update(function.by_priority.pushers[priority])
-        choice = self._placement.choose(function, tuple(pushers), again=True) if pushers else None
+        choice = self._policy_caller.choose(function, tuple(pushers), again=True) if pushers else None
         if choice is None:
             if pushers and function.ready:
                 self._wakeups.look_again(function)
@@ -479,9 +480,16 @@ class Dispatcher:
     def check_wakeups(self, function: Function) -> None:
         """Some time after a wakeup, or after a wake policy named nobody."""
         self._wakeups.check(function)
-        if self._state.has_wake_policy and self.has_work(function):
-            while self._has_pushers(function) and self._push_chosen(function):
-                pass
+        if self._state.has_wake_policy:
+            if self._state.is_meeting_deadlines:
+                self._deferred_pushes[function] = None  # some of its jobs may be about to expire
+            else:
+                self._push_all_chosen(function)
+
+    def _push_all_chosen(self, function: Function) -> None:
+        """Push jobs to those that the wake policy names, as long as it names any."""
+        while self.has_work(function) and self._has_pushers(function) and self._push_chosen(function):
+            pass
 
     def _has_pushers(self, function: Function) -> bool:
         return bool(function.pushers) or (function.by_priority is not None and any(function.by_priority.pushers))
@@ -626,6 +634,10 @@ class Dispatcher:
             workers, self._deferred_workers = self._deferred_workers, {}
             for worker in workers:
                 self.offer_to(worker)
+        if self._deferred_pushes:
+            functions, self._deferred_pushes = self._deferred_pushes, {}
+            for function in functions:
+                self._push_all_chosen(function)
         if self._deferred:
             offers, self._deferred = self._deferred, {}
             for function, count in offers.items():

@@ -20,11 +20,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 
 from switchgear.engine.administration import Administration
 from switchgear.engine.attempts import Attempts
-from switchgear.engine.clock import EngineClock
+from switchgear.engine.deadline_dispatch import DeadlineDispatch
 from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.explain import ExplainParts, Reason, explain
+from switchgear.engine.flows import Flows
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.graph_submission import GraphSubmission, JobTemplate
@@ -34,7 +35,6 @@ from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.payload_arrivals import PayloadArrivals
-from switchgear.engine.placement import Placement, WakePolicy
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore, Restoring
@@ -49,6 +49,7 @@ from switchgear.engine.timers import Timers
 from switchgear.engine.transitions import Transitions
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
+from switchgear.engine.wake_policy import PolicyCaller, WakePolicy
 from switchgear.engine.wakeups import Wakeups
 from switchgear.engine.worker_reports import WorkerReports
 from switchgear.engine.workers import WorkerRegistry
@@ -87,13 +88,13 @@ class Engine:
         limiters = self.limiters = Limiters(state, deadlines, requirements)
         queues = self.ready_queues = ReadyQueues(state, packed, limiters)
         keys = UniqueKeys(state, deadlines, packed)
-        placement = Placement(state, limiters, queues)
-        wakeups = self._wakeups = Wakeups(state, deadlines, limiters, queues, placement)
+        policy_caller = PolicyCaller(state, limiters, queues)
+        wakeups = self._wakeups = Wakeups(state, deadlines, limiters, queues, policy_caller)
         functions = self._functions = FunctionRegistry(state, queues, wakeups)
         lost_starts = self.lost_starts = LostStarts(state.memory)
         attempts = self._attempts = Attempts(state, deadlines, limiters, keys, lost_starts, requirements)
         dispatcher = self.dispatcher = Dispatcher(
-            state, deadlines, limiters, queues, wakeups, attempts, placement, requirements
+            state, deadlines, limiters, queues, wakeups, attempts, policy_caller, requirements
         )
         self.unsuccessful_jobs = UnsuccessfulJobs()
         dependencies = self.dependencies = Dependencies(state, deadlines, sliced_work, packed, self.unsuccessful_jobs)
@@ -148,7 +149,7 @@ class Engine:
         schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
         self._administration = Administration(state, sliced_work, queues, dispatcher)
         self._restore = Restore(state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions)
-        self.clock = EngineClock(
+        self.deadline_dispatch = DeadlineDispatch(
             state,
             deadlines,
             sliced_work,
@@ -202,6 +203,16 @@ class Engine:
     def functions(self) -> dict[bytes, Function]:
         """All functions by name."""
         return self._state.functions
+
+    @property
+    def dropped_counts(self) -> list[int]:
+        """The sums of `Function.counts` of functions that were forgotten."""
+        return self._state.dropped_counts
+
+    @property
+    def flows(self) -> Flows:
+        """Which protocols jobs come by, and which run them."""
+        return self._state.flows
 
     @property
     def workers(self) -> dict[int, Worker]:
@@ -306,11 +317,11 @@ class Engine:
     @property
     def wake_policy(self) -> WakePolicy | None:
         """Chooses the workers that should have a job; None: the one that waits longest."""
-        return self._wakeups.placement.policy
+        return self._wakeups.policy_caller.policy
 
     @wake_policy.setter
     def wake_policy(self, policy: WakePolicy | None) -> None:
-        self._wakeups.placement.use_policy(policy)
+        self._wakeups.policy_caller.use_policy(policy)
 
     @property
     def wakes(self) -> int:
@@ -387,22 +398,22 @@ class Engine:
 
     def advance(self, now_us: int) -> None:
         """Set the time, and handle all deadlines up to it."""
-        self.clock.advance(now_us)
+        self.deadline_dispatch.advance(now_us)
 
     @property
     def next_deadline_us(self) -> int | None:
         """When `advance` next has something to do; `None` if it never has."""
-        return self.clock.next_deadline_us
+        return self.deadline_dispatch.next_deadline_us
 
     @property
     def earliest_deadline_us(self) -> int:
         """The same for owners that ask in every turn; NEVER_US: there is nothing to do."""
-        return self.clock.earliest_us
+        return self.deadline_dispatch.earliest_us
 
     def clock_moved(self, delta_us: int) -> None:
         """Adapt to a wall clock that was set forward (or back) by this much; time spans in progress keep their
         length."""
-        self.clock.clock_moved(delta_us)
+        self.deadline_dispatch.clock_moved(delta_us)
 
     def set_timer(self, peer: Peer, at_us: int) -> Timer:
         """Call `Peer.timer_fired` at this time; raises Refused if there is no memory for another timer."""
@@ -480,6 +491,10 @@ class Engine:
     def reserve_id(self) -> int:
         """Reserve an id for a job that may be submitted later."""
         return self._submissions.reserve_id()
+
+    def source_of(self, protocol: str) -> int:
+        """The number of a protocol by which jobs are submitted, for `Peer.source`."""
+        return self._state.flows.source(protocol)
 
     def withdraw(self, job: Job, told: set[Peer] | frozenset[Peer] = frozenset()) -> bool:
         """Undo a submission that could not be stored, as if it had never been made.
@@ -998,7 +1013,7 @@ class Engine:
         self.unsuccessful_jobs.restore(unsuccessful, unsuccessful_names or {}, is_complete=has_all_unsuccessful)
         yield from self._restore.restore(jobs, next_job_id, held)
         self._schedules.restore(schedules)
-        self.clock.advance(self._state.now_us)  # deadlines that passed while the server was down
+        self.deadline_dispatch.advance(self._state.now_us)  # deadlines that passed while the server was down
 
     def shutdown(self) -> None:
         """Drop every job, because the owner will not call again.

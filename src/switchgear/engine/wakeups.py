@@ -8,8 +8,8 @@ checked a moment later: if nothing was taken from it all sleepers are woken, and
 Where a wakeup can be lost on its way (`Worker.may_miss_wakeups`), it is repeated at such checks, with growing pauses,
 while the worker has not asked and there is a job.
 
-The choice may be left to a wake policy (`engine.placement`).  It is asked when a job becomes ready, when a worker wants
-to sleep, and again and again, a moment later, while a job is ready and a worker sleeps.
+The choice may be left to a wake policy (`engine.wake_policy`). It is called when a job becomes ready, when a worker
+wants to sleep, and repeatedly, a moment later, while a job is ready and a worker sleeps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Final
 
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.limiters import Limiters
-from switchgear.engine.placement import Placement
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import first_fitting, list_worker, unlist_worker
 from switchgear.engine.state import EngineState
@@ -29,6 +28,7 @@ from switchgear.engine.waiting_workers import (
     has_sleepers,
     remove_sleeper,
 )
+from switchgear.engine.wake_policy import PolicyCaller
 from switchgear.model import BEST_FIRST, Function, PriorityWaiters, QueueGroup, Worker
 
 __all__ = ["Wakeups"]
@@ -46,21 +46,21 @@ class Wakeups:
         deadlines: Deadlines,
         limiters: Limiters,
         queues: ReadyQueues,
-        placement: Placement,
+        policy_caller: PolicyCaller,
     ) -> None:
         self.count = 0  # how often a sleeping worker was woken for a job that has become ready
         self._state = state
         self._deadlines = deadlines
         self._limiters = limiters
         self._queues = queues
-        self.placement = placement
+        self.policy_caller = policy_caller
 
     def sleep(self, worker: Worker) -> bool:
         """Let the worker sleep until it is woken; False if there is a job already, so it should ask at once."""
         state = self._state
         is_full = len(worker.running) >= state.settings.jobs_per_worker > 0
         if worker.woken_job is not None:
-            self.placement.forget_woken(worker)
+            self.policy_caller.forget_woken(worker)
         if state.handing_out and not is_full:
             for function in worker.order:
                 if (
@@ -148,11 +148,11 @@ class Wakeups:
 
     def _wake_chosen(self, function: Function, *, again: bool) -> None:
         """Wake those that the policy names."""
-        choice = self.placement.choose(function, self._sleepers(function), again=again)
+        choice = self.policy_caller.choose(function, self._sleepers(function), again=again)
         if choice is not None:
             job, workers = choice
             for worker in workers:
-                self.placement.note_woken(worker, job)
+                self.policy_caller.note_woken(worker, job)
                 self._wake_for(worker, function)
 
     def _wake_fitting(self, function: Function, group: QueueGroup) -> None:
@@ -190,7 +190,7 @@ class Wakeups:
     def pass_on(self, worker: Worker) -> None:
         """Wake another worker: a woken one will not take its job."""
         if worker.woken_job is not None:
-            self.placement.forget_woken(worker)
+            self.policy_caller.forget_woken(worker)
         function = worker.woken_for
         worker.woken_for = None
         if function is not None and function.ready and has_sleepers(function):
@@ -292,8 +292,8 @@ class Wakeups:
         """Whether the policy would wake this worker for the next job."""
         if not self._state.has_wake_policy:
             return True
-        choice = self.placement.choose(function, (worker,))
+        choice = self.policy_caller.choose(function, (worker,))
         if choice is None:
             return False
-        self.placement.note_woken(worker, choice[0])
+        self.policy_caller.note_woken(worker, choice[0])
         return True

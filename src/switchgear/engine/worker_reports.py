@@ -61,25 +61,44 @@ class WorkerReports:
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
         """End a job as done."""
         # Every job passes here. It is looked up in the table of jobs, which takes half the time of `worker.running`.
-        job = self._state.jobs.get(job_id)
+        state = self._state
+        job = state.jobs.get(job_id)
         if job is None or job.worker is not worker:
             job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
-            return None
-        if job.worker is not worker:
-            self._free(worker, job_id)
-            return job
+            if job is None:
+                return None
+            if job.worker is not worker:
+                self._free(worker, job_id)
+                return job
+        if start_number and start_number != job.start_number:
+            return None  # see `_reported`
         del worker.running[job_id]
         job.result = result
-        self._state.memory.job_bytes += len(result)
+        state.memory.job_bytes += len(result)
         job.worker = None  # `Attempts.detach`, inlined, because every job passes here
         function = job.function
         function.running -= 1
+        history = job.history  # `Job.taken_us`, inlined
+        run_us = state.now_us - (job.started_us if history is None else history[-1])
+        function.run_times.note(run_us)
+        worker.flows[job.source].note(run_us)
         if function.limiter is not None:
             self._limiters.count_end(job, worker)
         if job.has_details and job.run_limit:
             self._attempts.end_limit(job)
         self._transitions.finish(job, SUCCEEDED)
+        return job
+
+    def _reported(self, worker: Worker, job_id: int, start_number: int) -> Job | None:
+        """The job of a report; None if the worker does not have it.
+
+        A report that names another start than the worker's present one is about a start that the worker has lost. If
+        the job was cancelled while the worker had it, another start may be another worker's: the report counts as one
+        on the cancelled start, which frees the worker and changes nothing else.
+        """
+        job = worker.running.get(job_id)
+        if job is not None and start_number and start_number != job.start_number and job.worker is worker:
+            return None
         return job
 
     def _free(self, worker: Worker, job_id: int) -> None:
@@ -102,8 +121,8 @@ class WorkerReports:
         start_number: int = 0,
     ) -> Job | None:
         """End a job as failed, without a retry."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             self._free(worker, job_id)
@@ -111,6 +130,7 @@ class WorkerReports:
         job.result_code = code
         self._state.set_error(job, error)
         self._state.set_result(job, result)
+        worker.flows[job.source].note_failure(self._state.now_us - job.taken_us)
         self._attempts.detach(job)
         self._transitions.finish(job, Cause.ENDED_BADLY)
         warning_bytes = self._state.settings.warning_bytes
@@ -131,10 +151,10 @@ class WorkerReports:
 
         The worker may set the limit of attempts, if the submitter did not.
         """
-        job = worker.running.get(job_id)
-        if job is not None and start_number and start_number != job.start_number:
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
-        if job is None or job.worker is not worker:
+        if job.worker is not worker:
             return self.fail(worker, job_id)
         job.has_details = True
         if attempts_limit >= 0 > job.attempts_limit:
@@ -163,8 +183,8 @@ class WorkerReports:
 
     def release(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
         """Return a job to its queue; the attempt does not count."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             self._free(worker, job_id)
@@ -192,8 +212,8 @@ class WorkerReports:
         start_number: int = 0,
     ) -> Job | None:
         """Set the progress of a job; `message` tells people what the worker is doing."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             return job
@@ -215,17 +235,15 @@ class WorkerReports:
         The limit is `span_us`, or the one of the worker's registration if it still serves the function. A limit of the
         submitter does not move.
         """
-        job = worker.running.get(job_id)
-        if job is not None and start_number and start_number != job.start_number:
-            return None
+        job = self._reported(worker, job_id, start_number)
         if job is not None and job.worker is worker:
             self._attempts.renew(job, worker, span_us)
         return job
 
     def data(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
         """Add a part of the result, ahead of the end."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             return job
@@ -259,8 +277,8 @@ class WorkerReports:
 
     def warning(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
         """Add a warning."""
-        job = worker.running.get(job_id)
-        if job is None or (start_number and start_number != job.start_number):
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
             return None
         if job.worker is not worker:
             return job

@@ -53,7 +53,7 @@ _METHOD: Final = re.compile(
     rb"(?:/|\*[ \r\n]|[a-z][a-z0-9+.-]*://|[^ \n]+:[0-9]+ H)",
     re.IGNORECASE,
 )
-_HTTP_LINE: Final = re.compile(rb"[^\n]* (?:HTTP|RTSP|SIP|ICE)/[0-9]", re.IGNORECASE)
+_HTTP_LINE: Final = re.compile(rb"[^\0\n][^\n]* (?:HTTP|RTSP|SIP|ICE)/[0-9]", re.IGNORECASE)
 _HTTP_ONE_WORD: Final = re.compile(rb"POST ", re.IGNORECASE)  # whatever follows
 
 # The first bytes are enough for these, and no other protocol begins with them.
@@ -75,10 +75,12 @@ _MEMCACHED: Final = re.compile(
 
 # How binary protocols begin, and how many bytes it takes to recognise them.
 _FIXED_BEGINNINGS: Final = (
-    (re.compile(rb"\0\0"), 8),  # PostgreSQL
-    (re.compile(rb"\xff"), 10),  # ZeroMQ
-    (re.compile(rb"[\x80-\xbf]"), 5),  # SSL 2
-    (re.compile(rb"[\x14-\x17]"), 3),  # TLS
+    (re.compile(rb"\0(?:RE?)?\Z"), 4, GEARMAN),
+    (re.compile(rb"\0(?:JO?)?\Z"), 4, DRAFT),
+    (re.compile(rb"\0\0"), 8, POSTGRESQL),
+    (re.compile(rb"\xff"), 10, ZMTP),
+    (re.compile(rb"[\x80-\xbf]"), 5, SSL2),
+    (re.compile(rb"[\x14-\x17]"), 3, TLS),
 )
 
 _BY_BEGINNING: Final[tuple[tuple[re.Pattern[bytes], str], ...]] = (
@@ -112,12 +114,15 @@ def foreign_protocol(start: bytes, own: AbstractSet[str] = frozenset()) -> str |
     return None
 
 
-def is_too_short_to_tell(start: bytes) -> bool:
-    """Whether this may be the beginning of a protocol that is recognised by a fixed number of bytes.
+def is_too_short_to_tell(start: bytes, own: AbstractSet[str] = frozenset()) -> bool:
+    """Whether this may be the beginning of a foreign protocol that is recognised by a fixed number of bytes.
 
     A line end among these bytes does not end the wait.
     """
-    return any(len(start) < size and pattern.match(start) is not None for pattern, size in _FIXED_BEGINNINGS)
+    return any(
+        len(start) < size and name not in own and pattern.match(start) is not None
+        for pattern, size, name in _FIXED_BEGINNINGS
+    )
 
 
 def looks_like_http(start: bytes) -> bool:

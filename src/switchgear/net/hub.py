@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from switchgear.engine.deadlines import NEVER_US
@@ -20,11 +20,11 @@ from switchgear.errors import StorageError
 from switchgear.model import Job, JobState, PlainJob, Worker
 from switchgear.net.clock import SystemClock
 from switchgear.net.commits import Commits
-from switchgear.net.garbage import collector_off
+from switchgear.net.fair_queue import FairQueue
+from switchgear.net.gc_tuning import collector_off
 from switchgear.net.history import History
+from switchgear.net.long_operations import LongOperations
 from switchgear.net.payload_reads import Payloads
-from switchgear.net.round_robin import RoundRobin
-from switchgear.net.slices import Slices
 from switchgear.net.store_reads import StoreReads
 from switchgear.protocols.context import Context
 from switchgear.protocols.output import Output
@@ -66,14 +66,17 @@ class Hub(Context):
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
         # Runs the verbs of operators; at the end the answer is added to the list.
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
+        # Collects the rows of a live table, and adds them to the list.
+        self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
+        self.write_metrics: Callable[[bool, Mapping[tuple[str, int], int]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
         self._loop = asyncio.get_running_loop()
-        self.round_robin = RoundRobin()
-        self.slices = Slices(self.begin_turn, lambda: len(self.changes.unkept) > MOST_UNKEPT)
+        self.fair_queue = FairQueue()
+        self.long_operations = LongOperations(self.begin_turn, lambda: len(self.changes.unkept) > MOST_UNKEPT)
         self.reads = StoreReads(store)
         self.payloads = Payloads(engine, store, self.reads, payload_memory_bytes, self.begin_turn, self._read_failed)
         self.commits = Commits(
-            engine, store, telemetry, self.payloads, self.begin_turn, self._close_turn, self.slices.wake
+            engine, store, telemetry, self.payloads, self.begin_turn, self._close_turn, self.long_operations.wake
         )
         self.changes = self.commits.changes
         self.history = History(engine, store, self.reads, self.changes.uncommitted)
@@ -159,7 +162,7 @@ class Hub(Context):
     async def close(self) -> None:
         """Store the remaining changes, if the store works."""
         await self.reads.close()
-        self.slices.finish()
+        self.long_operations.finish()
         self._end_turn()
         await self.commits.close()
         self._forget_timer()
@@ -269,8 +272,14 @@ class Hub(Context):
     def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[Step]:
         return self.operator(verb, arguments, answer)
 
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        return self.watcher(topic, rows)
+
+    def metrics(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+        return self.write_metrics(is_open, http_requests)
+
     def work_off(self, operation: Iterator[Step]) -> None:
-        self.slices.start(operation)
+        self.long_operations.start(operation)
 
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         transport = session.transport
@@ -288,5 +297,13 @@ class Hub(Context):
         self._loop.call_soon(self.on_stop_requested, graceful)
 
 
+def _no_metrics(is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+    return iter(())
+
+
 def _no_operator(verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
     raise LookupError(f"nobody can {verb}")
+
+
+def _no_watcher(topic: str, rows: list[Any]) -> Iterator[Step]:
+    raise LookupError(f"nobody can watch {topic}")

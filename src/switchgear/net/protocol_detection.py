@@ -24,7 +24,7 @@ MOST_FIRST_LINE_BYTES: Final = 8192
 
 def may_be_foreign(detector: ProtocolDetector, start: bytes) -> bool:
     """Whether more bytes could show that a connection has a foreign protocol."""
-    if is_too_short_to_tell(start):
+    if is_too_short_to_tell(start, detector.own):
         return True
     return start[0] not in detector.binary and b"\n" not in start and len(start) < MOST_FIRST_LINE_BYTES
 

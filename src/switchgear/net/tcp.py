@@ -345,7 +345,7 @@ class Connection(PeerTransport):
                 self._rest_start = 0
                 self.transport.pause_reading()
                 self._count_input()
-                hub.round_robin.add(self._receive_rest)
+                hub.fair_queue.add(self._receive_rest)
                 return
         self._receive(session, data)
 
@@ -419,7 +419,7 @@ class Connection(PeerTransport):
         if hub.lost_connections <= LOST_AT_ONCE:
             self._leave()
         else:
-            hub.round_robin.add(self._leave)
+            hub.fair_queue.add(self._leave)
 
     def _leave(self) -> None:
         """Tell the session that the peer is gone."""
@@ -439,7 +439,7 @@ class Connection(PeerTransport):
         self._stalled_since = 0.0
         self._count_output(self._unwritten_bytes + self.queued_bytes)
         if self._unwritten:
-            self.hub.round_robin.add(self._write_more)
+            self.hub.fair_queue.add(self._write_more)
         else:
             self._all_taken()
 
@@ -449,7 +449,7 @@ class Connection(PeerTransport):
             self._closes_when_written = False
             self.close()
         elif self._go_on is not None:
-            self.hub.round_robin.add(self._continue)
+            self.hub.fair_queue.add(self._continue)
         else:
             self._read_again()
 
@@ -462,7 +462,7 @@ class Connection(PeerTransport):
         if self.is_stalled:
             return  # until the peer has read its output
         if self._rest:
-            self.hub.round_robin.add(self._receive_rest)
+            self.hub.fair_queue.add(self._receive_rest)
         elif self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
             if self.session is not None:
@@ -521,7 +521,7 @@ class Connection(PeerTransport):
         if not self._unwritten:
             self._stop_reading(transport)
             if not self._stalled_since:
-                self.hub.round_robin.add(self._write_more)
+                self.hub.fair_queue.add(self._write_more)
         self._unwritten.extend(out)
         self._unwritten_bytes += size
         if not self._stalled_since:
@@ -550,7 +550,7 @@ class Connection(PeerTransport):
             return  # `resume_writing` continues
         self._count_output(self._unwritten_bytes + self.queued_bytes)
         if unwritten:
-            self.hub.round_robin.add(self._write_more)
+            self.hub.fair_queue.add(self._write_more)
         else:
             self._all_taken()
 
@@ -600,7 +600,7 @@ class Connection(PeerTransport):
         self._go_on = go_on
         self._stop_reading(self.transport)
         if not self.is_stalled:
-            self.hub.round_robin.add(self._continue)
+            self.hub.fair_queue.add(self._continue)
 
     # --- memory and slow peers ---
 

@@ -156,6 +156,7 @@ def _later_fields(job: Job) -> tuple[Any, ...]:
         job.schedule,
         job.message,
         job.requires,
+        job.label,
     )
 
 
@@ -271,3 +272,5 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.message = extra.message
     if extra.requires:
         job.requires = extra.requires
+    if extra.label:
+        job.label = extra.label

@@ -191,6 +191,10 @@ class InMemoryContext(Context):
         assert self.operator is not None, "operator verbs are not available here"
         return self.operator.in_steps(verb, arguments, answer)
 
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        assert self.operator is not None, "live tables are not available here"
+        return self.operator.live_rows.in_steps(topic, rows)
+
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         transport = session.transport
         fields = {"protocol": session.protocol, "host": transport.host, "port": transport.port}

@@ -592,7 +592,7 @@ def check_deadlines(engine: Engine) -> None:
     for deadline in engine.deadlines:
         at_us, _, kind, subject, _ = deadline
         entries[kind, id(subject), at_us] += 1
-        stale += not engine.clock.is_live(deadline)
+        stale += not engine.deadline_dispatch.is_live(deadline)
     if stale > engine.deadlines.stale:
         broken(f"{stale} deadlines are stale, {engine.deadlines.stale} are counted")
     if len(engine.deadlines) > 2 * (len(engine.deadlines) - stale + LEAST_STALE_FOR_SWEEP):
@@ -622,7 +622,9 @@ def check_deadlines(engine: Engine) -> None:
             if job.state is not RUNNING:
                 broken(f"{job} has a time limit")
     if limited != sum(
-        kind is DeadlineKind.RUN_LIMIT and engine.clock.is_live(d) for d in engine.deadlines for kind in [d[2]]
+        kind is DeadlineKind.RUN_LIMIT and engine.deadline_dispatch.is_live(d)
+        for d in engine.deadlines
+        for kind in [d[2]]
     ):
         broken(f"{limited} jobs have a time limit that nobody watches")
     for function in engine.functions.values():
@@ -651,7 +653,9 @@ def check_deadlines(engine: Engine) -> None:
                     expect(DeadlineKind.LIMITER, limiter, limiter.check_us)
     pending = sum(function.wakeup_check_pending for function in engine.functions.values())
     if pending != sum(
-        kind is DeadlineKind.UNANSWERED_WAKEUP and engine.clock.is_live(d) for d in engine.deadlines for kind in [d[2]]
+        kind is DeadlineKind.UNANSWERED_WAKEUP and engine.deadline_dispatch.is_live(d)
+        for d in engine.deadlines
+        for kind in [d[2]]
     ):
         broken(f"{pending} functions have a wakeup check pending, and another number of deadlines")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from switchgear.engine.administration import Administration
 from switchgear.engine.attempts import Attempts
-from switchgear.engine.clock import EngineClock
+from switchgear.engine.deadline_dispatch import DeadlineDispatch
 from switchgear.engine.deadlines import Deadline, DeadlineKind, Deadlines
 from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
@@ -25,7 +25,6 @@ from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.payload_arrivals import PayloadArrivals
-from switchgear.engine.placement import Placement
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore
@@ -40,6 +39,7 @@ from switchgear.engine.timers import Timers
 from switchgear.engine.transitions import Transitions
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
+from switchgear.engine.wake_policy import PolicyCaller
 from switchgear.engine.wakeups import Wakeups
 from switchgear.engine.worker_reports import WorkerReports
 from switchgear.engine.workers import WorkerRegistry
@@ -81,12 +81,12 @@ class Parts:
         return UniqueKeys(self.state, self.deadlines, self.packed)
 
     @cached_property
-    def placement(self) -> Placement:
-        return Placement(self.state, self.limiters, self.queues)
+    def policy_caller(self) -> PolicyCaller:
+        return PolicyCaller(self.state, self.limiters, self.queues)
 
     @cached_property
     def wakeups(self) -> Wakeups:
-        return Wakeups(self.state, self.deadlines, self.limiters, self.queues, self.placement)
+        return Wakeups(self.state, self.deadlines, self.limiters, self.queues, self.policy_caller)
 
     @cached_property
     def functions(self) -> FunctionRegistry:
@@ -113,7 +113,7 @@ class Parts:
             self.queues,
             self.wakeups,
             self.attempts,
-            self.placement,
+            self.policy_caller,
             self.requirements,
         )
 
@@ -250,8 +250,8 @@ class Parts:
         )
 
     @cached_property
-    def clock(self) -> EngineClock:
-        return EngineClock(
+    def deadline_dispatch(self) -> DeadlineDispatch:
+        return DeadlineDispatch(
             self.state,
             self.deadlines,
             self.sliced_work,

@@ -41,7 +41,7 @@ class Pool(RecordingPeer):
         self.workers.expired(worker)
 
     def next_turn(self, seconds: float = 0) -> None:
-        self.parts.clock.advance(self.parts.state.now_us + round(seconds * SECOND_US))
+        self.parts.deadline_dispatch.advance(self.parts.state.now_us + round(seconds * SECOND_US))
         for worker in self.removed_soon:
             self.parts.workers.remove(worker, Cause.WORKER_LOST)
         self.removed_soon.clear()

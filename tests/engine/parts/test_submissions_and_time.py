@@ -1,4 +1,4 @@
-"""`Submissions`, `JobCommands`, `GraphParts`, `ScheduleRunner`, `Administration`, `Restore` and `EngineClock`."""
+"""`Submissions`, `JobCommands`, `GraphParts`, `ScheduleRunner`, `Administration`, `Restore` and `DeadlineDispatch`."""
 
 from __future__ import annotations
 
@@ -293,17 +293,17 @@ def test_what_is_not_in_the_store_any_more_was_done() -> None:
     assert (state_of(waiting), waiting.blockers, state_of(free)) == (WAITING, 1, READY)
 
 
-# --- EngineClock ---
+# --- DeadlineDispatch ---
 
 
 def test_time_passes_and_what_is_due_happens() -> None:
     parts = Parts()
     job = parts.submit(run_at_us=parts.state.now_us + 10)
     late = parts.submit(expires_us=parts.state.now_us + 5)
-    assert parts.clock.next_deadline_us == parts.state.now_us + 5
-    parts.clock.advance(parts.state.now_us + 10)
+    assert parts.deadline_dispatch.next_deadline_us == parts.state.now_us + 5
+    parts.deadline_dispatch.advance(parts.state.now_us + 10)
     assert (job.state, late.log[-1][0]) == (READY, Cause.EXPIRED)
-    parts.clock.advance(0)
+    parts.deadline_dispatch.advance(0)
     assert parts.state.now_us == 1_000_010, "time does not go back"
 
 
@@ -313,11 +313,11 @@ def test_a_clock_that_is_set_moves_spans_and_leaves_moments() -> None:
     job = parts.submit()
     parts.dispatcher.take(worker)
     scheduled = parts.submit(run_at_us=parts.state.now_us + 1_000)
-    parts.clock.clock_moved(10_000)
+    parts.deadline_dispatch.clock_moved(10_000)
     assert (state_of(job), state_of(scheduled)) == (RUNNING, SCHEDULED)
-    parts.clock.advance(parts.state.now_us)
+    parts.deadline_dispatch.advance(parts.state.now_us)
     assert (state_of(job), state_of(scheduled)) == (RUNNING, READY)
-    parts.clock.advance(parts.state.now_us + 100)
+    parts.deadline_dispatch.advance(parts.state.now_us + 100)
     assert state_of(job) is READY
 
 
@@ -327,14 +327,14 @@ def test_a_dependency_that_failed_ends_a_job_in_the_next_turn() -> None:
     parts.transitions.end(first, Cause.CANCELLED)
     job = parts.submit(predecessors=(first.id,), edges=bytes([EdgePolicy.FAIL]))
     assert state_of(job) is WAITING
-    parts.clock.advance(parts.state.now_us)
+    parts.deadline_dispatch.advance(parts.state.now_us)
     assert state_of(job) is FAILED
 
 
 def test_work_that_is_left_over_is_done_in_the_next_turns() -> None:
     parts = Parts()
     parts.sliced_work.units_per_turn = 2
-    parts.clock.advance(parts.state.now_us)
+    parts.deadline_dispatch.advance(parts.state.now_us)
     done: list[int] = []
 
     def work() -> Iterator[None]:
@@ -343,10 +343,10 @@ def test_work_that_is_left_over_is_done_in_the_next_turns() -> None:
             yield
 
     parts.sliced_work.start(work())
-    assert (len(done), parts.clock.next_deadline_us) == (2, parts.state.now_us)
-    parts.clock.advance(parts.state.now_us)
-    parts.clock.advance(parts.state.now_us)
-    assert (len(done), parts.clock.next_deadline_us) == (5, None)
+    assert (len(done), parts.deadline_dispatch.next_deadline_us) == (2, parts.state.now_us)
+    parts.deadline_dispatch.advance(parts.state.now_us)
+    parts.deadline_dispatch.advance(parts.state.now_us)
+    assert (len(done), parts.deadline_dispatch.next_deadline_us) == (5, None)
 
 
 def test_a_job_whose_time_is_over_is_tried_again() -> None:
@@ -354,7 +354,7 @@ def test_a_job_whose_time_is_over_is_tried_again() -> None:
     worker = parts.registered(timeout_us=100)
     job = parts.submit()
     parts.dispatcher.take(worker)
-    parts.clock.advance(parts.state.now_us + 100)
+    parts.deadline_dispatch.advance(parts.state.now_us + 100)
     assert (state_of(job), heard(worker)) == (READY, [("revoke", worker.id, job.id)])
     assert parts.dispatcher.take(worker) is job
     parts.reports.complete(worker, job.id, b"")

@@ -72,6 +72,15 @@ def test_a_schedule_is_answered_when_it_is_stored() -> None:
     assert [answer.status for answer in house.heard("c")] == [200]
 
 
+def test_the_overview() -> None:
+    house = HttpHouse()
+    submit(house)
+    overview = house.ask("c", "GET", "/v1/overview").json
+    assert overview["jobs"]["ready"] == 1
+    assert overview["oldest_ready"]["function"] == "f"
+    assert house.ask("c", "GET", "/v1/overview?x=1").status == 422
+
+
 def test_changing_a_job() -> None:
     house = HttpHouse()
     submit(house)

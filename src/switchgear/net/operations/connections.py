@@ -9,8 +9,8 @@ from typing import Any, Final
 from switchgear.memory import MemoryAccount
 from switchgear.model.job import JOB_BYTES
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.net.tcp import Connection
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes
@@ -31,6 +31,7 @@ HOLDERS: Final = {
     "drafts": "GearMonkey jobs that are not pushed yet",
     "subscriptions": "subscriptions",
     "schedules": "schedules",
+    "series": "figures of functions over time",
 }
 
 
@@ -46,6 +47,7 @@ def memory_figures(memory: MemoryAccount) -> MemoryFigures:
         "drafts": memory.draft_bytes,
         "subscriptions": memory.subscription_bytes,
         "schedules": memory.schedule_bytes,
+        "series": memory.series_bytes,
         "registrations": memory.registration_bytes,
         "input": memory.input_bytes,
         "output": memory.output_bytes,

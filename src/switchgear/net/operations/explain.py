@@ -7,8 +7,8 @@ from typing import Any
 from switchgear.engine.explain import Reason
 from switchgear.model import FINAL_STATES, SECOND_US
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.answers import JobExplanation
 
 __all__ = ["ExplainOperations"]

@@ -7,7 +7,9 @@ server; its answer says where to continue.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -31,8 +33,8 @@ from switchgear.model import (
     UniqueScope,
 )
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import encoded, plain
+from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading
 from switchgear.refusals import REFUSED_CONFLICT
@@ -44,7 +46,7 @@ __all__ = ["JobOperations"]
 
 # One answer covers at most this many jobs whose errors or payloads are searched, in the store or in the engine.
 MOST_SEARCHED: Final = 10_000
-# The size of one step (`net.slices`): each takes about half a millisecond.
+# The size of one step (`net.long_operations`): each takes about half a millisecond.
 SCANNED_PER_STEP: Final = 500
 BYTES_PER_STEP: Final = 1024 * 1024  # of payloads that are searched for a text
 STATES_PER_STEP: Final = 250
@@ -211,6 +213,7 @@ class JobOperations:
             "on_failure": [EdgePolicy(policy).name.lower() for policy in job.edges or bytes(len(job.predecessors))],
             "origin": job.origin,
             "key": plain(job.key),
+            "label": plain(job.label),
             "requires": shown_requirements(job.requires),
             "losses": job.losses,
             "crash_limit": job.crash_limit if job.crash_limit >= 0 else None,
@@ -268,6 +271,45 @@ class JobOperations:
             return list(islice(self._engine.ready_jobs(function), query.limit)) if function.ready else []
         found, _ = yield from self._unfinished(query)
         return [job for job in found if job.state not in FINAL_STATES]
+
+    # --- for bulk actions ---
+
+    def unfinished_ids(self, query: JobQuery, most: int) -> Steps:
+        """The ids of unfinished jobs that match, the newest first."""
+        job_ids = array("q")
+        before_id = 0
+        while len(job_ids) < most:
+            some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
+            job_ids.extend([job.id for job in some if job.state not in FINAL_STATES and matches(job, query)])
+            if len(some) < SCANNED_PER_STEP:
+                break
+            before_id = some[-1].id
+            yield False
+        return job_ids[:most]
+
+    def unsuccessful_ids(self, query: JobQuery, most: int) -> Steps:
+        """The ids of jobs that ended without success and match, the newest first."""
+        job_ids = array("q")
+        before_id = 0
+        while len(job_ids) < most:
+            found, before_id = yield from self._search(replace(query, before_id=before_id))
+            job_ids.extend([job.id for job in found])
+            if not before_id:
+                break
+            yield False
+        return job_ids[:most]
+
+    def cancel_each(self, job_id: int, *, cascade: bool) -> Iterator[bool]:
+        """Cancel one of many jobs, if it is unfinished; yields True for each job that was cancelled, and False after
+        other parts of the work."""
+        job = self._engine.job(job_id)
+        if job is not None:
+            for ended in self._engine.cancel_in_steps(job, cascade=cascade):
+                yield ended is not None
+
+    def retry_each(self, job_ids: list[int]) -> Steps:
+        """Retry jobs; returns the handles of those that could be retried."""
+        return self._revive_all(job_ids)
 
     # --- retrying ---
 

@@ -9,8 +9,8 @@ from typing import Final
 from switchgear.model import SECOND_US, Worker
 from switchgear.net.operations.connections import memory_figures
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.steps import Steps, in_steps
 from switchgear.net.operations.values import plain
+from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.resources import shown_amounts
 from switchgear.tags import shown_tags
 from switchgear.verbs.answers import JobLogFigures, ServerAnswer, WorkerAnswer

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
 from typing import Final
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
-from switchgear.model import FINAL_STATES, NORMAL, PAYLOAD_KEY, RUNNING, SECOND_US, Delivery, Job
+from switchgear.model import FINAL_STATES, NORMAL, RUNNING, SECOND_US, Delivery, Job
 from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, JobPackets, response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
 from switchgear.protocols.gearman.watch_and_credit import check_watching, follow, held_end_told, tell_held_end
 from switchgear.protocols.pending_read import Step
+from switchgear.protocols.unique_words import UNIQUE_BYTES, unique_key
 
 __all__ = [
     "on_echo",
@@ -33,21 +33,9 @@ __all__ = [
     "submit_with_options",
 ]
 
-UNIQUE_BYTES: Final = 64
 LATEST_SECONDS: Final = 253_402_300_799  # the last second of the year 9999: later times cannot be shown
 WAIT: Final = int(Delivery.WAIT)
 CREATED: Final = JobPackets(Packet.JOB_CREATED)
-
-
-def unique_key(session: GearmanSession, unique: bytes, payload: bytes) -> bytes:
-    """The key that decides which submissions share a job."""
-    if unique == b"-":
-        # Equal payloads share a job; an empty payload gets a key that no other job has.
-        words = blake2b(payload, digest_size=16).digest() if payload else b"\0%d" % session.engine.next_job_id
-        return PAYLOAD_KEY + words
-    if len(unique) > UNIQUE_BYTES:
-        raise PeerError("Unique value too large", code="ARGUMENT_TOO_LARGE")
-    return unique
 
 
 def submit(session: GearmanSession, kind: int, body: bytes, priority: int, delivery: int) -> None:
@@ -80,7 +68,7 @@ def submit_long(session: GearmanSession, arguments: list[bytes], priority: int, 
 def submit_to_last(session: GearmanSession, unique: bytes, payload: bytes, priority: int, delivery: int) -> None:
     """Submit a job to the session's last function."""
     if len(unique) > UNIQUE_BYTES or unique == b"-":
-        unique = unique_key(session, unique, payload)
+        unique = unique_key(session.engine, unique, payload)
     waits = delivery == WAIT
     job = session.engine.submit(session.last_function, unique, payload, priority, delivery, session if waits else None)
     session.out.append(b"%b%d" % (CREATED.start(session.prefix, job.id, 0), job.id))
@@ -103,7 +91,7 @@ def submit_with_options(
     watcher = session if delivery is Delivery.WAIT else None
     if watch:
         check_watching(session)
-    key = unique_key(session, unique, payload)
+    key = unique_key(session.engine, unique, payload)
     job = session.engine.submit(session.name_of(function), key, payload, priority, delivery, watcher, options)
     if tell_submitted(session, job, delivery, watch):
         tell_held_end(session, job)
@@ -123,7 +111,7 @@ def submit_in_steps(
     watcher = session if delivery is Delivery.WAIT else None
     if watch:
         check_watching(session)
-    key = unique_key(session, unique, payload)
+    key = unique_key(session.engine, unique, payload)
     name = session.name_of(function)
     job = yield from session.engine.submit_wide(name, key, payload, priority, delivery, watcher, options)
     if tell_submitted(session, job, delivery, watch):

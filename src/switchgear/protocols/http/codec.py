@@ -371,28 +371,39 @@ def check_unfinished(start: bytes) -> None:
 
 SHORT_BODY_BYTES: Final = 256
 LENGTH_LINES: Final[list[bytes]] = [b"Content-Length: %d\r\n" % size for size in range(SHORT_BODY_BYTES)]
+NOT_STORED: Final = b"no-store"
+
 _STARTS: Final[dict[tuple[int, bytes], bytes]] = {}
 
 
 def answer_head(
-    status: int, content_type: bytes, content_bytes: int, headers: bytes, date: bytes, *, keeps_alive: bool
+    status: int,
+    content_type: bytes,
+    content_bytes: int,
+    headers: bytes,
+    date: bytes,
+    *,
+    keeps_alive: bool,
+    caching: bytes = NOT_STORED,
 ) -> bytes:
     """The head of an answer.  `headers` and `date` are whole lines.
 
     A length of -1 says that the body comes in chunks, and one of -2 that it ends with the connection.
 
-    What is told is of the moment and for the one who asked, so nobody may cache it; and no browser may guess that it is
-    something else than it says.
+    What is told is of the moment and for the one who asked, so nobody may cache it, unless `caching` says otherwise.
+    No browser may guess that it is something else than it says.
     """
-    start = _STARTS.get((status, content_type))
+    start = _STARTS.get((status, content_type)) if caching is NOT_STORED else None
     if start is None:
-        start = b"HTTP/1.1 %d %b\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n" % (
+        start = b"HTTP/1.1 %d %b\r\nCache-Control: %b\r\nX-Content-Type-Options: nosniff\r\n" % (
             status,
             REASONS[status],
+            caching,
         )
         if content_type:
             start += b"Content-Type: %b\r\n" % content_type
-        _STARTS[status, content_type] = start
+        if caching is NOT_STORED:
+            _STARTS[status, content_type] = start
     if 0 <= content_bytes < SHORT_BODY_BYTES and status != 204 and status != 304:
         length = LENGTH_LINES[content_bytes]
     elif content_bytes == -2 or status == 204 or status == 304:

@@ -43,6 +43,16 @@ class BrowserGuard:
             return None
         return self._cross_site_problem(head, host or b"")
 
+    def submission_problem(self, head: RequestHead, *, any_host: bool) -> HttpProblem | None:
+        """Why a request that submits a job is refused, whatever its method is; or None.
+
+        `any_host` accepts every name in the Host header, for a listener whose names are not known.
+        """
+        host = head.headers.get(b"host", b"")
+        if host and not any_host and not self.is_own(host):
+            return self._misdirected(host)
+        return self._cross_site_problem(head, host)
+
     def _misdirected(self, host: bytes) -> HttpProblem:
         text = f"this server is not called {host[:100].decode('ascii', 'replace')}; names can be added: http://HOST?hosts=NAME"
         return HttpProblem(421, "unknown_host", text, is_bad_input=True)

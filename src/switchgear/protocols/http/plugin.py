@@ -18,6 +18,12 @@ PLUGIN: Final = ProtocolPlugin(
     pages=(ProtocolPage("HTTP", "docs/protocols/http.md"),),
     reconnects=True,
     options={
+        "api": UrlOption(
+            "switchgear",
+            "the requests that are understood: those of this server, or those of gearmand's module (gearmand -r http)",
+            choices=("switchgear", "gearmand"),
+        ),
         "hosts": UrlOption("", "names, separated by commas, by which clients call this server besides its addresses"),
+        "dashboard": UrlOption("yes", "whether browsers get the dashboard at this address: yes or no", "flag"),
     },
 )

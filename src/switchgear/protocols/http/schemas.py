@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from switchgear.job_options import JOB_OPTIONS, JSON_TYPES, OptionKind
-from switchgear.verbs.answers import JobSummary, PlainBytes, StateChange
+from switchgear.verbs.answers import BulkProgress, JobSummary, PlainBytes, StateChange
 from switchgear.verbs.table import LATEST_SECONDS, MOST_HANDLES
 
 __all__ = [
@@ -327,7 +327,6 @@ class JobFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     dead: bool | UnsetType = UNSET
     error: str | UnsetType = UNSET
     key: str | UnsetType = UNSET
-    contains: str | UnsetType = UNSET
     since: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType = UNSET
     until: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType = UNSET
 
@@ -341,20 +340,6 @@ class BulkAction(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     cascade: bool = False
     dry_run: bool = False
     expect: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
-
-
-class BulkProgress(TypedDict):
-    """How far a bulk action is; its filter and its jobs were fixed when it was made."""
-
-    id: str
-    action: str
-    dry_run: bool
-    state: str
-    matched: int
-    handled: int
-    changed: int
-    examples: list[str]
-    created_at: float
 
 
 # --- decoders ---
