@@ -17,7 +17,6 @@ FLOORS = (
     (
         *(
             "backoff",
-            "dashboard",
             "errors",
             "json_bytes",
             "lazily",
@@ -32,9 +31,9 @@ FLOORS = (
         ),
         "version",
     ),
-    ("protocol_registry",),
+    ("protocol_registry", "dashboard"),
     ("model", "config", "timetable", "job_options", "refusals", "verbs"),
-    ("engine",),
+    ("engine", "access"),
     ("protocols", "storage", "joblog", "telemetry"),
     ("net",),
     ("client",),

@@ -65,10 +65,17 @@ def run(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outco
             args, kwargs = _arguments(task, assignment)
         except Exception as error:
             return _unreadable(error)
+        hooks = task.app.hooks
         try:
-            value = task.function(*args, **kwargs)
+            if hooks.middleware or task.injected:
+                value = hooks.call(task, job, args, kwargs)
+            else:
+                value = task.function(*args, **kwargs)
         except BaseException as error:
-            return classify(task, assignment, job, error)
+            outcome = classify(task, assignment, job, error)
+            if hooks.middleware:
+                hooks.tell(job, error, outcome)
+            return outcome
         return _result(task, value)
 
 
@@ -79,10 +86,17 @@ async def run_async(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJ
             args, kwargs = _arguments(task, assignment)
         except Exception as error:
             return _unreadable(error)
+        hooks = task.app.hooks
         try:
-            value = await task.function(*args, **kwargs)
+            if hooks.middleware or task.injected:
+                value = await hooks.call_async(task, job, args, kwargs)
+            else:
+                value = await task.function(*args, **kwargs)
         except BaseException as error:
-            return classify(task, assignment, job, error)
+            outcome = classify(task, assignment, job, error)
+            if hooks.middleware:
+                await hooks.tell_async(job, error, outcome)
+            return outcome
         return _result(task, value)
 
 

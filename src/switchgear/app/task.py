@@ -8,11 +8,13 @@ import inspect
 import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sized
+from contextlib import AsyncExitStack, ExitStack
 from hashlib import blake2b
 from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
+from switchgear.app.app_registry import the_apps
 from switchgear.app.arguments import Arguments, to_json
 from switchgear.app.task_options import EDGE_POLICIES, SubmitKeywords, TaskOptions
 from switchgear.client.gearman.submit_request import SubmitRequest
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from switchgear.app.job import Job
     from switchgear.app.job_group import JobGroup
 
-__all__ = ["AsyncTask", "Task", "task_name"]
+__all__ = ["AsyncTask", "Task", "new_task", "task_name"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,14 +43,16 @@ class Task(Generic[P, R]):
     Calling it calls the function, here and now.  `submit` has a worker call it, and gives a Job.
     """
 
-    def __init__(self, app: App, function: Callable[..., Any], name: str, options: TaskOptions) -> None:
+    def __init__(self, app: App | None, function: Callable[..., Any], name: str, options: TaskOptions) -> None:
+        """Without an app it is a shared task, which finds its app when it is needed."""
         functools.update_wrapper(self, function)
-        self.app = app
+        self._app = app
         self.name = name
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments: Arguments[R] = Arguments(function, name)
-        self.arguments.check_reference = lambda reference: _check_same_server(app, reference)
+        self.arguments.check_reference = lambda reference: _check_same_server(self.app, reference)
+        self.injected = self.arguments.injected
         self.settings = options  # what counts for the next submission
         self._declared = options  # what the workers know
         self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
@@ -60,7 +64,34 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.injected:
+            return cast(R, self._call_with_resources(args, kwargs))
         return cast(R, self.function(*args, **kwargs))
+
+    def _call_with_resources(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function here, with resources for the parameters that are not given."""
+        given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
+        kinds = {name: kind for name, kind in self.injected_kinds.items() if name not in given}
+        with ExitStack() as stack:
+            return self.function(*args, **kwargs, **self.app.hooks.resources.values(self.name, kinds, stack))
+
+    @functools.cached_property
+    def injected_kinds(self) -> dict[str, Any]:
+        """The types of the parameters that a worker provides."""
+        return self.arguments.injected_kinds
+
+    @property
+    def app(self) -> App:
+        """The app of the task; raises ConfigError if a shared task does not know it yet."""
+        if self._app is None:
+            the_apps.bind_shared(the_apps.default_app())
+        if self._app is None:  # a copy with other options, of a task that has its app by now
+            self._app = the_apps.default_app()
+        return self._app
+
+    def bind(self, app: App) -> None:
+        """Give a shared task its app."""
+        self._app = app
 
     @property
     def options(self) -> TaskOptionsOf[P, R]:
@@ -148,6 +179,11 @@ class Task(Generic[P, R]):
 
     def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool = True) -> SubmitRequest:
         """The request that submits a job with these arguments."""
+        if self.app.hooks.middleware:
+            return self.app.hooks.prepared(self, args, dict(kwargs))._request(args, kwargs, watch=watch)
+        return self._request(args, kwargs, watch=watch)
+
+    def _request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool) -> SubmitRequest:
         by_name = self.arguments.bind(args, kwargs)
         payload = self.arguments.encode_bound(by_name)
         settings = self.settings
@@ -177,6 +213,8 @@ class Task(Generic[P, R]):
     def _is_alike(self) -> bool:
         """Whether jobs of this task differ only in their payloads, unless jobs are among their arguments."""
         settings = self.settings
+        if self.app.hooks.middleware:
+            return False
         of_its_own = settings.unique or settings.key is not None or settings.after or settings.expires is not None
         of_its_own = of_its_own or settings.label is not None
         return not (of_its_own or settings.at is not None or settings.delay)
@@ -322,7 +360,16 @@ class AsyncTask(Task[P, R]):
 
     # Called, it gives a coroutine like the function; everything else is about what comes of it.
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        if self.injected:
+            return cast(Coroutine[Any, Any, R], self._call_with_resources_async(args, kwargs))
         return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))
+
+    async def _call_with_resources_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
+        kinds = {name: kind for name, kind in self.injected_kinds.items() if name not in given}
+        async with AsyncExitStack() as stack:
+            resources = await self.app.hooks.resources.values_async(self.name, kinds, stack)
+            return await self.function(*args, **kwargs, **resources)
 
 
 class TaskOptionsOf(Generic[P, R]):
@@ -437,6 +484,19 @@ def _handles_of(before: Any) -> Iterable[str]:
     if isinstance(handle, str):
         return (handle,)
     raise TypeError(f"after: expected a job, a group or a handle, not {before!r}")
+
+
+def new_task(app: App | None, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
+    """A task of this app, or a shared one; raises TypeError or ValueError."""
+    if isinstance(function, Task):
+        raise TypeError(f"{function.name} is a task already")
+    if not callable(function):
+        raise TypeError(f"a task is made of a function, not of {function!r}")
+    name = task_name(function) if name is None else name
+    if not name or "\0" in name or name.encode(errors="ignore").decode() != name:
+        raise ValueError(f"{name!r} cannot be the name of a task")
+    kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+    return kind(app, function, name, options)
 
 
 def task_name(function: Callable[..., Any]) -> str:

@@ -20,14 +20,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
 from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.errors import StorageError
+from switchgear.joblog.audit import AuditQuery, AuditWriter, LoggedAudit
 from switchgear.joblog.database import ConnectionLost, Server
 from switchgear.joblog.job_log import JobLog
-from switchgear.joblog.runs import LONGEST_NAME, RunRow, readable
+from switchgear.joblog.runs import LONGEST_NAME, LoggedRun, RunQuery, RunRow, readable
 from switchgear.model import DONE, FINAL_STATES, RUNNING, SECOND_US, Cause, Job
 
 __all__ = ["Recorder", "Tell"]
@@ -44,6 +46,7 @@ Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the
 GATHER_SECONDS: Final = 0.2
 # How long the event loop may have to wait while values are bound: half a millisecond.
 BATCH_ROWS: Final = 1024
+PAGE_ROWS: Final = 500  # that are read at a time
 # Some seconds of a busy server, and some 40 MB; ten times that if all of them carry long errors.
 QUEUE_ROWS: Final = 100_000
 # Rows are dropped in bulk, because the queue is rebuilt each time.
@@ -102,6 +105,7 @@ class Recorder:
         self._noted = threading.Event()
         self._stopping = threading.Event()
         self._failed_at = 0.0
+        self.audit = AuditWriter(server.host, self._noted.set)
         self._thread = threading.Thread(target=self._run, name="joblog-writer", daemon=True)
 
     @property
@@ -112,7 +116,29 @@ class Recorder:
     @property
     def waiting(self) -> int:
         """How many rows are not written yet."""
-        return len(self._pending) + len(self._backlog)
+        return len(self._pending) + len(self._backlog) + self.audit.waiting
+
+    def find_audit(self, query: AuditQuery) -> list[LoggedAudit]:
+        """Entries of the audit log, with those that were noted a moment ago; for any thread. Raises StorageError."""
+        self.audit.write(self._log)
+        return self._log.find_audit(query)
+
+    def running_at(self, seconds: float, most_rows: int) -> tuple[list[LoggedRun], bool]:
+        """The runs that had begun at a time and not ended, as far as they are written, and whether these are all.
+
+        Only so many runs are looked at, those that began last. Raises StorageError, and may take long.
+        """
+        found: list[LoggedRun] = []
+        query = RunQuery(until=seconds + 1e-6, limit=PAGE_ROWS)
+        for _ in range(max(1, most_rows // PAGE_ROWS)):
+            page = self._log.find(query)
+            found += [
+                run for run in page if run.started_at is not None and (run.ended_at is None or run.ended_at > seconds)
+            ]
+            if len(page) < PAGE_ROWS:
+                return found, True
+            query = replace(query, before_id=page[-1].id)
+        return found, False
 
     def start(self) -> None:
         """Start the writer.  Raises StorageError if it can never work; a database that cannot be reached is retried."""
@@ -250,6 +276,11 @@ class Recorder:
 
     def _write(self) -> bool:
         """Write all noted rows; False if the database did not take them."""
+        try:
+            self.audit.write(self._log)
+        except StorageError as error:
+            self._report_failure(error)
+            return False
         self._take()
         items = list(self._backlog.items())
         for start in range(0, len(items), BATCH_ROWS):
@@ -300,6 +331,7 @@ class Recorder:
         count = 0
         try:
             before_us = time.time_ns() // 1000 - int(self.keep_seconds * SECOND_US)
+            self._log.drop_audit(before_us)
             before_us = self._log.drop_bound(before_us, self.keep_count)
             while not self._stopping.is_set():
                 dropped = self._log.drop(before_us, TRIM_ROWS)

@@ -10,6 +10,8 @@ time that the field may be missing, and the types are read at run time.
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 __all__ = [
+    "AuditAnswer",
+    "AuditPage",
     "BulkProgress",
     "CancelAnswer",
     "ConnectionAnswer",
@@ -129,6 +131,31 @@ class ConnectionsAnswer(TypedDict):
 
     connections: list[ConnectionAnswer]
     count: int
+
+
+class AuditAnswer(TypedDict):
+    """What somebody has done, or was refused (`outcome`), and from where."""
+
+    id: int
+    at: float
+    identity: str
+    protocol: str
+    address: str
+    verb: str
+    target: str
+    outcome: str
+    host: str
+
+
+class AuditPage(TypedDict):
+    """Entries, newest first; `next_before_id` is `before_id` of the next page, or null if there is none.
+
+    Not `stored`: the server writes no job log, and so no audit log; its own log tells of actions.
+    """
+
+    entries: list[AuditAnswer]
+    next_before_id: int | None
+    stored: bool
 
 
 class ReasonAnswer(TypedDict):

@@ -51,7 +51,12 @@ EXTENSIONS = (
     "WORKER_TAGS",
     "WORKER_RESOURCES",
 )
-KINDS = {kind.name: int(kind) for kind in Kind} | {name: 1000 + place for place, name in enumerate(EXTENSIONS)}
+KINDS = {
+    **{kind.name: int(kind) for kind in Kind},
+    **{name: 1000 + place for place, name in enumerate(EXTENSIONS)},
+    "AUTHENTICATE": 1020,
+    "AUTHENTICATED": 1021,
+}
 SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "exceptions": lambda: {"exceptions": True},
     "one attempt": lambda: {"settings": EngineSettings(attempts=1)},

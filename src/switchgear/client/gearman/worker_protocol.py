@@ -22,7 +22,7 @@ import msgspec
 
 from switchgear.client.gearman.argument_results import ArgumentResults
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
-from switchgear.client.gearman.error_codes import QUEUE_ERROR, error_in_packet
+from switchgear.client.gearman.error_codes import AUTHENTICATION_FAILED, QUEUE_ERROR, error_in_packet
 from switchgear.client.gearman.packets import (
     LARGEST_PACKET_BYTES,
     PACKET_BYTES_OPTION,
@@ -302,6 +302,8 @@ class WorkerProtocol:
 
     def _on_error(self, body: bytes) -> None:
         error = error_in_packet(body)
+        if error.code == AUTHENTICATION_FAILED:
+            raise PeerError(f"the token is not accepted: {error}")
         if self._phase is _Phase.ASKING_FOR_EXTENSIONS:
             self._serve_plainly()
         elif self._undeclared:

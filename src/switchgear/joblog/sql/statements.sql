@@ -38,3 +38,16 @@ SELECT id, $columns FROM joblog_runs $where ORDER BY id DESC LIMIT :limit
 -- name: oldest_to_keep
 -- The log is to keep as many as the parameter says; this is the time of the first one beyond, which goes.
 SELECT at_us FROM joblog_runs ORDER BY at_us DESC LIMIT 1 OFFSET :keep_count
+
+-- name: put_audit
+INSERT INTO joblog_audit (at_us, identity, protocol, address, verb, target, outcome, host)
+VALUES (:at_us, :identity, :protocol, :address, :verb, :target, :outcome, :host)
+
+-- name: find_audit
+SELECT id, at_us, identity, protocol, address, verb, target, outcome, host
+FROM joblog_audit
+WHERE id < :before_id AND at_us >= :since_us AND at_us < :until_us
+ORDER BY id DESC LIMIT :limit
+
+-- name: drop_audit
+DELETE FROM joblog_audit WHERE at_us < :before_us

@@ -169,7 +169,7 @@ def unfinished_holder(session: GearmanSession, unique: bytes) -> Job | None:
     """The unfinished job with this key. A finished job may still hold its key, but its handle would be unknown too."""
     for function in session.engine.functions.values():
         holder = session.engine.look_at_holder(function, unique)
-        if holder is not None and holder.state not in FINAL_STATES:
+        if holder is not None and holder.state not in FINAL_STATES and session.may_see(function.name):
             return holder
     return None
 

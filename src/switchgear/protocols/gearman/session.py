@@ -250,10 +250,17 @@ class GearmanSession(ByteSession):
         return body
 
     def require_access(self, verb: OperatorVerb) -> None:
-        """Refuse a verb that the peer may not use; raises PeerError."""
+        """Refuse a verb that the peer may not use; raises PeerError or Refused."""
+        self.require(verb.name, verb.roles)
+        if self.is_guarded or not self.transport.access.is_open:
+            return  # an identity has the role
         refusal = refusal_of(verb, self.transport, self.setup.access)
         if refusal:
             raise PeerError(refusal, code="NOT_ALLOWED")
+
+    def may_see(self, function: bytes) -> bool:
+        """Whether the peer may be told of this function and its jobs."""
+        return not self.is_guarded or self.permissions.covers(function)
 
     # --- credit ---
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import Refused
 from switchgear.json_bytes import plain
@@ -140,6 +141,7 @@ def found_job(session: HttpSession, job_id: int) -> Reading[Job]:
     job = yield from session.context.find_job(job_id)
     if job is None:
         raise no_such_job()
+    session.require("a request about a job", EVERYBODY, job.function.name)
     return job
 
 
@@ -182,6 +184,7 @@ def send_result(session: HttpSession, job_id: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
     if job is None:
         raise no_such_job()
+    session.require("a request about a job", EVERYBODY, job.function.name)
     if job.state not in FINAL_STATES:  # it was retried meanwhile
         raise not_finished(session, job)
     tell_end(session, job)
@@ -237,7 +240,7 @@ def show_graph(session: HttpSession, job_id: int, depth: int) -> Iterator[Step]:
             is_complete = False
             new = new[: MOST_NODES - len(found)]
         jobs = yield from session.context.find_jobs(new)
-        border = [jobs[other_id] for other_id in new if other_id in jobs]
+        border = [jobs[each] for each in new if each in jobs and session.permissions.covers(jobs[each].function.name)]
         found.update({each.id: (each, distance) for each in border})
     answer = {
         "nodes": [node(session, each, distance) for each, distance in found.values()],
@@ -329,6 +332,7 @@ def send_last_event(session: HttpSession, job_id: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
     if job is None:
         raise no_such_job()
+    session.require("a request about a job", EVERYBODY, job.function.name)
     session.begin_stream(200, EVENT_STREAM)
     session.send_piece(event("end", end_of(session, job)))
     session.end_stream()

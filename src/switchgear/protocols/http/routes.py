@@ -6,7 +6,15 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, live_feed, schemas, server_requests, submitting, watch_requests
+from switchgear.protocols.http import (
+    bulk,
+    identity,
+    live_feed,
+    schemas,
+    server_requests,
+    submitting,
+    watch_requests,
+)
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
@@ -99,6 +107,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_livez,
         (json(200, "It does.", schemas.LiveAnswer),),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -108,6 +117,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_readyz,
         (json(200, "It does.", schemas.ReadyAnswer), json(503, "It does not.", schemas.ReadyAnswer)),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -129,6 +139,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_openapi,
         (json(200, "The description.", dict[str, Any]),),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -138,6 +149,51 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_server,
         (json(200, "The state of the server.", answers.ServerAnswer),),
         tag="server",
+        is_scoped=True,
+    ),
+    Route(
+        "GET",
+        "/v1/audit",
+        verb_roles("audit"),
+        VERBS["audit"].help,
+        operators.on_get_audit,
+        (json(200, "A page of entries.", schemas.HttpAuditPage),),
+        query=(
+            verb_parameter("audit", "since"),
+            verb_parameter("audit", "limit"),
+            QueryParameter("cursor", PlainText(), "The `next` of the page before."),
+        ),
+        tag="server",
+    ),
+    Route(
+        "GET",
+        "/v1/session",
+        ALL_ROLES,
+        "Tell who the caller is, and what the caller may do.",
+        identity.on_get_session,
+        (json(200, "The identity.", schemas.SessionAnswer),),
+        tag="server",
+        is_public=True,
+    ),
+    Route(
+        "POST",
+        "/v1/session",
+        ALL_ROLES,
+        "Exchange a token for a cookie, so that a page need not keep the token.",
+        identity.on_begin_session,
+        (json(200, "The identity; `Set-Cookie` has the cookie.", schemas.SessionBegun),),
+        tag="server",
+        is_scoped=True,
+    ),
+    Route(
+        "DELETE",
+        "/v1/session",
+        ALL_ROLES,
+        "End the session of a cookie.",
+        identity.on_end_session,
+        (NO_CONTENT,),
+        tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -195,6 +251,74 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=tuple(verb_parameter("errors", argument.name) for argument in VERBS["errors"].arguments),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/stream",
+        verb_roles("stream"),
+        VERBS["stream"].help,
+        watch_requests.on_get_stream,
+        (json(200, "The attempts.", live_answers.StreamAnswer),),
+        query=tuple(verb_parameter("stream", name) for name in ("since", "cursor", "limit")),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/at",
+        verb_roles("at"),
+        VERBS["at"].help,
+        watch_requests.on_get_past,
+        (json(200, "What is known.", live_answers.PastAnswer),),
+        query=(verb_parameter("at", "t"),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/storage",
+        verb_roles("storage"),
+        VERBS["storage"].help,
+        watch_requests.on_get_storage,
+        (json(200, "The store.", live_answers.StorageAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/connections",
+        verb_roles("connections"),
+        VERBS["connections"].help,
+        watch_requests.on_list_connections,
+        (json(200, "The connections.", answers.ConnectionsAnswer),),
+        query=(verb_parameter("connections", "limit"),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/graph",
+        verb_roles("graph"),
+        VERBS["graph"].help,
+        watch_requests.on_get_groups,
+        (json(200, "The groups.", live_answers.GraphAnswer),),
+        query=tuple(verb_parameter("graph", argument.name) for argument in VERBS["graph"].arguments),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/functions/{function}/times",
+        verb_roles("times"),
+        VERBS["times"].help,
+        watch_requests.on_get_times,
+        (json(200, "The durations.", live_answers.TimesAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/functions/{function}/keys",
+        verb_roles("keys"),
+        VERBS["keys"].help,
+        watch_requests.on_list_keys,
+        (json(200, "The keys.", live_answers.KeysAnswer),),
+        query=(verb_parameter("keys", "limit"),),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",
@@ -209,6 +333,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=BodyKind(JSON, schemas.JobSubmission),
         headers={**PREFER, **IDEMPOTENCY_KEY},
         tag="submit",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -250,6 +375,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         ),
         body=BodyKind(NDJSON, schemas.JobSubmission),
         tag="submit",
+        is_scoped=True,
     ),
     # --- jobs ---
     Route(
@@ -268,6 +394,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             QueryParameter("cursor", PlainText(), "The `next` of the page before."),
         ),
         tag="jobs",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -475,6 +602,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(201, "The worker.", schemas.WorkerCreated, headers={"Location": "Where the worker is."}),),
         body=BodyKind(JSON, schemas.WorkerRegistration),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -485,6 +613,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The jobs.", schemas.PollAnswer),),
         query=(QueryParameter("max", Whole(1, 1000), "At most so many jobs.", 1), TAKE_WAIT),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "DELETE",
@@ -494,6 +623,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         work.on_deregister_worker,
         (NO_CONTENT,),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -503,6 +633,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_workers,
         (json(200, "The workers of all protocols.", list[answers.WorkerAnswer]),),
         tag="work",
+        is_scoped=True,
     ),
     # --- functions and schedules ---
     Route(
@@ -513,6 +644,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_functions,
         (json(200, "The functions.", list[answers.FunctionAnswer]),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -541,6 +673,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_schedules,
         (json(200, "The schedules.", list[answers.ScheduleAnswer]),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -550,6 +683,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_get_schedule,
         (json(200, "The schedule.", answers.ScheduleAnswer),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "PUT",
@@ -560,6 +694,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The schedule.", answers.ScheduleAnswer),),
         body=BodyKind(JSON, schemas.ScheduleDefinition),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "DELETE",
@@ -569,6 +704,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_delete_schedule,
         (NO_CONTENT,),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -578,6 +714,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_run_schedule,
         (json(201, "The job.", schemas.JobCreated),),
         tag="operate",
+        is_scoped=True,
     ),
 )
 
@@ -594,6 +731,7 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         on_get_page,
         (RouteAnswer(200, "The page.", media=HTML),),
         tag="dashboard",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -603,6 +741,7 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         on_get_file,
         ASSET,
         tag="dashboard",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -612,5 +751,6 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         on_get_file_in_folder,
         ASSET,
         tag="dashboard",
+        is_public=True,
     ),
 )

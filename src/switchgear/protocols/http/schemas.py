@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from switchgear.job_options import JOB_OPTIONS, JSON_TYPES, OptionKind
-from switchgear.verbs.answers import BulkProgress, JobSummary, PlainBytes, StateChange
+from switchgear.verbs.answers import AuditAnswer, BulkProgress, JobSummary, PlainBytes, StateChange
 from switchgear.verbs.table import LATEST_SECONDS, MOST_HANDLES
 
 __all__ = [
@@ -361,6 +361,31 @@ class ReadyAnswer(TypedDict):
 
     ready: bool
     reason: str
+
+
+class HttpAuditPage(TypedDict):
+    """What operators have done; `next` is the cursor of the next page, or null if there is none.
+
+    Not `stored`: the server writes no job log, and so no audit log.
+    """
+
+    entries: list[AuditAnswer]
+    next: str | None
+    stored: bool
+
+
+class SessionAnswer(TypedDict):
+    """Who makes a request; `functions` are patterns, and none means every function."""
+
+    identity: str
+    roles: list[str]
+    functions: list[str]
+
+
+class SessionBegun(SessionAnswer):
+    """The same, and when the cookie ends; null if there is none, because no identity is needed here."""
+
+    expires_at: float | None
 
 
 class LiveAnswer(TypedDict):

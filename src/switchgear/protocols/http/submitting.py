@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.engine import SubmitOptions
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import OptionError, PeerError, Refused
@@ -159,6 +160,7 @@ def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise validation_problem(error) from None
     function = function_name(session, wanted.function.encode(), "pointer", "/function")
+    session.require("a submission", EVERYBODY, function)
     args = wanted.args
     payload = wanted.payload
     if args is not UNSET:

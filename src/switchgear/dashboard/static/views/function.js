@@ -6,16 +6,23 @@ import { get, optional } from "../api.js";
 import { link, readable, refined } from "../router.js";
 import { bulk, changeLimits, pauseFunction, submitJob } from "../actions.js";
 import * as format from "../format.js";
-import "../chart.js";
+import { recorded } from "../chart.js";
 
 const t = texts.function;
 const RANGES = { 900: t.ranges.quarter, 3600: t.ranges.hour, 21600: t.ranges.six, 86400: t.ranges.day };
+
+// Only some functions have series of their own, and a new one has none yet.
+async function seriesOf(name, range, signal) {
+  const named = await optional("v1/series", { names: "yes" }, signal);
+  if (!named || !named.functions.some((each) => format.plain(each) === name)) return null;
+  return recorded(await get("v1/series", { function: name, since: format.now() - range }, signal));
+}
 
 async function load(route, signal) {
   const name = readable(route.key);
   const [figures, series, errors, jobs, times] = await Promise.all([
     get(`v1/functions/${route.key}`, {}, signal),
-    optional("v1/series", { function: name, from: format.now() - Number(route.query.range || 3600) }, signal),
+    seriesOf(name, Number(route.query.range || 3600), signal),
     optional("v1/errors", { function: name, limit: 5 }, signal),
     optional("v1/jobs", { function: name, limit: 10 }, signal, { jobs: [] }),
     optional(`v1/functions/${route.key}/times`, {}, signal),
