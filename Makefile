@@ -128,7 +128,7 @@ peers: ## install the real programs that the tests talk to
 	@scripts/install-django
 	@scripts/install-bench-peers
 	@test -e /usr/include/zmq.h && test -d /usr/include/hiredis || scripts/install-packages libzmq3-dev libhiredis-dev
-	@test -d tests/interop/node/node_modules/zeromq || \
+	@test -d tests/interop/node/node_modules/openapi-typescript || \
 		npm ci --silent --no-audit --no-fund --ignore-scripts --prefix tests/interop/node
 	@command -v chromium >/dev/null || scripts/install-packages chromium fonts-dejavu-core
 	@command -v nginx >/dev/null || test -x /usr/sbin/nginx || scripts/install-packages nginx-light

@@ -44,6 +44,7 @@ MODULES = {
     "crowds": "bench.crowds",
     "zeromq": "bench.zeromq",
     "gearmonkey": "bench.gearmonkey",
+    "http": "bench.http_api",
     "api": "bench.api",
 }
 GROUPS = (*MODULES, "memory")

@@ -54,6 +54,7 @@ SECTIONS = (
     Section("zeromq", "ZeroMQ workers", ("cpu_us",)),
     Section("dwork", "Tasks of a graph", ("cpu_us",)),
     Section("gearmonkey", "GearMonkey", ("cpu_us",), "redis-server"),
+    Section("http", "HTTP beside Gearman", ("cpu_us",), "gearman"),
     Section("api", "Kinds of workers", ("jobs_per_second", "cpu_us")),
     Section("losses", "When a worker dies", ("p50_us",)),
     Section("memory", "Memory", ("bytes per queued job",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,11 @@ def test_the_page_has_the_table() -> None:
     assert job_options_table() in page.read_text(encoding="utf-8"), (
         "docs/job-options.md is out of date; the table comes from scripts/write-job-options-table"
     )
+
+
+def test_every_submit_option_can_be_given() -> None:
+    """Its `__init__` is written by hand, so that it is compiled."""
+    parameters = inspect.signature(SubmitOptions).parameters.values()
+    given = {parameter.name: parameter.default for parameter in parameters}
+    assert given == {field.name: field.default for field in dataclasses.fields(SubmitOptions)}
+    assert dataclasses.asdict(SubmitOptions()) == given

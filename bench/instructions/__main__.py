@@ -90,7 +90,7 @@ def growth(counted: dict[str, int], recorded: dict[str, int]) -> list[str]:
         f"{mode}: {counted[mode]:,} instructions per job, {counted[mode] / recorded[mode] - 1:+.1%} "
         f"on what is on record, {recorded[mode]:,}"
         for mode in MODES
-        if counted[mode] > recorded[mode] * (1 + TOLERANCE)
+        if mode in recorded and counted[mode] > recorded[mode] * (1 + TOLERANCE)
     ]
 
 
@@ -106,7 +106,8 @@ def main() -> int:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     recorded = record.get(environment(), {}).get("instructions per job")
     for mode, figure in counted.items():
-        print(f"{mode:12} {figure:7,} instructions per job" + (f", {recorded[mode]:,} on record" if recorded else ""))
+        on_record = f", {recorded[mode]:,} on record" if recorded and mode in recorded else ""
+        print(f"{mode:12} {figure:7,} instructions per job{on_record}")
     if options.record:
         record[environment()] = {"instructions per job": counted, "reason": options.record}
         RECORD.write_text(json.dumps(record, indent=2) + "\n")

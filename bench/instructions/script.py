@@ -21,13 +21,18 @@ from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
+from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.routes import ROUTES
+from switchgear.protocols.http.routing import Router
+from switchgear.protocols.http.session import HttpSession, HttpSetup
+from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 
 BATCH: Final = 32  # packets in one read, as a busy peer sends them
 PAYLOAD: Final = b"x" * 100
-MODES: Final = ("background", "drain", "foreground", "push")
+MODES: Final = ("background", "drain", "foreground", "push", "http", "http_json")
 
 
 class NoWire(PeerTransport):
@@ -54,10 +59,14 @@ class NoWire(PeerTransport):
 class Peer:
     """One end of a conversation, played by the script."""
 
-    def __init__(self, hub: Hub, setup: GearmanSetup) -> None:
+    def __init__(self, hub: Hub, setup: GearmanSetup | HttpSetup) -> None:
         self.hub = hub
         self.wire = NoWire(hub)
-        self.session = GearmanSession(hub, self.wire, setup)
+        self.session: ByteSession
+        if isinstance(setup, HttpSetup):
+            self.session = HttpSession(hub, self.wire, setup)
+        else:
+            self.session = GearmanSession(hub, self.wire, setup)
 
     async def say(self, *packets: bytes) -> list[bytes]:
         """What is answered, in one turn, to packets that arrive in one read."""
@@ -89,6 +98,32 @@ async def background(client: Peer, worker: Peer, jobs: int) -> None:
         numbers = range(first, min(first + BATCH, jobs))
         packets = [submission(Packet.SUBMIT_JOB_BG, number) for number in numbers]
         check(await client.say(*packets), Packet.JOB_CREATED, len(packets))
+
+
+async def http(client: Peer, worker: Peer, jobs: int) -> None:
+    """What `background` does, over HTTP: each payload is the body of a request."""
+    await post(client, [http_request(b"/v1/functions/work/jobs", PAYLOAD)] * jobs)
+
+
+async def http_json(client: Peer, worker: Peer, jobs: int) -> None:
+    """The same with JSON, and with a unique key as Gearman's submissions have."""
+    text = b'{"function": "work", "payload": "%b", "unique": "%036d"}'
+    await post(client, [http_request(b"/v1/jobs", text % (PAYLOAD, number)) for number in range(jobs)])
+
+
+def http_request(target: bytes, body: bytes) -> bytes:
+    """A request as curl would send it."""
+    head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:4740\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\nContent-Length: %d"
+    return (head + b"\r\n\r\n%b") % (target, len(body), body)
+
+
+async def post(client: Peer, requests: list[bytes]) -> None:
+    """Make requests, many in one read."""
+    for first in range(0, len(requests), BATCH):
+        some = requests[first : first + BATCH]
+        answers = await client.say(*some)
+        if b"".join(answers).count(b"HTTP/1.1 201 Created") != len(some):
+            raise SystemExit(f"expected {len(some)} times 201, got {answers}")
 
 
 async def drain(client: Peer, worker: Peer, jobs: int) -> None:
@@ -142,11 +177,15 @@ async def run(counts: dict[str, int]) -> None:
         "drain": drain,
         "foreground": foreground,
         "push": push,
+        "http": http,
+        "http_json": http_json,
     }
     for mode, jobs in counts.items():
         engine = Engine()
         hub = Hub(engine, MemoryStore(), SystemClock(), Telemetry(lambda: 0.0))
-        setup = GearmanSetup(b"H:host:", "0", handle_messages, on_line)
+        setup: GearmanSetup | HttpSetup = GearmanSetup(b"H:host:", "0", handle_messages, on_line)
+        if mode.startswith("http"):
+            setup = HttpSetup(Router(ROUTES, BrowserGuard(())), b"H:host:", 1_000_000, 512)
         client, worker = Peer(hub, setup), Peer(hub, setup)
         if mode == "drain":
             await background(client, worker, jobs)

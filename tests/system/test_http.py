@@ -253,6 +253,58 @@ def test_a_head_that_comes_byte_by_byte(house: tuple[Server, str]) -> None:
         assert received(peer).endswith(b'{"live":true}')
 
 
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[str]:
+    """A server that waits a second for what peers have to send."""
+    url = f"http://{HOST}:{free_port()}"
+    with running_switchgear("--listen", url, "--set", "http.head_seconds=1", "--set", "http.idle_seconds=1"):
+        yield url
+
+
+def test_an_idle_connection_is_closed(impatient: str) -> None:
+    with connected(impatient) as never_used, connected(impatient) as used:
+        used.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert received(used).startswith(b"HTTP/1.1 200 ")
+        assert received(never_used) == b""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: local",
+        b"POST /v1/functions/f/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhell",
+        b"POST /v1/functions/f/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhell",
+    ],
+)
+def test_a_request_that_does_not_go_on_is_refused(impatient: str, start: bytes) -> None:
+    with connected(impatient) as peer:
+        peer.sendall(start)
+        answer = received(peer)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"request_timeout" in answer
+
+
+def test_a_head_that_comes_byte_by_byte_is_refused_in_time(impatient: str) -> None:
+    head = b"GET /livez HTTP/1.1\r\nX: " + b"x" * 10_000
+    with connected(impatient) as peer:
+        peer.settimeout(0.05)
+        for place in range(len(head)):  # a byte every twentieth of a second, until there is an answer
+            peer.sendall(head[place : place + 1])
+            try:
+                answer = peer.recv(65_536)
+                break
+            except TimeoutError:
+                continue
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_that_waits_is_not_idle(impatient: str) -> None:
+    client = closed_at_end(HttpClient(impatient))
+    begun = time.monotonic()
+    assert client.call("POST", "/v1/functions/nobody/take?wait=4").status == 204
+    assert time.monotonic() - begun > 3.5
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [

@@ -67,6 +67,7 @@ NOT_OPTIONS = {
     ("cancel", "before_id"): "the command asks again until there are no more",
     ("retry", "before_id"): "the command goes on by itself",
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
+    ("job", "contents"): "the command shows them",
     ("limit", "owner"): "an operator owns nothing",
     ("schedule", "owner"): "an operator owns nothing",
     ("job", "workers"): "the command always shows them",

@@ -41,6 +41,7 @@ __all__ = [
     "Config",
     "EngineConfig",
     "GearmanConfig",
+    "HttpConfig",
     "JobLogConfig",
     "LimitsConfig",
     "LogConfig",
@@ -281,6 +282,28 @@ class GearmanConfig(Checked):
         " peer.",
         "The protocol has no passwords. A process that may send the server a signal can stop it anyway; no other"
         " process should.",
+    )
+
+
+@dataclass(frozen=True)
+class HttpConfig(Checked):
+    """The HTTP protocol."""
+
+    idle_seconds: float = setting(
+        120,
+        Seconds(0, 86_400),
+        "The server closes an HTTP connection on which no request came for this long, or no more of the body of one. It"
+        " never does while a request waits for its answer. 0: never.",
+        "Longer than the 60 to 75 seconds for which proxies and clients keep their connections, and few connections are"
+        " left behind by clients that forget them.",
+        reloadable=True,
+    )
+    head_seconds: float = setting(
+        20,
+        Seconds(0, 3_600),
+        "How long a peer may take to send the head of an HTTP request, from its first byte on. 0: any time.",
+        "A head has some hundred bytes; who sends them one by one wants to use up the connections of others.",
+        reloadable=True,
     )
 
 
@@ -529,6 +552,7 @@ class Config(Checked):
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     gearman: GearmanConfig = field(default_factory=GearmanConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
     zeromq: ZeromqConfig = field(default_factory=ZeromqConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     joblog: JobLogConfig = field(default_factory=JobLogConfig)
@@ -588,6 +612,7 @@ SECTIONS: Mapping[str, type[Checked]] = {
     "limits": LimitsConfig,
     "engine": EngineConfig,
     "gearman": GearmanConfig,
+    "http": HttpConfig,
     "zeromq": ZeromqConfig,
     "storage": StorageConfig,
     "joblog": JobLogConfig,

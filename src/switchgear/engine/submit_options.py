@@ -10,7 +10,9 @@ from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, Details
 __all__ = ["SubmitOptions"]
 
 
-@dataclass(slots=True)  # not frozen, which would make construction three times as expensive
+# Not frozen, which would make construction three times as expensive; and with an `__init__` that is compiled, which the
+# one that `dataclass` makes is not.
+@dataclass(slots=True, init=False)
 class SubmitOptions:
     """Options that most submissions do not use."""
 
@@ -37,6 +39,53 @@ class SubmitOptions:
     linked: Job | None = None  # the job, if it is linked to its predecessors already; see `Submissions.submit_wide`
     # Shared by all jobs that are submitted with this object, which has no other options then.
     details: Details | None = None
+
+    def __init__(
+        self,
+        *,
+        run_at_us: int = 0,
+        expires_us: int = 0,
+        timeout_us: int = 0,
+        attempts_limit: int = -1,
+        predecessors: tuple[int, ...] = (),
+        name: bytes = b"",
+        job_id: int = 0,
+        reducer: bytes = b"",
+        origin: str = "",
+        key: bytes = b"",
+        crash_limit: int = -1,
+        edges: bytes = b"",
+        unique_scope: int = 0,
+        unique_policy: int = 0,
+        unique_for_us: int = 0,
+        retention_us: int = -1,
+        requires: bytes = b"",
+        label: bytes = b"",
+        schedule: bytes = b"",
+        linked: Job | None = None,
+        details: Details | None = None,
+    ) -> None:
+        self.run_at_us = run_at_us
+        self.expires_us = expires_us
+        self.timeout_us = timeout_us
+        self.attempts_limit = attempts_limit
+        self.predecessors = predecessors
+        self.name = name
+        self.job_id = job_id
+        self.reducer = reducer
+        self.origin = origin
+        self.key = key
+        self.crash_limit = crash_limit
+        self.edges = edges
+        self.unique_scope = unique_scope
+        self.unique_policy = unique_policy
+        self.unique_for_us = unique_for_us
+        self.retention_us = retention_us
+        self.requires = requires
+        self.label = label
+        self.schedule = schedule
+        self.linked = linked
+        self.details = details
 
     def held_bytes(self) -> int:
         """The approximate memory that these options add to a job."""

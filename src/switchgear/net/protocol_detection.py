@@ -99,6 +99,14 @@ class DetectingSession(ByteSession):
     def buffered_bytes(self) -> int:
         return len(self._start)
 
+    def awaited_input(self) -> tuple[int, float]:
+        awaited, seconds = self._default.awaited_input()
+        return (awaited + 1 if self._start else awaited), seconds  # the first bytes, or the rest of the first line
+
+    def silence_timed_out(self) -> None:
+        self.closing = True
+        self.mark()
+
     def closed(self) -> None:
         self._default.closed()
 

@@ -252,10 +252,11 @@ class TcpListener:
         return ""
 
     def look_after(self) -> None:
-        """Once a second: close the connections of peers that do not read."""
+        """Once a second: close the connections of peers that do not read, or are silent for too long."""
         now = asyncio.get_running_loop().time()
         for connection in list(self.connections):
             connection.check_reader(now)
+            connection.check_silence(now)
         for connection, begun in list(self.tls_handshakes.items()):
             if now - begun > self.limits.tls_handshake_seconds:
                 connection.fail_handshake(f"it took longer than {self.limits.tls_handshake_seconds:g} s")
@@ -328,6 +329,8 @@ class Connection(PeerTransport):
         self._unwritten_bytes = 0
         self._closes_when_written = False
         self._go_on: Callable[[], None] | None = None  # called when the peer has read its output
+        self._awaited = 0  # what the session awaited from the peer when that was last checked, and since when
+        self._awaited_since = 0.0
         self._ended = False  # the peer has closed its side
         self._is_given_up = False  # the connection is being closed because it holds too much
         self._lingering: asyncio.TimerHandle | None = None  # closes the connection for good
@@ -811,6 +814,21 @@ class Connection(PeerTransport):
         limits = self.listener.limits
         if held > limits.slow_reader_bytes + 2 * limits.packet_bytes:
             self.give_up("held_output_closed", held)
+
+    def check_silence(self, now: float) -> None:
+        """Once a second: tell the session if the peer has not sent in time what it has to send."""
+        session = self.session
+        if session is None or self._lingering is not None:
+            return
+        awaited, seconds = session.awaited_input()
+        is_reading = not (self._rest or self._waits_for_store or self.is_stalled)
+        if awaited != self._awaited or not seconds or not is_reading:
+            self._awaited = awaited
+            self._awaited_since = now
+        elif now - self._awaited_since > seconds:
+            self._awaited_since = now
+            self.hub.begin_turn()
+            session.silence_timed_out()
 
     def _held_bytes(self) -> int:
         """Bytes of output that wait for a failing store; events of jobs may continue to arrive for the peer."""

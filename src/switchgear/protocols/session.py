@@ -276,6 +276,16 @@ class ByteSession(Session):
         """How many bytes of a long message are missing, if that is known."""
         return 0
 
+    def awaited_input(self) -> tuple[int, float]:
+        """What is awaited from the peer, and for how many seconds at most; 0: it may be silent for any time.
+
+        What is awaited is a number that is another one when that has come.  The connection asks once a second.
+        """
+        return 0, 0.0
+
+    def silence_timed_out(self) -> None:
+        """Handle a peer that has been silent for too long; see `awaited_input`."""
+
     @property
     def awaits_store(self) -> bool:
         """Whether no more input should be read while the store fails, because answers have to wait for it."""

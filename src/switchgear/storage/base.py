@@ -154,7 +154,7 @@ class Store(ABC):
 
     @abstractmethod
     async def find(self, query: JobQuery) -> list[Job]:
-        """Stored jobs that match, newest first, without their payloads."""
+        """Stored jobs that match, newest first; a durable store leaves out their payloads and results."""
 
     @abstractmethod
     async def find_named(self, names: Collection[bytes], since_us: int = 0) -> dict[bytes, Job]:

@@ -363,7 +363,7 @@ class SqliteStore(Store):
         return await self._reads.states(job_ids)
 
     async def find(self, query: JobQuery) -> list[Job]:
-        """Stored jobs that match, newest first, without their payloads."""
+        """Stored jobs that match, newest first, without their payloads and results."""
         function_id = None
         if query.function is not None:
             function_id = self._function_ids.get(query.function)

@@ -67,7 +67,11 @@ def _read_statements() -> dict[str, str]:
     text = resources.files(__package__).joinpath("sql", "statements.sql").read_text(encoding="utf-8")
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     columns = ", ".join(COLUMNS)
-    return {name: body.strip().replace("$columns", columns) for name, body in zip(parts[1::2], parts[2::2])}
+    listed = ", ".join("x''" if column == "result" else column for column in COLUMNS)
+    return {
+        name: body.strip().replace("$columns", columns).replace("$listed", listed)
+        for name, body in zip(parts[1::2], parts[2::2])
+    }
 
 
 MIGRATIONS: Final = _read_migrations()

@@ -315,11 +315,11 @@ class AttemptAnswer(TypedDict):
 
 
 class JobAnswer(JobSummary):
-    """A job in all detail."""
+    """A job in all detail.  Without contents, `payload_bytes` is null if only the store has the payload."""
 
-    payload: PlainBytes
-    payload_bytes: int
-    result: PlainBytes
+    payload: NotRequired[PlainBytes]
+    payload_bytes: int | None
+    result: NotRequired[PlainBytes]
     warnings: PlainBytes
     log: list[StateChange]
     attempt_history: list[AttemptAnswer]

@@ -506,6 +506,7 @@ _ROWS: Final = (
         answers.JobAnswer,
         (
             ONE_HANDLE,
+            Argument("contents", Boolean(), "With its payload and its result.", default=True),
             Argument(
                 "workers",
                 Boolean(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from switchgear.protocols.http.codec import (
@@ -153,33 +155,44 @@ def test_chunks_that_are_none(chunks: bytes, status: int) -> None:
     assert failure(data)[0] == status
 
 
-def test_a_long_body_is_held_as_it_came() -> None:
+def test_a_long_body_is_counted_as_it_comes() -> None:
     reader = RequestDecoder(HeadCache(), 10**7)
     reader.feed(b"POST / HTTP/1.1\r\nContent-Length: 300000\r\n" + HOST + b"\r\n")
     pieces = [bytes([number]) * 100_000 for number in range(3)]
     reader.feed(pieces[0])
     assert reader.awaited_bytes == 200_000
     assert reader.buffered_bytes == 100_000
-    assert reader._body[0] is pieces[0]
     reader.feed(pieces[1])
     (request,) = reader.feed(pieces[2])
     assert request.body == b"".join(pieces)
     assert reader.buffered_bytes == 0
 
 
-def test_a_body_that_comes_in_one_piece_is_not_copied() -> None:
-    reader = decoder()
-    reader.feed(b"POST / HTTP/1.1\r\nContent-Length: 900\r\n" + HOST + b"\r\n")
-    body = b"x" * 900
-    (request,) = reader.feed(body)
-    assert request.body is body
+def test_a_body_is_in_memory_once() -> None:
+    reader = RequestDecoder(HeadCache(), 10**8)
+    reader.feed(b"POST / HTTP/1.1\r\nContent-Length: 30000000\r\n" + HOST + b"\r\n")
+    piece = b"x" * 100_000
+    tracemalloc.start()
+    try:
+        requests = [request for _ in range(300) for request in reader.feed(piece)]
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(requests[0].body) == 30_000_000
+    assert peak_bytes < 1.2 * 30_000_000
 
 
 def test_many_small_pieces_are_not_many_objects() -> None:
     reader = RequestDecoder(HeadCache(), 10**7)
     reader.feed(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + HOST + b"\r\n")
-    reader.feed(b"2\r\nab\r\n" * 10_000)
-    assert len(reader._body) < 10
+    chunks = b"2\r\nab\r\n" * 10_000
+    tracemalloc.start()
+    try:
+        reader.feed(chunks)
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 50_000
 
 
 def test_equal_heads_are_read_once() -> None:
@@ -193,8 +206,22 @@ def test_equal_heads_are_read_once() -> None:
 
 
 def test_answers() -> None:
-    head = answer_head(200, b"text/plain", 3, b"A: b\r\n", b"now", keeps_alive=False)
+    head = answer_head(200, b"text/plain", 3, b"A: b\r\n", b"Date: now\r\n", keeps_alive=False)
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert head.endswith(b"Date: now\r\nContent-Length: 3\r\nA: b\r\nConnection: close\r\n\r\n")
     assert b"Content-Length" not in answer_head(204, b"", 0, b"", b"now", keeps_alive=True)
     assert chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"
+
+
+def test_the_same_head_again_is_recognised_until_heads_are_forgotten() -> None:
+    heads = HeadCache()
+    reader = RequestDecoder(heads, 100)
+    data = b"POST /a HTTP/1.1\r\n" + HOST + b"Content-Length: 2\r\n\r\n"
+    first, second = reader.feed(data + b"ab" + data + b"cd")
+    assert second.head is first.head
+    assert [first.body, second.body] == [b"ab", b"cd"]
+    heads.clear()
+    (third,) = reader.feed(data + b"ef")
+    assert third.head is not first.head
+    (other,) = reader.feed(b"GET /b HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert other.head.target == b"/b"

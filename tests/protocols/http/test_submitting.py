@@ -11,6 +11,7 @@ import pytest
 from switchgear.engine.engine import EngineSettings
 from switchgear.errors import Refused
 from switchgear.job_options import JOB_OPTIONS
+from switchgear.model import NORMAL, Delivery
 from switchgear.protocols.http import submitting
 from switchgear.refusals import REFUSED_STORAGE
 from tests.protocols.http.house import Answer, HttpHouse
@@ -408,3 +409,22 @@ def test_batches_of_wrong_sizes() -> None:
     house = HttpHouse()
     assert house.ask("client", "POST", "/v1/jobs/batch", b"").code == "batch_size"
     assert house.ask("client", "POST", "/v1/jobs/batch?atomic=1", b"{}\n" * 1001).status == 413
+
+
+def test_a_job_waits_for_very_many_others() -> None:
+    house = HttpHouse()
+    house.setup.packet_bytes = 10_000_000
+    jobs = [house.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE).id for _ in range(3_000)]
+    after = [f"H:t:{job_id}" for job_id in jobs]
+    wide = {"function": "g", "after": after, "on_failure": "run"}
+    answer = house.ask("c", "POST", "/v1/jobs", wide)
+    assert (answer.status, answer.json) == (201, {"handle": "H:t:3001", "id": 3001, "joined": False})
+    assert len(house.engine.jobs[3001].predecessors) == 3_000
+    answer = house.ask("c", "POST", "/v1/jobs", {**wide, "unique": "k"})
+    assert (answer.status, answer.json["joined"]) == (201, False)
+    answer = house.ask("c", "POST", "/v1/jobs", {**wide, "unique": "k"})
+    assert (answer.status, answer.json["joined"]) == (200, True)
+    answer = house.ask("c", "POST", "/v1/jobs", {"function": "g", "after": [*after, "H:t:99999"]})
+    assert (answer.status, answer.json["errors"][0]["pointer"]) == (422, "/after")
+    answer = house.ask("c", "POST", "/v1/jobs/batch", json.dumps(wide).encode())
+    assert answer.lines[0]["joined"] is False

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import Refused
@@ -37,6 +37,8 @@ from switchgear.net.operations.attempts import attempt_history, logged_starts, p
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import encoded, plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
+from switchgear.protocols.handles import number_in_handle
+from switchgear.protocols.pending_read import Reading
 from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.resources import shown_requirements
 from switchgear.storage.base import JobQuery, contains_text
@@ -154,29 +156,43 @@ class JobOperations:
         answer: StatesAnswer = {"states": states, "counts": dict(Counter(states))}
         return answer
 
-    def job(self, handle: str, workers: bool) -> Steps:
+    def job(self, handle: str, contents: bool, workers: bool) -> Steps:
         """One job in all detail."""
-        job = yield from self._context.named_job(handle)
+        job = None if contents else (yield from self._finished_job(handle))
+        if job is None:
+            job = yield from self._context.named_job(handle)
         starts: dict[int, LoggedStart] = {}
         recorder = self._context.recorder
         if workers and recorder is not None and job.moves:
             starts = yield from logged_starts(recorder, self._context.handle(job.id), job.id)
         if job.worker is not None:
             starts[job.taken_us] = present_start(job, job.worker)
-        payload = job.payload or b""
-        if job.payload is None and self._engine.has_job(job.id):
+        payload = job.payload
+        if payload is None and contents and self._engine.has_job(job.id):
             with suppress(Refused):  # the store cannot be read; the rest of the answer is still useful
                 payload = (yield from self._hub.read_payloads([job.id])).get(job.id, b"")
-        answer: JobAnswer = {
-            **self._summary(job),
-            "payload": plain(payload),
-            "payload_bytes": len(payload),
-            "result": plain(job.whole_result),
-            "warnings": plain(job.warnings),
-            "log": [{"cause": cause.name.lower(), "at": at_us / SECOND_US} for cause, at_us in job.log],
-            "attempt_history": attempt_history(job, starts),
-        }
+        answer = cast(
+            JobAnswer,
+            {
+                **self._summary(job),
+                "payload_bytes": None if payload is None and not contents else len(payload or b""),
+                "warnings": plain(job.warnings),
+                "log": [{"cause": cause.name.lower(), "at": at_us / SECOND_US} for cause, at_us in job.log],
+                "attempt_history": attempt_history(job, starts),
+            },
+        )
+        if contents:
+            answer["payload"] = plain(payload or b"")
+            answer["result"] = plain(job.whole_result)
         return answer
+
+    def _finished_job(self, handle: str) -> Reading[Job | None]:
+        """A finished job of the store without its contents, which may be long; None if there is none."""
+        job_id = self._context.job_id(handle) or number_in_handle(handle.encode(), b"")
+        if not job_id or self._engine.has_job(job_id):
+            return None
+        found = yield from self._hub.search(JobQuery(from_id=job_id, before_id=job_id + 1, limit=1))
+        return found[0] if found and found[0].state in FINAL_STATES else None
 
     def _summary(self, job: Job) -> JobSummary:
         error = error_told(job, self._context.handle)

@@ -7,6 +7,7 @@ bytes: a head that a proxy might understand otherwise is refused (bare line feed
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Final
 
 import httptools
@@ -22,7 +23,6 @@ MOST_TARGET_BYTES: Final = 8_192
 MOST_CHUNK_LINE_BYTES: Final = 256  # the length of a chunk, and extensions, which are ignored
 MOST_TRAILER_BYTES: Final = 8_192
 MOST_CHUNK_DIGITS: Final = 12
-SMALL_PIECE_BYTES: Final = 4_096
 
 # A client sends the same head again and again.  So many are remembered, and none that is long.
 MOST_REMEMBERED: Final = 512
@@ -144,6 +144,7 @@ class HeadCache:
 
     def __init__(self) -> None:
         self._heads: dict[bytes, RequestHead] = {}
+        self.generation = 0  # how often all were forgotten
 
     def head(self, data: bytes) -> RequestHead:
         """The head that has these bytes; raises HttpProblem."""
@@ -158,6 +159,7 @@ class HeadCache:
 
     def clear(self) -> None:
         """Forget all: what was found out about them may be different now."""
+        self.generation += 1
         self._heads.clear()
 
 
@@ -174,10 +176,31 @@ class RequestDecoder:
         self._state = HEAD
         self._start = b""  # of a head or of a line of the framing
         self._head: RequestHead | None = None  # of the request whose body is being read
-        self._body: list[bytes] = []
+        self._last_bytes = b""  # the last head that was short
+        self._last_head: RequestHead | None = None
+        self._last_generation = 0
+        # A BytesIO gives its contents away without a copy, so a body of many megabytes is in memory once.
+        self._body: BytesIO | None = None
         self._body_bytes = 0
         self._missing_bytes = 0  # of a body or of a chunk
         self._trailer_bytes = 0
+        self._requests = 0  # how many heads were read
+        self._read_bytes = 0  # of all bodies that came in several pieces
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether nothing of a next request is here."""
+        return self._state == HEAD and not self._start
+
+    @property
+    def progress(self) -> int:
+        """A number that changes with each head that is complete, and with each byte of a body."""
+        return self._requests if self._state == HEAD else -1 - self._requests - self._read_bytes
+
+    @property
+    def is_in_head(self) -> bool:
+        """Whether the head of a request is not complete."""
+        return self._state == HEAD
 
     @property
     def buffered_bytes(self) -> int:
@@ -213,11 +236,15 @@ class RequestDecoder:
         except HttpProblem as problem:
             self.failure = problem
             self._start = b""
-            self._body = []
+            self._body = None
             self._body_bytes = self._missing_bytes = 0
         return requests
 
     def _read_head(self, data: bytes, start: int, requests: list[HttpRequest]) -> int:
+        last = self._last_head if self._last_generation == self.heads.generation else None
+        if last is not None and data.startswith(self._last_bytes, start):  # enough, without its end
+            self._requests += 1
+            return self._read_after_head(last, data, start + len(self._last_bytes), requests)
         if data.startswith(b"\r\n", start):
             return start + 2  # an empty line ahead of a request is allowed
         end = data.find(b"\r\n\r\n", start, start + MOST_HEAD_BYTES)
@@ -227,7 +254,17 @@ class RequestDecoder:
                 raise malformed(f"the head has more than {MOST_HEAD_BYTES} bytes", 431, "head_too_long")
             return start
         end += 4
-        head = self.heads.head(data[start:end])
+        self._requests += 1
+        head_bytes = data[start:end]
+        head = self.heads.head(head_bytes)
+        if len(head_bytes) <= LONGEST_REMEMBERED_BYTES:
+            self._last_bytes = head_bytes
+            self._last_head = head
+            self._last_generation = self.heads.generation
+        return self._read_after_head(head, data, end, requests)
+
+    def _read_after_head(self, head: RequestHead, data: bytes, end: int, requests: list[HttpRequest]) -> int:
+        """Begin with the body of a request whose head ends here; returns where to go on."""
         if head.content_bytes > self.most_body_bytes:
             raise self._too_large()
         if head.expects_continue:
@@ -248,7 +285,7 @@ class RequestDecoder:
     def _begin(self, head: RequestHead, state: int) -> None:
         self._head = head
         self._state = state
-        self._body = []
+        self._body = None
         self._body_bytes = self._missing_bytes = self._trailer_bytes = 0
 
     def _too_large(self) -> HttpProblem:
@@ -259,21 +296,20 @@ class RequestDecoder:
         """Add what is there of the missing bytes to the body; returns where it ends."""
         end = min(len(data), start + self._missing_bytes)
         piece = data[start:end] if start or end < len(data) else data
-        body = self._body
-        if body and len(body[-1]) + len(piece) <= SMALL_PIECE_BYTES:
-            body[-1] += piece  # an object for each byte would take forty times as much
-        else:
-            body.append(piece)
+        if self._body is None:
+            self._body = BytesIO()
+        self._body.write(piece)
         self._body_bytes += len(piece)
         self._missing_bytes -= len(piece)
+        self._read_bytes += len(piece)
         return end
 
     def _finish(self, requests: list[HttpRequest]) -> None:
         head = self._head
         assert head is not None
-        requests.append(HttpRequest(head, self._body[0] if len(self._body) == 1 else b"".join(self._body)))
+        requests.append(HttpRequest(head, b"" if self._body is None else self._body.getvalue()))
         self._head = None
-        self._body = []
+        self._body = None
         self._body_bytes = 0
         self._state = HEAD
 
@@ -333,6 +369,8 @@ def check_unfinished(start: bytes) -> None:
 
 # --- answers ---
 
+SHORT_BODY_BYTES: Final = 256
+LENGTH_LINES: Final[list[bytes]] = [b"Content-Length: %d\r\n" % size for size in range(SHORT_BODY_BYTES)]
 NOT_STORED: Final = b"no-store"
 
 _STARTS: Final[dict[tuple[int, bytes], bytes]] = {}
@@ -348,7 +386,7 @@ def answer_head(
     keeps_alive: bool,
     caching: bytes = NOT_STORED,
 ) -> bytes:
-    """The head of an answer.  `headers` are whole lines.
+    """The head of an answer.  `headers` and `date` are whole lines.
 
     A length of -1 says that the body comes in chunks, and one of -2 that it ends with the connection.
 
@@ -366,14 +404,16 @@ def answer_head(
             start += b"Content-Type: %b\r\n" % content_type
         if caching is NOT_STORED:
             _STARTS[status, content_type] = start
-    if status in (204, 304) or content_bytes == -2:
+    if 0 <= content_bytes < SHORT_BODY_BYTES and status != 204 and status != 304:
+        length = LENGTH_LINES[content_bytes]
+    elif content_bytes == -2 or status == 204 or status == 304:
         length = b""
     elif content_bytes == -1:
         length = b"Transfer-Encoding: chunked\r\n"
     else:
         length = b"Content-Length: %d\r\n" % content_bytes
-    end = b"\r\n" if keeps_alive else b"Connection: close\r\n\r\n"
-    return b"%bDate: %b\r\n%b%b%b" % (start, date, length, headers, end)
+    # Joined, and not formatted, which takes five times as long.
+    return b"".join([start, date, length, headers, b"\r\n" if keeps_alive else b"Connection: close\r\n\r\n"])
 
 
 def chunk(data: bytes) -> bytes:

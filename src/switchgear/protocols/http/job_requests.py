@@ -42,7 +42,6 @@ __all__ = [
 MOST_NODES: Final = 300
 MOST_NEIGHBOURS: Final = 100  # of one job that are looked at
 COMMENT_SECONDS: Final = 15  # so that nobody in between takes a silent stream for a dead one
-CONTENTS: Final = ("payload", "result")
 
 
 # --- lists ---
@@ -91,10 +90,8 @@ def on_get_job(session: HttpSession, call: RouteCall) -> None:
 
 
 def show_job(session: HttpSession, job_id: int, has_contents: bool) -> Iterator[Step]:
-    answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id)})
-    if not has_contents:
-        answer = {name: value for name, value in answer.items() if name not in CONTENTS}
-    session.respond_json(200, answer)
+    arguments = {"handle": session.handle_text(job_id), "contents": has_contents}
+    session.respond_json(200, (yield from session.verb_answer("job", arguments)))
 
 
 class JobWait(HttpWait):

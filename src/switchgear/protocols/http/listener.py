@@ -58,6 +58,8 @@ class HttpSessionFactory(TcpSessionFactory):
         router = Router(routes, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
+        setup.idle_seconds = self.server.config.http.idle_seconds
+        setup.head_seconds = self.server.config.http.head_seconds
         setup.check_request = check_request
         setup.request_counts = self.state.request_counts
         self.setups.append(setup)
@@ -77,3 +79,5 @@ class HttpSessionFactory(TcpSessionFactory):
         for setup in self.setups:
             setup.packet_bytes = config.limits.packet_bytes
             setup.name_bytes = config.limits.name_bytes
+            setup.idle_seconds = config.http.idle_seconds
+            setup.head_seconds = config.http.head_seconds

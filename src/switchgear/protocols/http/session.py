@@ -60,8 +60,14 @@ class HttpSetup:
         self.router = router
         self.heads = HeadCache()
         self.handle_prefix = handle_prefix
+        # The prefix of handles as texts, in a header and in JSON.
+        self.handle_text = handle_prefix.decode(errors="replace")
+        self.location_start = b"Location: /v1/jobs/" + quote(self.handle_text, safe=":").encode()
+        self.handle_json = msgspec.json.encode(self.handle_text)[1:-1]
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
+        self.idle_seconds = 0.0  # see `HttpConfig`
+        self.head_seconds = 0.0
         self.check_request: Callable[[HttpSession, RequestHead, RoutePlan], None] | None = None  # see `http.identity`
         self.streams = 0  # how many sessions watch; see `http.live_feed`
         self.request_counts: dict[tuple[str, int], int] = {}  # answers by route and status
@@ -70,11 +76,11 @@ class HttpSetup:
         self._date_seconds = -1
 
     def date(self, now_us: int) -> bytes:
-        """The time for the header Date."""
+        """The header Date, as a whole line."""
         seconds = now_us // SECOND_US
         if seconds != self._date_seconds:
             self._date_seconds = seconds
-            self._date = formatdate(seconds, usegmt=True).encode()
+            self._date = b"Date: %b\r\n" % formatdate(seconds, usegmt=True).encode()
         return self._date
 
 
@@ -222,6 +228,25 @@ class HttpSession(ByteSession):
         on_unsent, self.on_unsent = self.on_unsent, None
         if on_unsent is not None:
             on_unsent()
+
+    def awaited_input(self) -> tuple[int, float]:
+        is_busy = self.call is not None or self.operation is not None or bool(self.requests) or bool(self.deferred)
+        if is_busy or self.closing or self.ended or self.awaits_commit:
+            return 0, 0.0
+        decoder = self.decoder
+        setup = self.setup
+        if decoder.is_between_requests:
+            return 2 * decoder.progress + 2, setup.idle_seconds
+        if decoder.is_in_head:
+            return 2 * decoder.progress + 3, setup.head_seconds
+        return decoder.progress, setup.idle_seconds
+
+    def silence_timed_out(self) -> None:
+        if self.decoder.is_between_requests:
+            self.hang_up()
+        else:
+            text = "the request did not come in time (http.head_seconds, http.idle_seconds)"
+            self.answer_problem(HttpProblem(408, "request_timeout", text, framing_lost=True, is_bad_input=True))
 
     def hang_up(self) -> None:
         """Close the connection when what there is to say is sent."""
@@ -376,11 +401,11 @@ class HttpSession(ByteSession):
 
     def handle_text(self, job_id: int) -> str:
         """The handle of a job."""
-        return f"{self.prefix.decode(errors='replace')}{job_id}"
+        return f"{self.setup.handle_text}{job_id}"
 
     def location(self, job: Job) -> bytes:
         """The header that says where a job is."""
-        return b"Location: /v1/jobs/%b\r\n" % quote(self.handle_text(job.id), safe=":").encode()
+        return b"".join([self.setup.location_start, str(job.id).encode(), b"\r\n"])
 
     def job_id(self, handle: bytes) -> int:
         """The number of the job with this handle, or whose number this is; raises HttpProblem."""

@@ -140,7 +140,8 @@ ORDER BY id DESC
 LIMIT 1
 
 -- name: find
-SELECT $columns, NULL FROM jobs $where ORDER BY id DESC LIMIT ?
+-- Without results: a thousand of them may not fit into memory.
+SELECT $listed, NULL FROM jobs $where ORDER BY id DESC LIMIT ?
 
 -- name: contains
 -- A text is in the job. `length` does not read a long payload, `instr` would.
