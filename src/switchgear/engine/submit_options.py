@@ -61,6 +61,7 @@ class SubmitOptions:
         retention_us: int = -1,
         requires: bytes = b"",
         label: bytes = b"",
+        trace: bytes = b"",
         schedule: bytes = b"",
         linked: Job | None = None,
         details: Details | None = None,
@@ -83,6 +84,7 @@ class SubmitOptions:
         self.retention_us = retention_us
         self.requires = requires
         self.label = label
+        self.trace = trace
         self.schedule = schedule
         self.linked = linked
         self.details = details
