@@ -60,6 +60,10 @@ def simulate(
             act = choose_action(world, weights)
             action = act.__name__
             world.log_action(action)
+            if len(world.engine.sliced_work):  # a turn of its own, and units for what the action begins
+                world.engine.advance(world.now_us)
+                world.finish_step()
+                world.engine.sliced_work.allow_turn()
             act(world)
             world.finish_step()
         action = "the end"
@@ -93,6 +97,7 @@ class SimulatedCluster:
             collected_bytes=rng.choice((12, 1000)),
         )
         self.let_down_at_once = (1000, 1, 2)[seed % 3]
+        self.units_per_policy_step = (1, 900, 300)[seed // 3 % 3]  # of the thousand in a turn
         self.segment_jobs = (0, 1, 2, 3)[seed % 4]  # 0: no job is packed
         self.key_mask = (-1, 0)[seed % 2]  # 0: all keys have the same hash
         self.function_names = FUNCTION_NAMES[: rng.randint(1, len(FUNCTION_NAMES))]
@@ -137,6 +142,7 @@ class SimulatedCluster:
         self.limits = LimitWatch()  # all buckets are full
         self.engine.reports_changes = self.engine.is_durable = True
         self.engine.transitions.failures_per_turn = self.let_down_at_once
+        self.engine.administration.units_per_step = self.units_per_policy_step
         if self.segment_jobs:
             self.engine.packed_queues.segment_jobs = self.segment_jobs
             self.engine.packed_queues.head_jobs = 1
