@@ -271,6 +271,7 @@ class Limiters:
             self._convert(limiter, key_queue)
             self._uncheck(key_queue)
             key_queue.revision = limiter.revision
+            limiter.unreviewed -= 1
         rate = policy.key_rate if key_queue.key else None
         available = 1 if rate is None else tokens(key_queue.full_at, rate, self._state.now_us)
         is_open = available > 0 and not (key_queue.key and 0 < policy.key_concurrency <= key_queue.running)
@@ -414,6 +415,7 @@ class Limiters:
         limiter.policy = policy
         limiter.revision += 1
         limiter.is_reviewing = True
+        limiter.unreviewed = len(limiter.key_queues or ())
         served_before: list[KeyQueueOrder] = []
         for group in limiter.groups:
             if group.key_queues is None and policy.tells_keys_apart:
@@ -440,10 +442,11 @@ class Limiters:
             while listed:
                 self._review_once(limiter, listed.popitem(last=False)[0].owner, revision)
                 yield
-        for key_queue in list((limiter.key_queues or {}).values()):
-            if key_queue.revision != revision:
-                self._review_once(limiter, key_queue, revision)
-                yield
+        if limiter.revision == revision and limiter.unreviewed:
+            for key_queue in list((limiter.key_queues or {}).values()):
+                if key_queue.revision != revision:
+                    self._review_once(limiter, key_queue, revision)
+                    yield
         if limiter.revision == revision:
             limiter.is_reviewing = False
             self.end_draining(limiter)

@@ -520,14 +520,16 @@ class ReadyQueues:
             self._limiters.replace(function, policy)  # the queues are the same
         else:
             steps = self._limiters.change(limiter, policy)
-        return self._steps_of_change(function, steps)
-
-    def _steps_of_change(self, function: Function, review: Iterator[None]) -> Iterator[None]:
-        yield from review
         limiter = function.limiter
-        if limiter is not None and limiter.is_draining:
+        return iter(()) if limiter is None else self._steps_of_change(limiter, limiter.revision, steps)
+
+    def _steps_of_change(self, limiter: Limiter, revision: int, review: Iterator[None]) -> Iterator[None]:
+        yield from review
+        if limiter.function.limiter is not limiter or limiter.revision != revision:
+            return  # the limits were changed again, and the steps of that change follow
+        if limiter.is_draining:
             yield from self._gather(limiter)
-        elif limiter is not None and limiter.key_queues is not None:
+        elif limiter.key_queues is not None:
             yield from self._distribute(limiter)
 
     def _distribute(self, limiter: Limiter) -> Iterator[None]:
@@ -555,17 +557,22 @@ class ReadyQueues:
         revision = limiter.revision
         for group in limiter.groups.copy():
             for priority in BEST_FIRST:
-                while limiter.revision == revision and group.is_draining and group.ready[priority]:
+                while limiter.revision == revision and group.is_draining and group.round_robin[priority]:
                     yield from self._gather_priority(limiter, group, priority, revision)
         self._limiters.end_draining(limiter)
 
     def _gather_priority(self, limiter: Limiter, group: QueueGroup, priority: int, revision: int) -> Iterator[None]:
         lasts: list[tuple[int, int, KeyQueue]] = []  # negative place of the last job, number of the queue, queue
-        for number, key_queue in enumerate(list((group.key_queues or {}).values())):
+        listed = group.round_robin[priority]  # all are open, and their order does not matter
+        for number in range(len(listed)):
+            if not listed or limiter.revision != revision:
+                break
+            key_queue = next(iter(listed))
+            listed.move_to_end(key_queue)
             job = _last_job(key_queue, priority)
             if job is not None:
                 heappush(lasts, (-place_of(job), number, key_queue))
-                yield
+            yield
         while lasts and limiter.revision == revision and group.is_draining:
             negative_place, number, key_queue = heappop(lasts)
             job = _last_job(key_queue, priority)

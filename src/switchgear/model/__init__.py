@@ -470,6 +470,7 @@ class Limiter(QueueGroup):
         self.keyed_jobs = 0  # how many jobs are in key queues
         self.revision = 0  # how often the policy was changed while there were key queues
         self.is_reviewing = False  # not all key queues were reviewed since the last change
+        self.unreviewed = 0  # at most so many were not
         self.serial = 0
         self.requiring: dict[bytes, QueueGroup] = {}  # the groups of jobs that require something, by that
         self.groups: list[QueueGroup] = [self]  # all groups
