@@ -27,7 +27,7 @@ QUICK_TESTS := tests/test_layers.py tests/test_modules_page.py tests/test_public
 	tests/protocols/gearman/test_admin.py tests/net/test_operations.py tests/net/test_job_operations.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules quick interop clean peers compiled pure
+.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules quick screenshots interop clean peers compiled pure
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ verbs: $(STAMPS)/developing ## write docs/verbs.md from the table of operator ve
 modules: $(STAMPS)/developing ## draw the pictures of modules in docs/modules.md from the imports
 	$(BIN)/python scripts/write-modules-page
 
+screenshots: $(STAMPS)/developing peers ## make the pictures of the dashboard in docs/images, with the tests that look at it
+	WRITE_SCREENSHOTS=1 $(BIN)/pytest tests/dashboard/test_browser.py -k 'every_view or first_run'
+
 interop: $(STAMPS)/developing peers ## try every submitter with every worker, and write docs/interop.md from what was found
 	WRITE_INTEROP=1 $(BIN)/pytest tests/matrix
 
@@ -117,16 +120,22 @@ peers: ## install the real programs that the tests talk to
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
 	@command -v valgrind >/dev/null || scripts/install-packages valgrind
 	@command -v openssl >/dev/null || scripts/install-packages openssl
+	@command -v promtool >/dev/null || scripts/install-packages prometheus
+	@command -v systemd-analyze >/dev/null || scripts/install-packages systemd
 	@command -v npm >/dev/null || scripts/install-packages nodejs npm
 	@scripts/install-django
 	@scripts/install-bench-peers
 	@test -e /usr/include/zmq.h && test -d /usr/include/hiredis || scripts/install-packages libzmq3-dev libhiredis-dev
 	@test -d tests/interop/node/node_modules/zeromq || \
 		npm ci --silent --no-audit --no-fund --ignore-scripts --prefix tests/interop/node
+	@command -v chromium >/dev/null || scripts/install-packages chromium fonts-dejavu-core
+	@command -v nginx >/dev/null || test -x /usr/sbin/nginx || scripts/install-packages nginx-light
+	@test -d tests/dashboard/browser/node_modules/playwright-core || \
+		npm ci --silent --no-audit --no-fund --ignore-scripts --prefix tests/dashboard/browser
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(STAMPS) build dist bench/build bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf tests/interop/node/node_modules
+	rm -rf tests/interop/node/node_modules tests/dashboard/browser/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/pip:

@@ -312,7 +312,7 @@ class FuzzServer:
         http = self.listeners.factory("http")
         assert isinstance(http, HttpSessionFactory)
         self.http_workers = http.state.workers
-        self.http_workers.run = http.state.bulk.run = "fuzz"  # so that ids are always the same
+        self.http_workers.run = operations.bulk.run = "fuzz"  # so that ids are always the same
         self._listeners: dict[str, TcpListener] = {}
         self._sessions: dict[str, MessageSession] = {}
 

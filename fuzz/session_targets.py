@@ -233,7 +233,7 @@ DWORK_MODULES: Final = modules(
 HTTP_MODULES: Final = modules(
     "http",
     "session routing routes guard bulk submitting job_requests work_requests workers waiting operator_requests"
-    " server_requests schemas problems codec messages",
+    " server_requests watch_requests schemas problems codec messages",
 )
 WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")
 

@@ -17,9 +17,11 @@ FLOORS = (
     (
         *(
             "backoff",
+            "dashboard",
             "errors",
             "json_bytes",
             "lazily",
+            "log_format",
             "memory",
             "numbers",
             "policy",

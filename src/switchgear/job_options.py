@@ -46,6 +46,7 @@ MOST_SECONDS: Final = 100_000 * YEAR_SECONDS
 MOST_COUNT: Final = 1_000_000
 # As many as in dwork. The handles are read in one turn, some ten milliseconds of it; the rest is done in slices.
 MOST_PREDECESSORS: Final = 100_000
+MOST_LABEL_BYTES: Final = 256
 
 SERVERS_SETTING: Final = -1  # for counts and the retention: not given, so the server's setting applies
 
@@ -350,6 +351,18 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
         python=("key",),
         command_line="--key",
         metavar="KEY",
+    ),
+    JobOption(
+        "label",
+        OptionKind.TEXT,
+        "What people see beside the function, in listings and in the log.",
+        default=b"",
+        kept=Kept.PACKED,
+        most=MOST_LABEL_BYTES,
+        example="order-17",
+        python=("label",),
+        command_line="--label",
+        metavar="TEXT",
     ),
     JobOption(
         "unique_scope",

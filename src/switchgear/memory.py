@@ -40,6 +40,7 @@ class MemoryAccount:
         self.output_bytes = 0  # output that peers have not read
         self.draft_bytes = 0  # drafts of jobs that are not submitted yet, and data beside jobs
         self.subscription_bytes = 0  # channels and patterns to which peers subscribed
+        self.series_bytes = 0  # figures of functions over time
         self.answer_bytes = 0  # long answers of this turn that are not written yet
         self.schedule_bytes = 0  # schedules, with the payloads of their jobs
         self.registration_bytes = 0  # functions, workers and their registrations, and waiting requests for jobs
@@ -53,7 +54,7 @@ class MemoryAccount:
     def stored_bytes(self) -> int:
         """Bytes that are held for longer than a connection takes to send or read them."""
         jobs_bytes = self.job_bytes + self.key_bytes + self.limiter_bytes + self.history_bytes + self.draft_bytes
-        return jobs_bytes + self.subscription_bytes + self.schedule_bytes
+        return jobs_bytes + self.subscription_bytes + self.schedule_bytes + self.series_bytes
 
     @property
     def connection_limit_bytes(self) -> int:

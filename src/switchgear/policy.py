@@ -23,6 +23,7 @@ class Policy:
     key_concurrency: int = 0  # the same limits for the jobs of each key; jobs without a key have none
     key_rate: Rate | None = None
     fair: bool = False  # keys are served round robin, and not in the order of their jobs
+    owner: str = ""  # the app that has declared the limits; empty: an operator
 
     def __post_init__(self) -> None:
         for name in ("concurrency", "key_concurrency"):

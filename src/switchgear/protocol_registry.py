@@ -75,7 +75,7 @@ class UrlOption:
 
     default: str
     help: str
-    kind: str = "text"  # or "seconds", "port", "count" or "tags"
+    kind: str = "text"  # or "seconds", "port", "count", "flag", "tags" or "resources"
     choices: tuple[str, ...] = ()  # the only values, if there are some
 
     def read(self, text: str) -> str | float | int:
@@ -96,6 +96,10 @@ class UrlOption:
             if not count:
                 raise ValueError(f"{text!r} is not a number between 1 and {_MAX_COUNT}")
             return count
+        if self.kind == "flag":
+            if text.lower() not in ("yes", "no"):
+                raise ValueError(f"{text!r} is neither yes nor no")
+            return text.lower()
         if self.kind == "tags":
             tag_set(text)
             return text

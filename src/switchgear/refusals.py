@@ -13,10 +13,12 @@ from typing import Final
 __all__ = [
     "REFUSALS",
     "REFUSED_CONFLICT",
+    "REFUSED_COUNT",
     "REFUSED_CYCLE",
     "REFUSED_DRAINING",
     "REFUSED_FULL",
     "REFUSED_LIMIT",
+    "REFUSED_MANY",
     "REFUSED_RUNNING",
     "REFUSED_STORAGE",
     "REFUSED_UNIQUE",
@@ -31,6 +33,8 @@ REFUSED_CONFLICT: Final = "conflict"
 REFUSED_UNIQUE: Final = "unique"
 REFUSED_CYCLE: Final = "cycle"
 REFUSED_RUNNING: Final = "running"
+REFUSED_COUNT: Final = "unexpected_count"
+REFUSED_MANY: Final = "too_many_jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +57,6 @@ REFUSALS: Final[Mapping[str, Refusal]] = {
     REFUSED_UNIQUE: Refusal("another job has the unique key", "ALREADY_SUBMITTED", "ERR", "Error", 409),
     REFUSED_CYCLE: Refusal("jobs would wait for each other", "QUEUE_ERROR", "ERR", "Error", 409),
     REFUSED_RUNNING: Refusal("a worker has the job", "QUEUE_ERROR", "ERR", "Error", 409),
+    REFUSED_COUNT: Refusal("another number of jobs was expected", "INVALID_ARGUMENT", "ERR", "Error", 409),
+    REFUSED_MANY: Refusal("more jobs match than one action may change", "ARGUMENT_TOO_LARGE", "ERR", "Error", 413),
 }

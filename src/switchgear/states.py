@@ -87,6 +87,7 @@ class Cause(IntEnum):
     SKIPPED = 22  # a predecessor did not succeed, and the edge cancels this job
     DOOMED = 23  # a predecessor did not succeed, and the edge makes this job fail
     REPLACED = 24  # replaced by another submission with the same unique key
+    RESCHEDULED = 25  # its run-at time was changed
 
 
 class Delivery(IntEnum):

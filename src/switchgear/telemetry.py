@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -12,20 +11,22 @@ from switchgear.engine.state import Observer
 from switchgear.model import Cause, Function, Job, Schedule, Worker
 from switchgear.text import harmless, without_secrets
 
-__all__ = ["EVENTS", "JsonFormatter", "Telemetry"]
+__all__ = ["EVENTS", "Telemetry"]
 
 log = logging.getLogger("switchgear")
 
 # name -> level, text. Counters and JSON logs use the names; the fields in braces come with the event.
 EVENTS: Final[dict[str, tuple[int, str]]] = {
-    "server_started": (logging.DEBUG, "switchgear {version} ({build}) started, store {store}"),
+    "server_started": (logging.INFO, "switchgear {version} ({build}) started, store {store}"),
     "restoring": (logging.INFO, "restoring jobs from {store}: {jobs} after {seconds} s; clients can connect and wait"),
     "server_draining": (logging.INFO, "draining: {running} running jobs may finish within {seconds} s"),
     "server_stopped": (logging.INFO, "stopped"),
     "config_reloaded": (logging.INFO, "configuration reloaded"),
     "config_not_reloaded": (logging.WARNING, "configuration not reloaded: {reason}"),
     "setting_needs_restart": (logging.WARNING, "setting {name} has changed; it takes effect after a restart"),
-    "listening": (logging.DEBUG, "listening on {url}"),
+    "server_failed": (logging.ERROR, "the server has ended: {error}"),
+    "listening": (logging.INFO, "listening on {url}"),
+    "connecting": (logging.INFO, "connecting to {url}"),
     "connection_refused": (logging.WARNING, "connection from {host} refused: {reason}"),
     "connections_clamped": (
         logging.WARNING,
@@ -105,6 +106,7 @@ class Telemetry(Observer):
     def __init__(self, now_seconds: Callable[[], float]) -> None:
         self.counts: Counter[str] = Counter()
         self.handle_prefix = ""  # set when the server has a prefix; jobs are then shown by their handles
+        self.for_debugging: frozenset[str] = frozenset()  # events that people see elsewhere, logged at debug level only
         self._now_seconds = now_seconds
         self._second = 0
         self._lines: Counter[str] = Counter()
@@ -112,6 +114,8 @@ class Telemetry(Observer):
     def emit(self, event_name: str, /, **fields: object) -> None:
         """Count and log an event of the table."""
         level, text = EVENTS[event_name]
+        if event_name in self.for_debugging:
+            level = logging.DEBUG
         self.counts[event_name] += 1
         if not log.isEnabledFor(level):
             return
@@ -186,19 +190,3 @@ def repeatable(text: str) -> str:
 def text_of(data: bytes) -> str:
     """Bytes of a peer in the form that a log may show."""
     return harmless(data.decode("utf-8", "replace"))
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        entry = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
-            "level": record.levelname.lower(),
-            "event": getattr(record, "event", ""),
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)

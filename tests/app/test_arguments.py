@@ -415,3 +415,15 @@ class Later:
 def test_what_json_says_of_itself_stays_as_it_is() -> None:
     assert _as_text(ValueError("JSON is malformed: invalid character (byte 3)")).startswith("JSON is malformed")
     assert _as_text(ValueError("Expected `int`, got `str`")) == "expected int, got str"
+
+
+class Invoice:
+    """Not a type for JSON."""
+
+
+def pay(invoice: Invoice) -> None: ...
+
+
+def test_the_name_of_a_class_keeps_its_capital_in_an_error() -> None:
+    with pytest.raises(ArgumentError, match="Invoice cannot be read from JSON"):
+        Arguments(pay, "pay").encode((5,), {})

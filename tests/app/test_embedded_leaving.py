@@ -157,3 +157,15 @@ def test_one_that_waits_for_a_job_of_another_program_runs_it(programs: Programs)
 def test_run_here_is_one_of_three() -> None:
     with pytest.raises(ConfigError, match="run_here is True, False or \"all\", not 'some'"):
         App(run_here="some")  # type: ignore[arg-type]
+
+
+def test_a_map_that_is_ended_early_says_nothing_of_the_jobs_it_cancels(programs: Programs) -> None:
+    out = programs.run("""
+        for _ in nap.map([0.01] * 500):
+            break
+        left = lambda: list(app.jobs(task=nap, states=["ready", "running"]))
+        while left():
+            time.sleep(0.01)
+        print(len(list(app.jobs(task=nap, states="cancelled", limit=None))) > 400)
+    """)
+    assert out == "True\n"

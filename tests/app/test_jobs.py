@@ -52,6 +52,16 @@ def test_a_result_comes_back(app: App) -> None:
         assert job.wait() == "done"
 
 
+def test_a_label_is_what_people_see(app: App) -> None:
+    @app.task(label=lambda order: f"order {order}")
+    def ship(order: int) -> None: ...
+
+    handles = [ship.submit(17).handle, *ship.submit_many([18]).handles]
+    handles.append(ship.options(label="x" * 300).submit(19).handle)
+    labels = [app.job(handle).status().details["label"] for handle in handles]
+    assert labels == ["order 17", "order 18", "x" * 256]
+
+
 def test_threads_and_event_loops_share_one_line(app: App) -> None:
     @app.task
     def add(a: int) -> int:
@@ -349,6 +359,25 @@ def test_why_a_job_waits(app: App) -> None:
 
 
 # --- cancelling ---
+
+
+def test_a_job_that_waits_is_changed(app: App) -> None:
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    job = add.options(delay=3600).submit(1, 2)
+    info = job.change(priority="high", delay=7200)
+    assert (info.state, info.details["priority"]) == ("scheduled", "high")
+    assert info.run_at is not None
+    assert job.change(at=info.run_at).run_at == info.run_at
+    assert asyncio.run(job.change_async(delay=0)).state == "ready"
+    with working(app):
+        assert job.result(WAIT) == 3
+    with pytest.raises(ServerRefused, match="is done: it cannot be changed"):
+        job.change(priority="low")
+    with pytest.raises(ValueError, match="give one of them"):
+        job.change(at=1, delay=1)
 
 
 def test_a_queued_job_is_cancelled(app: App) -> None:

@@ -1,4 +1,4 @@
-"""`switchgear cancel`, `retry`, `pause` and `resume`."""
+"""`switchgear cancel`, `retry`, `change`, `pause` and `resume`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from switchgear import App
 from tests.cli.commands import call, call_json
 from tests.client.background import reverse, url_of, working
 from tests.support.servers import HOST, Server, free_port, running_gearmand, running_switchgear
@@ -50,6 +51,21 @@ def test_cancel_what_depends_on_it(server: Server) -> None:
     assert [state_of(server, handle) for handle in (first, second, third, alone)] == ["cancelled"] * 3 + ["ready"]
 
 
+def test_very_many_are_cancelled_and_retried_by_one_action_of_the_server(server: Server) -> None:
+    with App(url_of(server)) as app:
+        app.task(name="f")(abs).submit_many(range(2500))
+    result = call(server, "cancel", "--function", "f")
+    assert (result.exit_code, result.stderr) == (0, "")
+    *named, others = result.stdout.splitlines()
+    assert (len(named), others) == (1000, "and 1500 others cancelled")
+    answer = call_json(server, "retry", "--state", "cancelled", "--limit", "1200")
+    assert (len(answer["retried"]), answer["others"]) == (1000, 200)
+    (function,) = call_json(server, "functions")
+    assert function["ready"] == 1200
+    answer = call_json(server, "cancel", "--function", "f", "--limit", "1100")
+    assert (len(answer["cancelled"]), answer["others"]) == (1000, 100)
+
+
 def test_one_that_cannot_be_cancelled_does_not_save_the_others(server: Server) -> None:
     handle = submit(server, "f")
     result = call(server, "cancel", "H:nobody:1", handle)
@@ -70,8 +86,34 @@ def test_jobs_by_their_numbers(server: Server) -> None:
     assert call(server, "cancel", "--cascade", *numbers).stdout == f"{first} cancelled\n{second} cancelled\n"
     assert call(server, "retry", numbers[0]).stdout == f"{first} retried\n"
     assert call(server, "job", "999999").exit_code == 1
-    for command in ("job", "explain", "cancel", "retry"):
+    for command in ("job", "explain", "cancel", "retry", "change"):
         assert "or its number" in " ".join(call(server, command, "--help").stdout.split())
+
+
+# --- change ---
+
+
+def test_change(server: Server) -> None:
+    handle = submit(server, "f", "--at", "+1h")
+    result = call(server, "change", handle, "--priority", "high", "--at", "now")
+    assert (result.exit_code, result.stdout) == (0, f"{handle} ready, priority high\n")
+    result = call(server, "change", handle, "--at", "2040-01-31T18:00")
+    assert result.stdout == f"{handle} scheduled, priority high, starts 2040-01-31 18:00:00\n"
+    answer = call_json(server, "change", handle, "--priority", "low")
+    assert [job["priority"] for job in answer["jobs"]] == ["low"]
+
+
+def test_one_that_cannot_be_changed_does_not_stop_the_others(server: Server) -> None:
+    first, second = submit(server, "f"), submit(server, "f")
+    call(server, "cancel", first)
+    result = call(server, "change", first, second, "--priority", "low")
+    assert (result.exit_code, result.stdout) == (1, f"{second} ready, priority low\n")
+    assert result.stderr == f"switchgear: {first} is cancelled: it cannot be changed\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--priority", "huge"), ("--at", "yesterday")])
+def test_wrong_changes(server: Server, options: tuple[str, ...]) -> None:
+    assert call(server, "change", "1", *options).exit_code == 2
 
 
 # --- retry ---
@@ -129,13 +171,15 @@ def test_retry_those_that_match(server: Server) -> None:
 
 
 def test_more_than_the_server_does_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("switchgear.cli.control._MOST_AT_A_TIME", 2)
+    monkeypatch.setattr("switchgear.cli.control._MOST_NAMED", 2)
     handles = [submit(server, "f") for _ in range(5)]
-    assert len(call_json(server, "cancel", "--function", "f", "--limit", "3")["cancelled"]) == 3
+    answer = call_json(server, "cancel", "--function", "f", "--limit", "3")
+    assert (len(answer["cancelled"]), answer["others"]) == (2, 1)
     assert len(call_json(server, "cancel", "--function", "f", "--state", "ready")["cancelled"]) == 2
     newest_first = handles[::-1]
-    assert call_json(server, "retry", "--state", "cancelled", "--limit", "3")["retried"] == newest_first[:3]
-    assert call_json(server, "retry", "--state", "cancelled")["retried"] == newest_first[3:]
+    assert call_json(server, "retry", "--state", "cancelled", "--limit", "2")["retried"] == newest_first[:2]
+    answer = call_json(server, "retry", "--state", "cancelled")
+    assert (answer["retried"], answer["others"]) == (newest_first[2:4], 1)
 
 
 def test_cancel_those_that_match(server: Server) -> None:

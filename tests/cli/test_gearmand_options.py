@@ -21,6 +21,7 @@ from switchgear.cli.main import main
 from switchgear.cli.process import ProcessOptions
 from switchgear.config import SETTINGS, Config
 from switchgear.errors import ConfigError, StorageError
+from switchgear.net.service_manager import ServiceManager
 
 MANUAL = Path(__file__).parents[2] / "docs" / "howto" / "replace-gearmand.md"
 LOOPBACK_ONLY = "only this machine can connect"
@@ -43,6 +44,7 @@ class Service:
         reload: Callable[[], Config] | None = None,
         on_listening: Callable[[], None] | None = None,
         is_silent: bool = False,
+        manager: ServiceManager | None = None,
     ) -> int:
         assert on_listening is not None
         assert is_silent

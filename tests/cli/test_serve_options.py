@@ -27,6 +27,7 @@ from switchgear.errors import (
     StorageError,
     SwitchgearError,
 )
+from switchgear.net.service_manager import ServiceManager
 from switchgear.version import BUILD, VERSION
 
 
@@ -46,6 +47,7 @@ class Service:
         reload: Callable[[], Config] | None = None,
         demo: Callable[[list[str]], None] | None = None,
         on_listening: Callable[[], None] | None = None,
+        manager: ServiceManager | None = None,
     ) -> int:
         self.configs.append(config)
         self.reload = reload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,8 @@ charge.enqueue(8)
 """
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    """What a worker writes that runs a task which fails, with two retries."""
+def runner(tmp_path: Path) -> Callable[..., str]:
+    """A function that runs Python in a project with one task, and returns what it writes."""
     pytest.importorskip("django_tasks")
     (tmp_path / "project_settings.py").write_text(SETTINGS)
     (tmp_path / "shop_tasks.py").write_text(TASKS)
@@ -59,8 +59,15 @@ def log(tmp_path: Path) -> str:
             timeout=3 * DEADLINE_SECONDS,
         )
         assert done.returncode == 0, done.stderr
-        return done.stderr
+        return done.stdout + done.stderr
 
+    return run
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """What a worker writes that runs a task which fails, with two retries."""
+    run = runner(tmp_path)
     run("-c", ENQUEUE)
     return run("-m", "switchgear", "worker", "switchgear.contrib.django.worker:app", "--burst")
 
@@ -69,3 +76,11 @@ def test_only_the_last_attempt_is_logged_as_failed_and_each_traceback_once(log: 
     assert log.count("state=FAILED") == 1
     assert log.count("next attempt in") == 2
     assert log.count("Traceback (most recent call last)") == 3, "one for each attempt"
+
+
+def test_listings_name_the_task_beside_the_queue(tmp_path: Path) -> None:
+    run = runner(tmp_path)
+    run("-c", ENQUEUE)
+    heads, row = run("-m", "switchgear", "jobs", "--server", "embedded:queue").splitlines()
+    assert heads.split()[:3] == ["HANDLE", "NAME", "FUNCTION"]
+    assert row.split()[1:3] == ["shop_tasks.charge", "django.default"]

@@ -37,6 +37,9 @@ class Model(ModelDispatch):
     def make_ready(self, job: ModelJob, cause: Cause, *, ahead: bool = False) -> None:
         """The job goes to the end, or ahead of all others where they may."""
         self.move(job, cause, READY)
+        self.enqueue(job, ahead=ahead)
+
+    def enqueue(self, job: ModelJob, *, ahead: bool) -> None:
         function = job.function
         if ahead and function.released_first:
             function.queue.insert(0, job)
@@ -437,6 +440,33 @@ class Model(ModelDispatch):
         self.finish(job, cause, state)
         if worker is not None:
             worker.holds.append(job)
+
+    def change(self, job: ModelJob, priority: int, run_at_us: int) -> ModelJob:
+        if job.state not in QUEUED_STATES:
+            raise RefusedByModel("running" if job.state is RUNNING else "conflict")
+        if self.is_too_late(job):
+            self.expire(job)
+            raise RefusedByModel("conflict")
+        new_priority = job.priority if priority < 0 else priority
+        if job.state is READY:
+            is_put_off = run_at_us > self.now_us and run_at_us != job.run_at_us
+            if is_put_off or new_priority != job.priority:
+                self.leave(job)
+                job.priority = new_priority
+                if is_put_off:
+                    job.run_at_us = run_at_us
+                    self.move(job, Cause.RESCHEDULED, SCHEDULED)
+                else:
+                    self.enqueue(job, ahead=False)
+            return job
+        job.priority = new_priority
+        if run_at_us >= 0 and run_at_us != job.run_at_us:
+            job.run_at_us = run_at_us
+            if job.state is SCHEDULED and run_at_us > self.now_us:
+                self.move(job, Cause.RESCHEDULED, SCHEDULED)
+            elif job.state is SCHEDULED:
+                self.make_ready(job, Cause.DUE, ahead=True)
+        return job
 
     def cancel(self, job: ModelJob, cascade: bool) -> list[int]:
         found: list[ModelJob] = []

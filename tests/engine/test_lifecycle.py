@@ -91,6 +91,12 @@ def due(house: House, origin: JobState | None) -> Job:
     return job
 
 
+def rescheduled(house: House, origin: JobState | None) -> Job:
+    job = in_state(origin, house)
+    house.engine.change(job, run_at_us=house.at(100))
+    return job
+
+
 def held_back(house: House, origin: JobState | None) -> Job:
     job = in_state(origin, house)
     house.engine.add_predecessors(job, (house.submit(b"other").id,))
@@ -233,6 +239,7 @@ WAYS: dict[Cause, Callable[[House, JobState | None], Job]] = {
     Cause.RELEASED_EARLY: released_early,
     Cause.DUE: due,
     Cause.HELD_BACK: held_back,
+    Cause.RESCHEDULED: rescheduled,
     Cause.TAKEN: taken,
     Cause.SUCCEEDED: reported(succeeded),
     Cause.SETTLED: settled,

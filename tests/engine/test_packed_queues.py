@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +22,7 @@ from switchgear.model import (
     Delivery,
     Job,
     UniqueScope,
+    Worker,
 )
 from switchgear.policy import Policy
 from switchgear.refusals import REFUSED_FULL
@@ -186,6 +187,15 @@ def cancel_a_copy(side: Side, number: int, other: int) -> object:
     return [each.id for each in side.engine.cancel(ready[other % len(ready)])] if ready else None
 
 
+def change(side: Side, number: int, other: int) -> object:
+    ready = list(side.engine.ready_jobs(side.engine.function_named(NAMES[number % 2])))
+    if not ready:
+        return None
+    run_at_us = side.clock.now_us() + other * 1000 if number % 3 == 0 else -1
+    job = side.engine.change(ready[other % len(ready)], priority=other % 3, run_at_us=run_at_us)
+    return job.id, job.state, job.priority, job.run_at_us
+
+
 def retry(side: Side, number: int, other: int) -> object:
     side.store.stage(side.engine)
     job = side.store.get(number * 7 + other, side.engine)
@@ -251,6 +261,7 @@ COMMANDS: tuple[Callable[[Side, int, int], object], ...] = (
     lose_worker,
     cancel,
     cancel_a_copy,
+    change,
     retry,
     wait_for_more,
     explain,
@@ -395,6 +406,34 @@ def test_a_job_is_found_by_its_id_and_is_one_object_from_then_on() -> None:
     check_engine(side.engine)
     assert side.engine.job(ids[-1] + 1) is None
     assert side.drain() == ids
+
+
+def test_a_job_that_was_packed_after_a_worker_was_woken_for_it_is_handed_out_once() -> None:
+    side = Side(segment_jobs=2, head_jobs=8)
+    chosen: list[Job] = []
+    worker = side.workers[0]
+
+    def policy(job: Job, workers: Sequence[Worker]) -> Sequence[Worker]:
+        """Have the worker woken for the third job; later, each may have any."""
+        is_wanted = job.unique == b"2" or bool(chosen)
+        if is_wanted:
+            chosen.append(job)
+        return workers if is_wanted else ()
+
+    side.engine.wake_policy = policy
+    assert side.engine.sleep(worker)
+    for number in range(8):
+        side.submit(unique=b"%d" % number)
+    assert [job.unique for job in chosen] == [b"2"]
+    side.engine.packed_queues.head_jobs = 1
+    side.engine.packed_queues.pack_from = 2
+    side.submit()
+    side.commit()
+    assert chosen[0].id not in side.engine.jobs  # it is packed
+    taken = side.engine.take(worker)
+    assert taken is not None
+    assert side.engine.job(taken.id) is taken
+    check_engine(side.engine)
 
 
 def test_a_second_submission_of_a_key_meets_the_job_that_is_packed() -> None:

@@ -361,6 +361,16 @@ class EngineAndModel(RuleBasedStateMachine):
         )
 
     @precondition(has_jobs)
+    @rule(number=numbers, priority=st.sampled_from((-1, *BEST_FIRST)), delay=st.sampled_from((-2, -1, 0, 1, 5)))
+    def change(self, number: int, priority: int, delay: int) -> None:
+        job = self.some_job(number)
+        run_at_us = self.house.at(delay) if delay > 0 else delay + 1  # -1: it stays, 0 and 1: long ago
+        self.ask(
+            lambda: self.engine.change(job, priority=priority, run_at_us=run_at_us),
+            lambda: self.model.change(self.model.job(job.id), priority, run_at_us),
+        )
+
+    @precondition(has_jobs)
     @rule(number=numbers)
     def settle(self, number: int) -> None:
         job = self.some_job(number)
@@ -415,6 +425,7 @@ class EngineAndModel(RuleBasedStateMachine):
         assert len(self.jobs) == len(self.model.jobs)
         for job, expected in zip(self.jobs, self.model.jobs):
             assert (job.id, job.state, job.attempts) == (expected.id, expected.state, expected.attempts)
+            assert (job.priority, job.run_at_us) == (expected.priority, expected.run_at_us)
             assert causes(job) == expected.causes
             assert bool(job.delivery) == expected.durable
             assert list(job.predecessors) == expected.predecessors

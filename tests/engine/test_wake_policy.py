@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from switchgear.engine.wake_policy import MOST_CANDIDATES
-from switchgear.model import HIGH, NORMAL, Job, Worker
+from switchgear.model import EXPIRED, HIGH, NORMAL, Job, Worker
 from switchgear.policy import Policy as Limits
 from switchgear.testing import RecordingPeer
 from switchgear.testing.invariants import check_engine
-from tests.engine.house import House, ids, peer_of
+from tests.engine.house import House, ids, peer_of, state_of
 
 GIGA = 10**9 * 1000  # amounts are thousandths
 MakeHouse = Callable[..., House]
@@ -418,3 +418,28 @@ def test_a_job_that_is_being_read_does_not_hold_up_workers_that_it_does_not_fit(
     house.pass_seconds(2)
     assert (quick.id, [other.id]) in policy.asked
     assert woken(other) == [True]
+
+
+def test_a_job_that_has_expired_is_not_pushed_by_a_check_that_is_due_as_well(house: House) -> None:
+    house.engine.wake_policy = lambda job, workers: []
+    worker = house.worker()
+    house.engine.grant(worker, 1)
+    job = house.submit(expires_us=house.at(3))
+    house.engine.wake_policy = lambda job, workers: workers
+    house.pass_seconds(3600)  # the check that was due after a moment comes late, and so does the expiry
+    assert state_of(job) is EXPIRED
+    assert not worker.running
+
+
+def test_a_key_whose_turn_it_is_does_not_wait_for_another_that_is_being_read(house: House) -> None:
+    """In which order jobs of several keys come is not the order in which they were submitted."""
+    house.engine.wake_policy = lambda job, workers: []
+    house.engine.set_policy(house.function(), Limits(fair=True))
+    first, second = house.submit(key=b"a"), house.submit(key=b"a", requires=b"gpu")
+    third = house.submit(key=b"b")
+    worker = house.worker()
+    house.engine.describe_worker(worker, frozenset({b"gpu"}))
+    house.engine.wake_policy = lambda job, workers: workers
+    assert house.engine.take(worker) is first
+    second.payload = None
+    assert house.engine.take(worker) is third

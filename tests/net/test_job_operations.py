@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from switchgear.errors import Refused
-from switchgear.model import SECOND_US, Job
+from switchgear.model import SECOND_US, Job, JobState
 from switchgear.net.operations import jobs as job_operations
 from switchgear.protocols.pending_read import Reading
 from switchgear.storage.memory import MemoryStore
 from switchgear.testing.clock import START_US
+from switchgear.verbs.table import VERBS, checked
 from tests.net.office import Office
 
 NOW = START_US // SECOND_US
@@ -57,6 +58,13 @@ def story() -> Office:
         ({"error": "OSError", "states": ["done"]}, []),
         ({"error": ""}, [9, 8, 7, 6, 5, 4, 3, 2, 1]),
         ({"since": NOW + 1}, []),
+        ({"until": NOW}, []),
+        ({"until": NOW + 1}, [9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        ({"contains": "paylo", "function": "f", "states": ["ready", "done"]}, [7, 6]),
+        ({"contains": "disk"}, [3]),
+        ({"contains": "not yet"}, [9]),
+        ({"contains": "nowhere"}, []),
+        ({"key": "k"}, []),
         ({"since": NOW - 0.5, "states": ["ready"]}, [8, 7]),
     ],
     ids=str,
@@ -68,7 +76,7 @@ def test_which_jobs_match(selection: dict[str, Any], expected: list[int]) -> Non
 class SlowStore(MemoryStore):
     """One in which a search looks at few jobs at a time."""
 
-    async def search_bound(self, before_id: int, count: int) -> int:
+    async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
         failed = [
             job.id for job in self._finished().values() if job.state > 4 and (not before_id or job.id < before_id)
         ]
@@ -280,3 +288,51 @@ def test_so_many_are_too_many() -> None:
 def test_something_that_is_no_list_of_handles() -> None:
     with pytest.raises(ValueError, match="states: handles: expected a list of at most 10000 handles, got 7"):
         story().ask("states", handles=7)
+
+
+# --- changing ---
+
+
+def test_a_job_gets_another_priority_and_another_time() -> None:
+    office = story()
+    answer = office.ask("change", handle="H:t:8", priority="high", run_at=NOW + 5)
+    assert (answer["state"], answer["priority"], answer["run_at"]) == ("scheduled", "high", NOW + 5)
+    answer = office.ask("change", handle="H:t:8", run_at=0)
+    assert (answer["state"], answer["priority"]) == ("ready", "high")
+
+
+def test_only_jobs_that_wait_are_changed() -> None:
+    office = story()
+    with pytest.raises(LookupError, match="no such job"):
+        office.ask("change", handle="H:t:99", priority="high")
+    with pytest.raises(ValueError, match="nothing to change"):
+        office.ask("change", handle="H:t:8")
+    for job_id, state in ((6, "done"), (5, "cancelled"), (3, "failed")):
+        with pytest.raises(Refused, match=f"is {state}"):
+            office.ask("change", job_id=job_id, run_at=0)
+    running = office.take()
+    with pytest.raises(Refused, match="is running"):
+        office.ask("change", job_id=running.id, priority="low")
+
+
+# --- searching for a text ---
+
+
+def test_a_search_for_a_text_says_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_operations, "MOST_SEARCHED", 4)
+    monkeypatch.setattr(job_operations, "SCANNED_PER_STEP", 2)
+    office = Office()
+    office.submit(10)
+    page = office.ask("jobs", contains="nowhere")
+    assert (page["jobs"], page["next_before_id"]) == ([], 7)
+    assert office.all_pages(contains="payload") == list(range(10, 0, -1))
+    assert office.all_pages(contains="nowhere") == []
+
+
+def test_long_payloads_are_searched_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_operations, "BYTES_PER_STEP", 10)
+    office = Office()
+    office.submit(6)  # of seven bytes each
+    steps = sum(1 for _ in office.operations.handlers["jobs"](**checked(VERBS["jobs"], {"contains": "nowhere"})))
+    assert steps > 2
+    assert office.all_pages(contains="payload", limit=2) == [6, 5, 4, 3, 2, 1]

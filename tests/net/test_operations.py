@@ -69,6 +69,17 @@ def test_functions() -> None:
     assert odd["name"] == {"base64": "/w=="}
 
 
+def test_the_oldest_ready_job_of_a_queue_that_was_emptied_and_filled_again() -> None:
+    office = Office()
+    office.submit(2000)
+    office.ask("bulk", action="cancel", function="f")
+    for job_id in range(1, 6):
+        office.ask("retry", job_id=job_id)
+    office.engine.advance(office.house.clock.advance(2.5))
+    (f,) = office.ask("functions")
+    assert (f["ready"], f["oldest_ready_seconds"]) == (5, 2.5)
+
+
 def test_workers() -> None:
     office = Office()
     office.submit()
@@ -97,6 +108,7 @@ def test_a_job_in_all_detail() -> None:
         run_at_us=now + SECOND_US,
         origin="test",
         key=b"tenant",
+        label=b"of the test",
         crash_limit=3,
         edges=bytes([EdgePolicy.FAIL]),
         unique_scope=UniqueScope.QUEUED,
@@ -131,6 +143,7 @@ def test_a_job_in_all_detail() -> None:
         "on_failure": ["fail"],
         "origin": "test",
         "key": "tenant",
+        "label": "of the test",
         "requires": [],
         "losses": 0,
         "crash_limit": 3,

@@ -189,9 +189,8 @@ MORE: dict[str, Callable[[], Scene]] = {
 NOBODY_COULD_HEAR: dict[str, str] = {
     "listing.on_lookup await_commit": "what is read from a store that is behind shows what it has",
     "hashes.write_ended await_commit": "needs a store that is behind: tests/protocols/gearmonkey/test_keeping.py",
-    "bulk.on_get_bulk await_commit": "needs an action under way: tests/protocols/http/test_bulk.py",
-    "bulk.on_list_bulk await_commit": "the same, for all actions",
-    "bulk.on_abort_bulk await_commit": "the same, for an action that is aborted",
+    "session.verb_answer await_commit": "needs a bulk action under way: tests/protocols/http/test_bulk.py",
+    "submit_and_control.operation await_commit": "the same: tests/protocols/gearman/test_bulk.py",
     "submissions.reserve_id concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
     "submissions.submit concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
     "schedules._hold_up concern_speaker": "ticks come by themselves",

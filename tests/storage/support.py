@@ -12,7 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Function, Job, JobState, PlainJob
+from switchgear.model import (
+    CANCELLED,
+    DONE,
+    EXPIRED,
+    FAILED,
+    FINAL_STATES,
+    NORMAL,
+    READY,
+    Delivery,
+    Function,
+    Job,
+    JobState,
+    PlainJob,
+)
 from switchgear.storage.base import JobQuery, Snapshot, Store
 from switchgear.storage.sqlite import SqliteStore
 
@@ -25,7 +38,7 @@ NOW_US = 1_700_000_000_000_000
 
 # What a store gives back of a job.  The rest is somebody else's to know, or is worked out again.
 KEPT_FIELDS = (
-    *("id", "unique", "payload", "priority", "delivery", "created_us", "name", "reducer", "origin"),
+    *("id", "unique", "payload", "priority", "delivery", "created_us", "name", "reducer", "label", "origin"),
     *("state", "run_at_us", "expires_us", "timeout_us", "attempts", "attempts_limit", "predecessors", "moves", "rank"),
     *("numerator", "denominator", "time_left_s", "progress_text", "warnings"),
     *("result_code", "whole_result", "error", "finished_us", "revision"),
@@ -68,8 +81,10 @@ def read_states(store: Store, job_ids: Sequence[int]) -> dict[int, JobState]:
     return run(store.read_states(job_ids))
 
 
-def search_bound(store: Store, before_id: int, count: int) -> int:
-    return run(store.search_bound(before_id, count))
+def search_bound(
+    store: Store, before_id: int, count: int, states: frozenset[JobState] = frozenset({FAILED, CANCELLED, EXPIRED})
+) -> int:
+    return run(store.search_bound(before_id, count, states))
 
 
 def plain_portions(snapshot: Snapshot) -> list[Sequence[PlainJob]]:

@@ -26,7 +26,7 @@ from switchgear.model import (
     JobState,
     PlainJob,
 )
-from switchgear.storage.base import JobQuery, Store
+from switchgear.storage.base import LONGEST_SEARCHED_BYTES, JobQuery, Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.testing import SlowStore
@@ -164,6 +164,13 @@ class TestFinding:
         jobs[2].moves = [Cause.TAKEN, NOW_US, Cause.EXHAUSTED, NOW_US]
         jobs[5].moves = [Cause.TAKEN, NOW_US, Cause.ENDED_BADLY, NOW_US]
         jobs[2].error, jobs[5].error, jobs[8].error = b"worker lost\xff", b"OSError: disk\0full", None
+        for job, key in ((jobs[0], b"red"), (jobs[1], b"green"), (jobs[4], b"red"), (jobs[6], b"redder")):
+            job.has_details = True
+            job.key = key
+            job.schedule = b"red"
+        jobs[7].payload = b"x" * 2_000 + b"needle"
+        jobs[3].payload = b"needle" + b"x" * LONGEST_SEARCHED_BYTES
+        jobs[1].payload = b"a needle\xff\0."
         commit(store, jobs)
         return store
 
@@ -201,6 +208,18 @@ class TestFinding:
             (JobQuery(error_contains=b"o", states=frozenset({FAILED})), [6, 3]),
             (JobQuery(error_contains=b"OS", dead=True), []),
             (JobQuery(error_contains=b"%"), []),
+            (JobQuery(key=b"red"), [5, 1]),
+            (JobQuery(key=b"green"), [2]),
+            (JobQuery(key=b"re"), []),
+            (JobQuery(key=b"", from_id=6), [10, 9, 8, 6]),
+            (JobQuery(contains=b"needle"), [8, 2]),  # not in one that is too long
+            (JobQuery(contains=b"needle", states=frozenset({FAILED})), []),
+            (JobQuery(contains=b"needle", before_id=8, limit=1), [2]),
+            (JobQuery(contains=b"\xff\0."), [2]),
+            (JobQuery(contains=b"ue 3"), [7, 6]),
+            (JobQuery(contains=b"me 8"), [8]),
+            (JobQuery(contains=b"disk"), [6]),
+            (JobQuery(contains=b"%"), []),
             (JobQuery(from_id=9), [10, 9]),
             (JobQuery(from_id=4, before_id=6), [5, 4]),
         ],
@@ -214,6 +233,8 @@ class TestFinding:
         bounds = [search_bound(durable.store, before_id, 2) for before_id in (0, 8, 5, 4, 2)]
         assert bounds == [7, 5, 1, 1, 0]
         assert search_bound(durable.store, 0, 100) == 0
+        assert search_bound(durable.store, 0, 2, frozenset()) == 9
+        assert search_bound(durable.store, 9, 2, frozenset({FAILED, DONE})) == 7
 
     def test_page_by_page(self, log: Store) -> None:
         pages = []

@@ -16,7 +16,7 @@ from switchgear.storage.sqlite_schema import MIGRATIONS, connect, migrate
 from switchgear.testing import check_engine
 from tests.storage.support import NOW_US, close, load, run
 
-EVERYTHING = Policy(2, (10, SECOND_US), 1, (100, 3600 * SECOND_US), True)
+EVERYTHING = Policy(2, (10, SECOND_US), 1, (100, 3600 * SECOND_US), True, "shop")
 
 
 def opened(path: Path) -> SqliteStore:

@@ -45,6 +45,7 @@ FIELDS = st.fixed_dictionaries(
         "state": st.sampled_from(JobState),
         "name": SOME_BYTES,
         "reducer": SOME_BYTES,
+        "label": SOME_BYTES,
         "origin": TEXTS,
         "run_at_us": TIMES,
         "expires_us": TIMES,

@@ -57,6 +57,7 @@ def full() -> Schedule:
         crash_limit=4,
         retention_us=0,
         key=b"key",
+        owner=b"shop",
         paused=True,
         reached_us=NOW_US,
         last_us=NOW_US - 5,

@@ -19,7 +19,10 @@ DEBIAN_PACKAGE = {
     "initdb": "postgresql",
     "postgres": "postgresql",
     "redis-cli": "redis-tools",
+    "nginx": "nginx-light",
     "node": "nodejs",
+    "promtool": "prometheus",
+    "systemd-analyze": "systemd",
 }
 
 NODE_FOLDER = Path(__file__).parents[1] / "interop" / "node"
@@ -47,12 +50,12 @@ def require_gear() -> ModuleType:
     return module
 
 
-def require_node_script(name: str) -> list[str]:
+def require_node_script(name: str, folder: Path = NODE_FOLDER) -> list[str]:
     """The command that runs a script of ours, or of others, with the libraries that it uses."""
     node = require_program("node")
-    if not (NODE_FOLDER / "node_modules").is_dir() or not (NODE_FOLDER / name).exists():
-        _is_missing(f"libraries for Node are not installed: npm ci --prefix {NODE_FOLDER}")
-    return [node, str(NODE_FOLDER / name)]
+    if not (folder / "node_modules").is_dir() or not (folder / name).exists():
+        _is_missing(f"libraries for Node are not installed: npm ci --prefix {folder}")
+    return [node, str(folder / name)]
 
 
 def require_c_library(header: str, package: str) -> None:

@@ -155,6 +155,30 @@ def test_after_201_the_job_survives_kill_minus_nine(tmp_path: Path) -> None:
             assert client.call("GET", f"/v1/jobs/{handle}").json["state"] == "ready"
 
 
+def test_payloads_that_only_the_store_has_are_searched(tmp_path: Path) -> None:
+    url = f"http://{HOST}:{free_port()}"
+    few_bytes = ("--set", "storage.payload_memory_bytes=1000")
+    with running_switchgear("--listen", url, *few_bytes, store=f"sqlite:{tmp_path / 'jobs.db'}"):
+        client = closed_at_end(HttpClient(url))
+        lines = [{"function": "f", "payload": f"order {number} " + "x" * 500, "key": "k"} for number in range(100)]
+        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        assert client.call("POST", "/v1/jobs/batch", body).status == 200
+        taken = client.call("POST", "/v1/functions/f/take")
+        assert taken.body.startswith(b"order 0 ")
+
+        def found(query: str) -> list[tuple[int, str]]:
+            page = client.call("GET", f"/v1/jobs?{query}").json
+            assert page["complete"]
+            return [(job["id"], job["state"]) for job in page["jobs"]]
+
+        assert found("q=order%2055%20") == [(56, "ready")]
+        assert found("q=order%200%20") == [(1, "running")]
+        assert found("q=order%200%20&state=running,ready") == [(1, "running")]
+        assert found("q=order%200%20&state=ready") == []
+        assert found("q=order%209&key=k&limit=20")[-2:] == [(91, "ready"), (10, "ready")]
+        assert found("q=order&key=other") == []
+
+
 def test_the_work_of_a_worker_is_not_lost_with_the_server(tmp_path: Path) -> None:
     url = f"http://{HOST}:{free_port()}"
     store = f"sqlite:{tmp_path / 'jobs.db'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from switchgear.app.app import App
+from switchgear.app.bulk_operation import BulkOperation
 from switchgear.app.job import Job
 from switchgear.app.job_group import JobGroup
 from switchgear.app.schedules import AppSchedules
@@ -33,6 +35,7 @@ SENT: list[tuple[str, dict[str, Any]]] = []
 # How each verb is reached, as one would type it.
 COMMANDS = {
     "server": "server",
+    "overview": "top --once",
     "connections": "server --connections --limit 5",
     "explain_server": "explain",
     "workers": "workers",
@@ -41,11 +44,12 @@ COMMANDS = {
     "resume": "resume resize",
     "limit": "limit resize --concurrency 4 --rate 10/s --key-concurrency 1 --key-rate none --fair",
     "jobs": "jobs --function f --state READY --unique k --name n --dead --state failed --error e --since 5 --limit 9"
-    " --before 7",
+    " --before 7 --key k --contains text --until 6",
     "job": "job H:t:1",
     "explain": "explain H:t:1",
     "cancel": "cancel --function f --state ready --unique k --name n --error e --since 5 --limit 9 --cascade",
     "retry": "retry --dead --function f --state failed --unique k --name n --error e --since 5 --limit 9",
+    "change": "change H:t:1 --priority high --at +5m",
     "schedule": "schedule add poll fetch data --every 30 --catch-up none --overlap",
     "schedules": "schedules",
     "unschedule": "schedule remove poll",
@@ -54,7 +58,7 @@ COMMANDS = {
     "run_schedule": "schedule run poll",
 }
 # Parameters of commands that are not arguments of verbs.
-OF_THE_COMMAND = {"server", "as_json", "show_connections"}
+OF_THE_COMMAND = {"server", "as_json", "show_connections", "interval", "view", "filter_text", "once"}
 # Commands that act on several things take them in the plural.
 SINGULAR = {"handles": "handle", "functions": "function", "names": "name"}
 # Arguments without an option, and why.
@@ -62,6 +66,8 @@ NOT_OPTIONS = {
     ("cancel", "before_id"): "the command asks again until there are no more",
     ("retry", "before_id"): "the command goes on by itself",
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
+    ("limit", "owner"): "an operator owns nothing",
+    ("schedule", "owner"): "an operator owns nothing",
     ("schedule", "options"): "each job option is an option of the command",
 }
 
@@ -124,14 +130,17 @@ def schedule_options() -> list[str]:
 
 # --- the Python library ---
 
-CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "AppSchedules": AppSchedules}
+CLASSES = {"App": App, "Job": Job, "JobGroup": JobGroup, "BulkOperation": BulkOperation, "AppSchedules": AppSchedules}
+
+
+NUMBERS = count()
 
 
 class Program:
     """An app with one task, which also runs on a schedule."""
 
     def __init__(self) -> None:
-        self.app = app = App("gearman://127.0.0.1:1")
+        self.app = app = App("gearman://127.0.0.1:1", name=f"program-{next(NUMBERS)}")
 
         @app.every(60, name="poll")
         @app.task(name="add")
@@ -155,11 +164,15 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "App.jobs": lambda program: list(program.app.jobs(task=program.add, states=["ready"])),
     "App.cancel_all": lambda program: program.app.cancel_all(task=program.add),
     "App.retry_all": lambda program: program.app.retry_all(task=program.add),
+    "App.bulk": lambda program: program.app.bulk("cancel", task=program.add, dry_run=True),
+    "BulkOperation.refresh": lambda program: program.app.bulk("cancel", task=program.add).refresh(),
+    "BulkOperation.abort": lambda program: program.app.bulk("cancel", task=program.add).abort(),
     "App.declare": lambda program: program.app.declare(),
     "Job.status": lambda program: program.add.submit(1).status(),
     "Job.explain": lambda program: program.add.submit(1).explain(),
     "Job.cancel": lambda program: program.add.submit(1).cancel(),
     "Job.retry": lambda program: retried(program.add.submit(-1)),
+    "Job.change": lambda program: program.add.options(delay=60).submit(1).change(priority="high", delay=0),
     "JobGroup.counts": lambda program: program.add.submit_many([1, 2]).counts(),
     "AppSchedules.list": lambda program: program.app.schedules.list(),
     "AppSchedules.remove": lambda program: program.app.schedules.remove("poll"),

@@ -43,7 +43,10 @@ def test_defaults_are_filled_in() -> None:
         "name": None,
         "dead": False,
         "error": None,
+        "key": None,
+        "contains": None,
         "since": 0,
+        "until": 0,
         "before_id": 0,
         "limit": 100,
     }
@@ -201,7 +204,17 @@ ANSWERS: dict[str, Callable[[Office], Any]] = {
     "explain": lambda office: office.ask("explain", handle="H:t:5"),
     "cancel": lambda office: [office.ask("cancel", handle="H:t:4"), office.ask("cancel", function="f")],
     "retry": lambda office: [office.ask("retry", handle="H:t:2"), office.ask("retry", function="f")],
+    "bulk": lambda office: office.ask("bulk", action="cancel", function="f"),
+    "bulk_actions": lambda office: [
+        office.ask("bulk", action="retry", handles=["H:t:2"]),
+        office.ask("bulk_actions"),
+    ][-1],
+    "abort_bulk": lambda office: office.ask(
+        "abort_bulk", id=office.ask("bulk", action="cancel", handles=["H:t:4"])["id"]
+    ),
+    "change": lambda office: office.ask("change", handle="H:t:4", priority="high", run_at=0),
     "schedule": lambda office: office.ask("schedule", name="hourly", function="f", every_seconds=3600),
+    "declare": lambda office: office.ask("declare", owner="shop", schedules=[], functions=[]),
     "unschedule": lambda office: office.ask("unschedule", name="nightly"),
     "pause_schedule": lambda office: office.ask("pause_schedule", name="nightly"),
     "resume_schedule": lambda office: office.ask("resume_schedule", name="nightly"),
@@ -223,8 +236,8 @@ def test_answers_have_the_type_of_their_row(verb: OperatorVerb) -> None:
 
 @CONTROL_ROWS
 def test_a_verb_that_changes_nothing_keeps_nothing(verb: OperatorVerb) -> None:
-    assert verb.changes == (verb.keeps is not Keeps.NOTHING)
-    if not verb.changes:
+    assert verb.changes == (verb.keeps not in (Keeps.NOTHING, Keeps.EARLIER))
+    if verb.keeps is Keeps.NOTHING:
         office = busy_office()
         engine = office.engine
         before = (engine.job_count(), len(engine.schedules), len(engine.functions), list(engine.changed))

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
+from switchgear.app.declarations import (
+    UNDECLARED_WAYS,
+    Undeclared,
+    app_declarations,
+    module_of_caller,
+    remember,
+    undeclared_text,
+)
 from switchgear.app.schedules import AppSchedules, TaskSchedule
 from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.app.task import AsyncTask, Task, task_name
@@ -16,6 +25,7 @@ from switchgear.app.task_options import Rate, TaskKeywords, TaskOptions
 from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
+    from switchgear.app.bulk_operation import BulkOperation
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
     from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
@@ -26,6 +36,8 @@ __all__ = ["DEFAULT_URL", "URL_VARIABLE", "App"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+log = logging.getLogger("switchgear")
 
 URL_VARIABLE: Final = "SWITCHGEAR_URL"
 DEFAULT_URL: Final = "embedded:.switchgear"
@@ -53,13 +65,20 @@ class App:
         urls: str | Iterable[str] | None = None,
         *,
         connect_seconds: float = DEFAULT_CONNECT_SECONDS,
+        name: str | None = None,
         run_here: bool | Literal["all"] = True,
+        undeclared: Undeclared | None = None,
         transport: AppTransport | None = None,
     ) -> None:
         """`connect_seconds` is how long a request waits for an unreachable server; `transport` is for tests.
 
         A program that submits jobs to an embedded app also runs jobs of those tasks, in background threads, unless
         `run_here=False`; with `run_here="all"` it runs jobs of all its tasks, whoever submitted them.
+
+        The app owns the schedules and limits that it declares, by its `name`, which is that of its module if none is
+        given.  `undeclared` says what a worker does at its start with those that the app had declared earlier and that
+        are gone from the code: "remove", "report" in the log, or "keep".  Without it they are removed if the app was
+        given a name, and else reported, because another program may have a module of the same name.
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
@@ -71,6 +90,11 @@ class App:
         if run_here not in (True, False, "all"):
             raise ConfigError(f'run_here is True, False or "all", not {run_here!r}')
         self.run_here = run_here
+        if undeclared is not None and undeclared not in UNDECLARED_WAYS:
+            raise ConfigError(f"undeclared is one of {', '.join(UNDECLARED_WAYS)}, not {undeclared!r}")
+        self.undeclared: Undeclared = undeclared or ("remove" if name else "report")
+        self.name = module_of_caller(1) if name is None else name
+        remember(self)
         self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self._schedules: dict[str, TaskSchedule] = {}
@@ -168,11 +192,7 @@ class App:
 
     def declarations(self) -> list[tuple[str, dict[str, Any]]]:
         """What a worker declares to a server about its tasks: verbs of CONTROL with their arguments."""
-        limits = [(task.name, task.settings.limits()) for task in self.tasks.values()]
-        told: list[tuple[str, dict[str, Any]]] = [
-            ("limit", {"function": name, **values}) for name, values in limits if values
-        ]
-        return told + [("schedule", schedule.declaration()) for schedule in self._schedules.values()]
+        return app_declarations(self)
 
     @property
     def schedules(self) -> AppSchedules:
@@ -196,9 +216,14 @@ class App:
         dead: bool = False,
         error: str | None = None,
         unique: str | None = None,
+        key: str | None = None,
+        contains: str | None = None,
         limit: int | None = 100,
     ) -> Iterator[JobInfo]:
-        """Jobs that match, newest first, unfinished ones and those of the history; all of them if `limit` is None."""
+        """Jobs that match, newest first, unfinished ones and those of the history; all of them if `limit` is None.
+
+        `contains` is a text in the payload, name, unique key or error; payloads of more than 64 KiB are not searched.
+        """
         from switchgear.app.server_answers import JobInfo
 
         before_id = 0
@@ -212,6 +237,8 @@ class App:
                 "limit": _PAGE if left is None else min(left, _PAGE),
                 "dead": dead or None,
                 "error": error,
+                "key": key,
+                "contains": contains,
             }
             page = self.control("jobs", **arguments)
             for summary in page["jobs"]:
@@ -274,6 +301,40 @@ class App:
             if not answer["more"]:
                 return cancelled
 
+    def bulk(
+        self,
+        action: Literal["cancel", "retry"],
+        *,
+        task: Task[Any, Any] | str | None = None,
+        states: Iterable[str] = (),
+        dead: bool = False,
+        error: str | None = None,
+        unique: str | None = None,
+        cascade: bool = False,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> BulkOperation:
+        """Cancel or retry all jobs that match, up to a million, with one request.
+
+        The server does it by itself, beside its other work: `app.bulk("cancel", task=resize).wait()` waits for the end.
+        With `dry_run` nothing is changed, and `matched` says how many jobs it would be.
+        """
+        from switchgear.app.bulk_operation import BulkOperation
+
+        answer = self.control(
+            "bulk",
+            action=action,
+            function=_name_of(task),
+            states=([states] if isinstance(states, str) else list(states)) or None,
+            dead=dead,
+            error=error,
+            unique=unique,
+            cascade=cascade,
+            limit=limit,
+            dry_run=dry_run,
+        )
+        return BulkOperation(self, answer)
+
     def pause(self, task: Task[Any, Any] | str) -> None:
         """Start no more jobs of this task on any worker; running jobs go on."""
         self.control("pause", function=_name_of(task))
@@ -334,7 +395,9 @@ class App:
     def declare(self) -> None:
         """Tell the server about limits and schedules, as a worker does when it connects."""
         for verb, arguments in self.declarations():
-            self.control(verb, **arguments)
+            answer = self.control(verb, **arguments)
+            if verb == "declare" and (answer["schedules"] or answer["functions"]):
+                log.warning("%s", undeclared_text(answer["schedules"], answer["functions"], answer["removed"]))
 
     def control(self, verb: str, **arguments: Any) -> Any:
         """The answer to a CONTROL request, which needs a Switchgear server; see docs/verbs.md.

@@ -102,8 +102,9 @@ class Hint:
 
 def _as_text(error: Exception) -> str:
     text = _WHERE.sub(_path_as_text, str(error)).replace("`", "")
-    # "Expected int" begins in lower case after a colon, and "JSON is malformed" stays as it is.
-    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+    # "Expected int" begins in lower case after a colon.  "JSON is malformed" stays as it is, and so does what a hook
+    # has raised, which may begin with the name of a class.
+    return text if text[1:2].isupper() or error.__cause__ is not None else text[:1].lower() + text[1:]
 
 
 # As msgspec says where in a value something is wrong; `$` is the value itself.

@@ -6,10 +6,12 @@ import asyncio
 import queue
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result
 from switchgear.app.server_answers import Explanation, JobInfo
+from switchgear.app.task_options import Priority, Seconds, TaskOptions
 from switchgear.app.transport import refuse_to_block
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.requests import UNKNOWN
@@ -208,6 +210,32 @@ class Job(Reference, Generic[R]):
         """`retry` with asyncio."""
         await self._ask_async("retry")
         self._subscriber = None
+
+    def change(
+        self, *, priority: Priority | None = None, at: datetime | float | None = None, delay: Seconds | None = None
+    ) -> JobInfo:
+        """Change the priority of a job that does not run yet, or when it may start; raises ServerRefused.
+
+        With `delay=0` the job starts as soon as possible. A ready job goes to the end of the queue of its new priority.
+        """
+        return JobInfo.read(self._ask("change", **self._changes(priority=priority, at=at, delay=delay)))
+
+    async def change_async(
+        self, *, priority: Priority | None = None, at: datetime | float | None = None, delay: Seconds | None = None
+    ) -> JobInfo:
+        """`change` with asyncio."""
+        return JobInfo.read(await self._ask_async("change", **self._changes(priority=priority, at=at, delay=delay)))
+
+    def _changes(self, **given: Any) -> dict[str, Any]:
+        """The arguments of the verb for those of `change` that are given; raises ValueError."""
+        given = {name: value for name, value in given.items() if value is not None}
+        options = TaskOptions().changed(given, for_submission=True)
+        changes: dict[str, Any] = {"priority": options.priority} if "priority" in given else {}
+        if options.at is not None:
+            changes["run_at"] = options.at
+        elif options.delay is not None:  # 0 is also right if the server's clock is behind
+            changes["run_at"] = self.app.now() + options.delay if options.delay else 0
+        return changes
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
         refuse_to_block()

@@ -17,6 +17,7 @@ from switchgear.app.arguments import Arguments, to_json
 from switchgear.app.task_options import EDGE_POLICIES, SubmitKeywords, TaskOptions
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ArgumentError
+from switchgear.job_options import JOB_OPTION_NAMED
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -51,7 +52,7 @@ class Task(Generic[P, R]):
         self.settings = options  # what counts for the next submission
         self._declared = options  # what the workers know
         self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
-        for option in ("unique", "key"):
+        for option in ("unique", "key", "label"):
             self._check_chooser(option)
         self._needs = self._find_needs()
 
@@ -74,7 +75,7 @@ class Task(Generic[P, R]):
         """A copy of the task with other options; see `options`."""
         other = copy.copy(self)
         other.settings = self.settings.changed(options, for_submission=True)
-        for option in ("unique", "key"):
+        for option in ("unique", "key", "label"):
             if option in options:
                 other._check_chooser(option)
         other._needs = other._find_needs()
@@ -177,6 +178,7 @@ class Task(Generic[P, R]):
         """Whether jobs of this task differ only in their payloads, unless jobs are among their arguments."""
         settings = self.settings
         of_its_own = settings.unique or settings.key is not None or settings.after or settings.expires is not None
+        of_its_own = of_its_own or settings.label is not None
         return not (of_its_own or settings.at is not None or settings.delay)
 
     def _alike(self, rows: Iterable[tuple[Any, ...]], watch: bool) -> Iterator[SubmitRequest]:
@@ -211,6 +213,10 @@ class Task(Generic[P, R]):
             key = self._chosen("key", by_name)
             if key is not None:
                 options["key"] = short_key(key).decode()
+        if settings.label is not None:
+            label = self._chosen("label", by_name)
+            if label is not None:
+                options["label"] = shortened_label(label)
         if settings.unique:
             options["unique_scope"] = settings.unique_scope
             options["unique_policy"] = settings.unique_policy
@@ -246,7 +252,7 @@ class Task(Generic[P, R]):
         settings = self.settings
         needs = [
             name
-            for name in ("retries", "crash_limit", "expires", "retention", "key", "requires", "after")
+            for name in ("retries", "crash_limit", "expires", "retention", "key", "label", "requires", "after")
             if getattr(settings, name) != getattr(_DEFAULTS, name)
         ]
         if settings.timeout != self._declared.timeout:
@@ -347,6 +353,16 @@ def schedule_options(settings: TaskOptions) -> dict[str, Any]:
     if settings.requires:
         options["requires"] = list(settings.requires)
     return options
+
+
+def shortened_label(label: Any) -> str:
+    """A label as servers take it: its beginning, if it is long.
+
+    >>> shortened_label(17), len(shortened_label("x" * 1000))
+    ('17', 256)
+    """
+    text = str(label).replace("\0", "").encode(errors="replace")[: JOB_OPTION_NAMED["label"].most]
+    return text.decode(errors="ignore")
 
 
 def short_key(chosen: Any) -> bytes:

@@ -14,6 +14,7 @@ from switchgear.app.transport import refuse_to_block
 from switchgear.client.gearman.job_subscriber import JobSubscriber
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ServerUnreachable
+from switchgear.verbs.table import MOST_HANDLES
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -67,20 +68,25 @@ class TaskMap:
 
     def cancel_rest(self) -> None:
         """Cancel all unfinished jobs, without waiting for the answers."""
-        for job in self.window.jobs():
-            self._cancel(job.handle, job._server_number)
+        self._cancel([(job._server_number, job.handle) for job in self.window.jobs()])
         if self._submitting is not None:  # we were interrupted, but the jobs will be there
             self._submitting.add_done_callback(self._cancel_submitted)
 
     def _cancel_submitted(self, submitting: Future[list[str | Exception]]) -> None:
         if submitting.exception() is None:
-            for outcome, subscriber in zip(submitting.result(), self._subscribers):
-                if isinstance(outcome, str):
-                    self._cancel(outcome, subscriber.server_number)
+            outcomes = zip(submitting.result(), self._subscribers)
+            self._cancel([(each.server_number, outcome) for outcome, each in outcomes if isinstance(outcome, str)])
 
-    def _cancel(self, handle: str, server_number: int | None) -> None:
-        with suppress(ServerUnreachable):  # the app was closed
-            self.transport.control("cancel", {"handle": handle}, server_number)
+    def _cancel(self, jobs: list[tuple[int | None, str]]) -> None:
+        """Cancel jobs, each of them named by its server and its handle; one request for many."""
+        by_server: dict[int | None, list[str]] = {}
+        for server_number, handle in jobs:
+            by_server.setdefault(server_number, []).append(handle)
+        for server_number, handles in by_server.items():
+            for start in range(0, len(handles), MOST_HANDLES):
+                arguments = {"action": "cancel", "handles": handles[start : start + MOST_HANDLES]}
+                with suppress(ServerUnreachable):  # the app was closed
+                    self.transport.control("bulk", arguments, server_number)
 
 
 def map_jobs(task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool) -> Iterator[R]:

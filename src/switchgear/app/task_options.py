@@ -21,7 +21,7 @@ from switchgear.job_options import JOB_OPTIONS, SERVERS_SETTING, JobOption, Opti
 from switchgear.resources import canonical_requirements, shown_requirements
 from switchgear.units import LONGEST_SECONDS, SECONDS_PER_UNIT, duration_seconds
 
-__all__ = ["EDGE_POLICIES", "Rate", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
+__all__ = ["EDGE_POLICIES", "Priority", "Rate", "Seconds", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
 
 Priority = Literal["high", "normal", "low"]
 EdgePolicyName = Literal["wait", "skip", "fail", "run"]
@@ -87,6 +87,7 @@ class JobKeywords(TypedDict, total=False):
     unique_for: Seconds | None
     unique_policy: Literal["join", "reject", "replace"]
     key: str | Chooser | None
+    label: str | Chooser | None
     requires: str | Sequence[str] | None
     durable: bool | None
 
@@ -133,6 +134,7 @@ class TaskOptions:
     unique_for: float | None = None
     unique_policy: str = "join"
     key: str | Chooser | None = None
+    label: str | Chooser | None = None  # what people see beside the task, in listings and in the log
     requires: tuple[str, ...] = ()  # tags and amounts that a worker needs to be given a job
     concurrency: int | None = None
     concurrency_per_key: int | None = None
@@ -299,6 +301,7 @@ _JOB_OPTION_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "retries": _whole(0, _OPTION_OF["retries"].most - 1),
     "expires": _optional(_positive_seconds),
     "key": _key,
+    "label": _key,
     "requires": _requirements,
     "durable": _optional(_flag),
     "delay": _optional(duration_seconds),

@@ -20,6 +20,14 @@ __all__ = ["bench"]
 MINUTE = 55.0  # no new round after this many seconds
 IN_MEMORY = ("tmpfs", "ramfs")
 STYLES = {"FAILED": "bold red"}
+# What a narrow screen can do without: see `Column.drop`.
+DROPPED = {"PART": 3, "SERVER": 1, "JOBS": 4, "SPREAD": 6, "p50 µs": 2, "ALSO": 5}
+
+
+def _print_results(rows: list[list[str]]) -> None:
+    heads = [("PART", False), *HEADS]
+    columns = [Column(title, right, wrap=not right, drop=DROPPED.get(title, 0)) for title, right in heads]
+    print_table(columns, rows, STYLES)
 
 
 def _groups(text: str) -> tuple[str, ...]:
@@ -112,7 +120,7 @@ def bench(
     click.echo()
     groups = [row["group"] for row in document["rows"]]
     rows = [[group, *row] for group, row in zip(groups, rows_of(document), strict=True)]
-    print_table([Column("PART"), *(Column(*head) for head in HEADS)], rows, STYLES)
+    _print_results(rows)
     if quick and "memory" in groups:
         click.echo(
             "memory: with so few jobs most of the growth is not theirs; without --quick there are ten times more"

@@ -1,24 +1,41 @@
-"""`switchgear cancel`, `retry`, `pause` and `resume`."""
+"""`switchgear cancel`, `retry`, `change`, `pause` and `resume`."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import click
 
+from switchgear.cli.bulk_progress import change_in_bulk
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, json_option, print_json, printable, server_option, text_of
+from switchgear.cli.output import (
+    complain,
+    json_option,
+    moment,
+    print_json,
+    printable,
+    reading,
+    server_option,
+    text_of,
+)
 from switchgear.cli.verb_options import given, refuse_dead_with_other_states, verb_options
 from switchgear.client.gearman.blocking import Client
 from switchgear.client.gearman.error_codes import UNKNOWN_EXTENSION
 from switchgear.errors import ServerRefused
+from switchgear.units import parse_when
 
-__all__ = ["cancel", "pause", "resume", "retry"]
+__all__ = ["cancel", "change", "pause", "resume", "retry"]
 
-_MOST_AT_A_TIME: Final = 1000
+_MOST_NAMED: Final = 1000  # of the jobs that match; others are counted
 
-_SELECTION: Final = ("function", "states", "unique", "name", "error", "since", "limit")
+_SELECTION: Final = ("function", "states", "unique", "name", "error", "key", "since", "until", "limit")
+
+
+def _when_or_now(text: str) -> float:
+    """A moment; 0, which is long ago for any clock, for now."""
+    return 0 if text.strip() == "now" else parse_when(text, time.time())
 
 
 def _most(what: str) -> dict[str, Any]:
@@ -37,7 +54,7 @@ Examples:
 @click.argument("handles", metavar="[HANDLE...]", nargs=-1)
 @verb_options("cancel", "cascade", *_SELECTION, limit=_most("Cancel"))
 @server_option
-@json_option("Write one JSON object: cancelled, an array of handles, and problems.")
+@json_option("Write one JSON object: cancelled, an array of handles, others, how many more there are, and problems.")
 @click.pass_context
 def cancel(
     ctx: click.Context,
@@ -54,7 +71,8 @@ def cancel(
     A running one ends for its submitter and for the server at once, and what its worker reports is ignored. A worker
     that knows how is told to stop; most protocols have no word for that, and their workers go on. Exits with 1 if any
     of the jobs is unknown or finished; the others are cancelled all the same. With options that say which jobs, there
-    is nothing wrong with finding none.
+    is nothing wrong with finding none. If more than 1,000 match, the others are cancelled by one bulk action of the
+    server, of which the progress is shown and which Ctrl-C aborts.
     """
     selection = given(options)
     _check(handles, selection, limit)
@@ -70,16 +88,14 @@ def cancel(
 
 
 def _cancel_matching(client: Client, selection: dict[str, Any], cascade: bool, limit: int | None) -> Iterator[Any]:
-    """Act on the matching jobs in batches, so that the server does other work in between."""
-    left = limit
-    while left is None or left > 0:
-        batch = _MOST_AT_A_TIME if left is None else min(left, _MOST_AT_A_TIME)
-        answer = client.control("cancel", **selection, cascade=cascade, limit=batch)
-        yield answer
-        if not answer["more"]:
-            return
-        if left is not None:
-            left -= batch
+    """Cancel the first thousand by name, and all others by one bulk action of the server."""
+    batch = _MOST_NAMED if limit is None else min(limit, _MOST_NAMED)
+    answer = client.control("cancel", **selection, cascade=cascade, limit=batch)
+    yield answer
+    left = None if limit is None else limit - batch
+    if answer["more"] and left != 0:
+        changed = change_in_bulk(client, "cancel", {**selection, "cascade": cascade}, left, "cancelled")
+        yield {"cancelled": [], "count": changed}
 
 
 @click.command(
@@ -93,7 +109,7 @@ Examples:
 @click.argument("handles", metavar="[HANDLE...]", nargs=-1)
 @verb_options("retry", "dead", *_SELECTION, limit=_most("Retry"))
 @server_option
-@json_option("Write one JSON object: retried, an array of handles, and problems.")
+@json_option("Write one JSON object: retried, an array of handles, others, how many more there are, and problems.")
 @click.pass_context
 def retry(
     ctx: click.Context,
@@ -108,7 +124,8 @@ def retry(
 
     Name each job by its HANDLE, or its number, or select them by options that all have to match. Options select only
     failed jobs, unless --state says otherwise. Exits with 1 if a named job is unknown or did not end without success;
-    the others are retried all the same. A selection may be empty.
+    the others are retried all the same. A selection may be empty. If more than 1,000 match, the others are retried by
+    one bulk action of the server.
     """
     refuse_dead_with_other_states(options)
     selection = given(options)
@@ -121,16 +138,18 @@ def retry(
 
 
 def _retry_matching(client: Client, selection: dict[str, Any], limit: int | None) -> Iterator[Any]:
-    """Act on the matching jobs in batches, so that the server does other work in between."""
-    left = limit
+    """Retry the first thousand by name, and all others by one bulk action of the server."""
+    left = _MOST_NAMED if limit is None else min(limit, _MOST_NAMED)
+    named = left
     before_id: int | None = 0
-    while before_id is not None and (left is None or left > 0):
-        batch = _MOST_AT_A_TIME if left is None else min(left, _MOST_AT_A_TIME)
-        answer = client.control("retry", **selection, before_id=before_id, limit=batch)
+    while before_id is not None and left > 0:
+        answer = client.control("retry", **selection, before_id=before_id, limit=left)
         yield answer
         before_id = answer["next_before_id"]
-        if left is not None:
-            left -= answer["count"]
+        left -= answer["count"]
+    if before_id is not None and limit != named:
+        more = None if limit is None else limit - named
+        yield {"retried": [], "count": change_in_bulk(client, "retry", selection, more, "retried")}
 
 
 def _check(handles: tuple[str, ...], selection: dict[str, Any], limit: int | None) -> None:
@@ -138,6 +157,52 @@ def _check(handles: tuple[str, ...], selection: dict[str, Any], limit: int | Non
         raise click.UsageError("Give the handles of jobs, or options that say which.")
     if limit is not None and not selection:
         raise click.UsageError("--limit needs options that say which jobs.")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  switchgear change H:myhost:42 --priority high
+  switchgear change H:myhost:42 H:myhost:43 --at 2030-01-31T18:00
+  switchgear change H:myhost:42 --at now
+"""
+)
+@click.argument("handles", metavar="HANDLE...", nargs=-1, required=True)
+@verb_options(
+    "change",
+    "priority",
+    "run_at",
+    run_at={"callback": reading(_when_or_now), "help": "Do not start the job earlier: +5m, 2030-01-31T18:00, or now."},
+)
+@server_option
+@json_option("Write one JSON object: jobs, an array, and problems.")
+@click.pass_context
+def change(
+    ctx: click.Context,
+    /,
+    handles: tuple[str, ...],
+    priority: str | None,
+    run_at: float | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Change the priority of jobs that do not run yet, or when they may start.
+
+    Name each job by its HANDLE, or its number. A ready job goes to the end of the queue of its new priority. Exits with
+    1 if any of the jobs is unknown, runs or has ended; the others are changed all the same.
+    """
+    if priority is None and run_at is None:
+        raise click.UsageError("Give --priority, --at, or both.")
+    changes = {name: value for name, value in (("priority", priority), ("run_at", run_at)) if value is not None}
+    with Client(server) as client:
+        jobs, problems = _each(handles, lambda handle: client.control("change", handle=handle, **changes))
+    if as_json:
+        print_json({"jobs": jobs, "problems": problems})
+    else:
+        for job in jobs:
+            at = f", starts {moment(job['run_at'])}" if job["state"] == "scheduled" else ""
+            click.echo(f"{printable(job['handle'])} {job['state']}, priority {job['priority']}{at}")
+    _finish(ctx, problems, as_json)
 
 
 @click.command(
@@ -218,13 +283,13 @@ def _print_handles(
 ) -> None:
     # One handle may come twice: named, and as a successor of another.
     handles = list(dict.fromkeys(handle for answer in answers for handle in answer[word]))
+    others = sum(max(0, answer.get("count", 0) - len(answer[word])) for answer in answers)
     if as_json:
-        print_json({word: handles, "problems": problems})
+        print_json({word: handles, "problems": problems} | ({"others": others} if others else {}))
     else:
         for handle in handles:
             click.echo(f"{printable(handle)} {word}")
-        others = sum(max(0, answer.get("count", 0) - len(answer[word])) for answer in answers)
-        if others:  # the server names no more
+        if others:  # not named
             click.echo(f"and {others} others {word}")
         if not handles and not problems:
             click.echo(f"none {word}", err=True)

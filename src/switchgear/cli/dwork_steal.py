@@ -91,7 +91,7 @@ def steal(
 def _print_stolen(stolen: Stolen) -> None:
     if stolen.tasks:
         rows = [(task.name, task.origin, moment(task.stolen_us / 1e6, "milliseconds")) for task in stolen]
-        print_table((Column("TASK"), Column("ORIGIN"), Column("STOLEN")), rows)
+        print_table((Column("TASK", wrap=True), Column("ORIGIN", wrap=True), Column("STOLEN")), rows)
     elif stolen.stuck:
         tasks = "1 task waits" if stolen.stuck == 1 else f"{stolen.stuck} tasks wait"
         complain(f"nothing can be done now: {tasks} for tasks that failed")

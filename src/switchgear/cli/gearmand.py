@@ -107,6 +107,7 @@ def _run(given: Mapping[str, str]) -> int:
         raise_file_descriptors(config.limits.connections)
     # Now, and not as another user, who may not be permitted to read where this program is installed.
     from switchgear.net.service import run_server
+    from switchgear.net.service_manager import ServiceManager
 
     def serve(on_listening: OnListening) -> int:
         return run_server(
@@ -114,6 +115,7 @@ def _run(given: Mapping[str, str]) -> int:
             reload=lambda: _with_usable_log(_read_settings(given).load(os.environ)),
             on_listening=on_listening,
             is_silent=True,  # as gearmand is
+            manager=ServiceManager.from_environment(os.environ),
         )
 
     return run_process(settings.process, serve)

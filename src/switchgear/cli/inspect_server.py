@@ -56,11 +56,12 @@ def functions(server: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    heads = ("READY", "RUNNING", "WAITING", "WORKERS", "DONE", "FAILED", "OLDEST")
-    columns = [Column("FUNCTION", wrap=True), *(Column(head, right=True) for head in heads), Column("")]
+    heads = {"READY": 0, "RUNNING": 0, "WAITING": 3, "WORKERS": 1, "DONE": 5, "FAILED": 4, "OLDEST": 2}
+    numbers = (Column(head, right=True, drop=drop) for head, drop in heads.items())
+    columns = [Column("FUNCTION", wrap=True), *numbers, Column("")]
     rows = [_function_row(function) for function in sorted(found, key=lambda f: text_of(f["name"]))]
     if any(function["policy"] for function in found):
-        columns.append(Column("LIMITS", wrap=True))
+        columns.append(Column("LIMITS", wrap=True, drop=6))
     print_table(columns, (row[: len(columns)] for row in rows))
 
 
@@ -93,21 +94,21 @@ def workers(server: str, as_json: bool) -> None:
         return
     columns = [
         Column("ID", right=True),
-        Column("NAME"),
-        Column("PROTOCOL"),
-        Column("ADDRESS"),
+        Column("NAME", wrap=True),
+        Column("PROTOCOL", drop=2),
+        Column("ADDRESS", wrap=True, drop=4),
         Column("RUNNING", right=True),
-        Column("CONNECTED", right=True),
+        Column("CONNECTED", right=True, drop=3),
         Column("FUNCTIONS", wrap=True),
     ]
     now = time.time()
     rows = [_worker_row(worker, now) for worker in found]
     if any(worker["tags"] for worker in found):  # most servers have no use for the column
-        columns.insert(-1, Column("TAGS", wrap=True))
+        columns.insert(-1, Column("TAGS", wrap=True, drop=1))
         for row, worker in zip(rows, found, strict=True):
             row.insert(-1, " ".join(worker["tags"]))
     if any(worker["resources"] for worker in found):
-        columns.insert(-1, Column("RESOURCES", wrap=True))
+        columns.insert(-1, Column("RESOURCES", wrap=True, drop=5))
         for row, worker in zip(rows, found, strict=True):
             row.insert(-1, _resources_of(worker))
     print_table(columns, rows)
@@ -145,12 +146,14 @@ Examples:
   switchgear jobs --function resize --state failed
   switchgear jobs --state running --state ready --limit 500
   switchgear jobs --dead --error 'disk full'
+  switchgear jobs --contains customer-17 --until 2030-01-31T18:00
   switchgear jobs --json --unique order-4711 | jq -r '.jobs[].handle'
 """
 )
 @verb_options(
     "jobs",
-    *("function", "states", "unique", "name", "dead", "error", "since", "limit", "before_id"),
+    *("function", "states", "unique", "name", "dead", "error", "key", "contains", "since", "until"),
+    *("limit", "before_id"),
     limit={"default": 50, "show_default": True},
     before_id={"type": click.IntRange(1)},
 )
@@ -160,8 +163,8 @@ def jobs(server: str, as_json: bool, **options: Any) -> None:
     """List jobs, the newest first, finished ones included as long as the server keeps them.
 
     A job is dead if it failed because its attempts were used up, not because a worker reported a failure; --state
-    failed lists both. A search with --dead or --error examines some thousand jobs at a time, and says where to
-    continue.
+    failed lists both. A search with --dead, --error or --contains examines some thousand jobs at a time, and says
+    where to continue.
     """
     refuse_dead_with_other_states(options)
     with Client(server) as client:
@@ -173,22 +176,22 @@ def jobs(server: str, as_json: bool, **options: Any) -> None:
         Column("HANDLE"),
         Column("FUNCTION", wrap=True),
         Column("STATE"),
-        Column("PRIORITY"),
-        Column("ATTEMPTS", right=True),
-        Column("PROGRESS", right=True),
-        Column("AGE", right=True),
+        Column("PRIORITY", drop=5),
+        Column("ATTEMPTS", right=True, drop=3),
+        Column("PROGRESS", right=True, drop=4),
+        Column("AGE", right=True, drop=2),
         Column("ERROR", wrap=True),
     ]
     now = time.time()
     rows = [_job_row(job, now) for job in found["jobs"]]
     if any(job["requires"] for job in found["jobs"]):  # most servers have no use for the column
-        columns.insert(-1, Column("REQUIRES", wrap=True))
+        columns.insert(-1, Column("REQUIRES", wrap=True, drop=6))
         for row, job in zip(rows, found["jobs"], strict=True):
             row.insert(-1, " ".join(job["requires"]))
-    if any(job["name"] for job in found["jobs"]):  # tasks of dwork have names, and few other jobs
-        columns.insert(1, Column("NAME", wrap=True))
+    if any(job["name"] or job["label"] for job in found["jobs"]):  # tasks of dwork have names, and few other jobs
+        columns.insert(1, Column("NAME", wrap=True, drop=1))
         for row, job in zip(rows, found["jobs"], strict=True):
-            row.insert(1, shortened(text_of(job["name"])))  # a whole command, perhaps
+            row.insert(1, shortened(text_of(job["name"] or job["label"])))  # a whole command, perhaps
     print_table(columns, rows)
     if found["next_before_id"]:
         click.echo(f"There may be more: --before {found['next_before_id']}", err=True)
@@ -272,6 +275,7 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "priority": job["priority"],
         "unique": text_of(job["unique"]),
         "name": text_of(job["name"]),
+        "label": text_of(job["label"]),
         "key": text_of(job["key"]),
         "requires": ",".join(job["requires"]),
         "attempts": _attempts(job),

@@ -196,19 +196,19 @@ def _show_runs(runs: list[LoggedRun], limit: int, as_json: bool) -> None:
         return
     columns = [
         Column("ID", right=True),
-        Column("STARTED"),
+        Column("STARTED", drop=4),
         Column("FUNCTION", wrap=True),
-        Column("KEY", wrap=True),
+        Column("KEY", wrap=True, drop=6),
         Column("STATE"),
-        Column("TOOK", right=True),
-        Column("ATTEMPTS", right=True),
-        Column("HANDLE"),
-        Column("HOST"),
+        Column("TOOK", right=True, drop=1),
+        Column("ATTEMPTS", right=True, drop=5),
+        Column("HANDLE", drop=2),
+        Column("HOST", drop=7),
         Column("ERROR", wrap=True),
     ]
     rows = [_run_row(run) for run in runs]
     if any(run.result for run in runs):  # few workers have anything to say
-        columns.append(Column("MESSAGE", wrap=True))
+        columns.append(Column("MESSAGE", wrap=True, drop=3))
         for row, run in zip(rows, runs, strict=True):
             row.append(shortened(run.result))
     print_table(columns, rows)
@@ -240,12 +240,14 @@ def _show_summary(summaries: list[FunctionSummary], as_json: bool) -> None:
     if as_json:
         print_json([{**asdict(summary), "other": summary.other} for summary in summaries])
         return
-    heads = ("RUNS", "OK", "FAILED", "OTHER", "UNFINISHED", "MEAN", "P50", "P99", "LONGEST")
+    heads = {
+        "RUNS": 0, "OK": 1, "FAILED": 0, "OTHER": 7, "UNFINISHED": 2, "MEAN": 5, "P50": 4, "P99": 0, "LONGEST": 3,
+    }  # fmt: skip
     columns = [
         Column("FUNCTION", wrap=True),
-        *(Column(head, right=True) for head in heads),
-        Column("FIRST"),
-        Column("LAST"),
+        *(Column(head, right=True, drop=drop) for head, drop in heads.items()),
+        Column("FIRST", drop=8),
+        Column("LAST", drop=6),
     ]
     print_table(columns, (_summary_row(summary) for summary in summaries))
 

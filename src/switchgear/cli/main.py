@@ -23,7 +23,7 @@ from switchgear.errors import (
 from switchgear.text import printable, without_secrets
 from switchgear.version import VERSION
 
-__all__ = ["COMMANDS", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "main", "report"]
+__all__ = ["COMMANDS", "LOG_FORMAT", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "main", "report"]
 
 
 class ExitCode(IntEnum):
@@ -53,6 +53,7 @@ _MEANINGS = {
 
 # The key in the meta of a context for a hint to print if the server cannot be reached.
 UNREACHABLE_HINT = "switchgear.unreachable_hint"
+LOG_FORMAT = "switchgear.log_format"  # of errors, once it is known
 
 # Which error ends in which code; the first that fits decides.
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
@@ -79,6 +80,7 @@ COMMANDS = {
     "worker": _Lazy("switchgear.cli.worker", "worker", "Run the tasks of an app, or a command for each job."),
     "device": _Lazy("switchgear.cli.device", "device", "Pass WMP messages on between workers and managers."),
     "server": _Lazy("switchgear.cli.server", "server", "Show how the server is, and what it holds in memory."),
+    "top": _Lazy("switchgear.cli.top.command", "top", "Show functions, workers and jobs on the terminal, live."),
     "functions": _Lazy("switchgear.cli.inspect_server", "functions", "List functions with their queues and workers."),
     "workers": _Lazy("switchgear.cli.inspect_server", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.inspect_server", "jobs", "List jobs."),
@@ -88,6 +90,7 @@ COMMANDS = {
     "log": _Lazy("switchgear.cli.log", "log", "Show what ran, how long it took, and how it ended."),
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
+    "change": _Lazy("switchgear.cli.control", "change", "Change the priority or the time of a job."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop handing out the jobs of a function."),
     "resume": _Lazy("switchgear.cli.control", "resume", "Hand out the jobs of a function again."),
     "limit": _Lazy("switchgear.cli.limit", "limit", "Show or set how many jobs of a function may run, and how often."),
@@ -139,7 +142,7 @@ class _Main(click.Group):
         except (SwitchgearError, OSError, KeyboardInterrupt, click.Abort) as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise  # the reader of our output has gone; click ends quietly
-            code = report(error)
+            code = report(error, log_format=ctx.meta.get(LOG_FORMAT, "text"))
             if code is ExitCode.UNREACHABLE and UNREACHABLE_HINT in ctx.meta:
                 click.echo(f"switchgear: {ctx.meta[UNREACHABLE_HINT]}", err=True)
             return ctx.exit(code)
@@ -152,8 +155,10 @@ def exit_code_of(error: BaseException) -> ExitCode:
     return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED)
 
 
-def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
+def report(error: BaseException, prefix: str = "switchgear", log_format: str = "text") -> ExitCode:
     """Print an error to standard error, with a traceback if it is a defect."""
+    if log_format == "json":
+        return _report_as_json(error)
     if os.environ.get("SWITCHGEAR_DEBUG", "") not in ("", "0"):
         import traceback
 
@@ -164,6 +169,27 @@ def report(error: BaseException, prefix: str = "switchgear") -> ExitCode:
         return code
     for line in _describe(error).splitlines() or [code.meaning]:
         click.echo(f"{prefix}: {printable(without_secrets(line))}", err=True)
+    return code
+
+
+def _report_as_json(error: BaseException) -> ExitCode:
+    """Print an error in the form of the log, for programs that read nothing else."""
+    import logging
+    import time
+    import traceback
+
+    from switchgear.log_format import json_line
+
+    code = exit_code_of(error)
+    if code is not ExitCode.INTERRUPTED:
+        is_debugging = os.environ.get("SWITCHGEAR_DEBUG", "") not in ("", "0")
+        trace = without_secrets("".join(traceback.format_exception(error))) if is_debugging else ""
+        text = without_secrets(_describe(error)) or code.meaning
+        fields = {"exit_code": int(code), "error": type(error).__name__}
+        line = json_line(
+            logging.ERROR, "switchgear", "command_failed", text, fields, seconds=time.time(), traceback=trace
+        )
+        click.echo(line, err=True)
     return code
 
 

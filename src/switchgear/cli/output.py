@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.cli.main import UNREACHABLE_HINT
+from switchgear.cli.tables import Column, table_lines
 from switchgear.client.address import DEFAULT_URL, Locator
 from switchgear.errors import ConfigError
 from switchgear.text import printable, without_secrets
@@ -61,8 +63,6 @@ STATE_STYLES: Final = {
     "expired": "yellow",
     "paused": "yellow",
 }
-# Wider than any table: what is not read by eyes must not be cut to fit a screen.
-_UNLIMITED_COLUMNS: Final = 100_000
 _TEXT_COLUMNS: Final = 60  # of an error, a name or a message in a table
 
 
@@ -244,32 +244,17 @@ def moment(epoch_seconds: float | None, precision: str = "seconds") -> str:
 # --- tables ---
 
 
-class Column(NamedTuple):
-    """The head of a column."""
-
-    title: str
-    right: bool = False
-    wrap: bool = False  # may be folded to fit a screen
-
-
 def print_table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], styles: Mapping[str, str] = STATE_STYLES
 ) -> None:
-    """Print a table: in colour and fitted to the screen on a terminal, else plain lines that are never cut."""
-    from rich.console import Console  # here, because those who ask for JSON need not wait for it
-    from rich.table import Table
-    from rich.text import Text
+    """Print a table: in colour and fitted to the screen on a terminal, else plain lines that are never cut.
 
+    If the screen has no room for some columns, standard error says which.
+    """
     on_terminal = sys.stdout.isatty()
-    table = Table(box=None, pad_edge=False, header_style="bold" if on_terminal else "", padding=(0, 2, 0, 0))
-    for column in columns:
-        no_wrap = not (column.wrap and on_terminal)
-        table.add_column(column.title, justify="right" if column.right else "left", no_wrap=no_wrap, overflow="fold")
-    for row in rows:
-        cells = [printable(cell) for cell in row]
-        table.add_row(*(Text(cell, styles.get(cell, "")) for cell in cells))
-    console = Console(width=None if on_terminal else _UNLIMITED_COLUMNS, highlight=False)
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+    width = shutil.get_terminal_size().columns if on_terminal else None
+    lines, hidden = table_lines(columns, [[printable(cell) for cell in row] for row in rows], width, styles)
+    for line in lines:
+        click.echo(line)
+    if hidden:
+        click.echo(f"Not shown at {width} columns: {', '.join(hidden)}.", err=True)

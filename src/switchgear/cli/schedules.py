@@ -56,11 +56,15 @@ def schedules(server: str, as_json: bool) -> None:
         print_json(found)
         return
     columns = [
-        *(Column(head, wrap=True) for head in ("NAME", "FUNCTION", "WHEN")),
+        Column("NAME", wrap=True),
+        Column("FUNCTION", wrap=True, drop=4),
+        Column("WHEN", wrap=True),
         Column("NEXT"),
-        Column("LAST"),
-        Column("LAST JOB"),
-        *(Column(head, right=True) for head in ("FIRED", "SKIPPED", "MISSED")),
+        Column("LAST", drop=5),
+        Column("LAST JOB", drop=7),
+        Column("FIRED", right=True, drop=3),
+        Column("SKIPPED", right=True, drop=6),
+        Column("MISSED", right=True, drop=2),
         Column("", wrap=True),
     ]
     now = time.time()

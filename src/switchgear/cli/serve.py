@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from switchgear.cli.demo_addresses import with_demo_listeners
+from switchgear.cli.main import LOG_FORMAT
 from switchgear.cli.process import raise_file_descriptors
 from switchgear.config import SETTINGS, Config, load_config
 from switchgear.config.setting_types import Choice
@@ -146,18 +147,23 @@ def serve(
         "allow_remote": allow_remote,
     }
     _add_settings(flags, settings)
+    # Errors in other settings are told in this format too.
+    ctx.meta[LOG_FORMAT] = str(flags.get("log.format") or os.environ.get("SWITCHGEAR_LOG_FORMAT") or "text")
 
     def load() -> Config:
         config = load_config(file, os.environ, flags)
         return with_demo_listeners(config) if demo else config
 
     config = load()
+    ctx.meta[LOG_FORMAT] = config.log.format
     raise_file_descriptors(config.limits.connections)
     # After the checks, so that mistakes are reported at once.
     from switchgear.cli.demo import Demo
     from switchgear.net.service import run_server
+    from switchgear.net.service_manager import ServiceManager
 
-    ctx.exit(run_server(config, reload=load, demo=Demo(config) if demo else None))
+    manager = ServiceManager.from_environment(os.environ)
+    ctx.exit(run_server(config, reload=load, demo=Demo(config) if demo else None, manager=manager))
 
 
 def _add_settings(flags: dict[str, object], settings: tuple[str, ...]) -> None:

@@ -88,13 +88,13 @@ def _print_server(answer: Mapping[str, Any]) -> None:
 
 def _print_connections(answer: Mapping[str, Any]) -> None:
     columns = [
-        Column("ADDRESS"),
-        Column("PROTOCOL"),
+        Column("ADDRESS", wrap=True),
+        Column("PROTOCOL", drop=3),
         Column("INPUT", right=True),
         Column("OUTPUT", right=True),
-        Column("JOBS", right=True),
-        Column("SENT", right=True),
-        Column("NAME", wrap=True),
+        Column("JOBS", right=True, drop=1),
+        Column("SENT", right=True, drop=4),
+        Column("NAME", wrap=True, drop=2),
     ]
     print_table(columns, map(_connection_row, answer["connections"]))
     more = answer["count"] - len(answer["connections"])
@@ -131,11 +131,11 @@ def _facts(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _print_listeners(listeners: list[Mapping[str, Any]]) -> None:
     columns = [
-        Column("LISTENER"),
+        Column("LISTENER", wrap=True),
         Column("CONNECTIONS", right=True),
         Column("INPUT", right=True),
         Column("OUTPUT", right=True),
-        Column("LARGEST"),
+        Column("LARGEST", wrap=True, drop=1),
     ]
     print_table(columns, map(_listener_row, listeners))
 

@@ -9,9 +9,10 @@ import click
 from click.core import ParameterSource
 
 from switchgear.app.worker.logging_setup import LEVELS
-from switchgear.cli.main import ExitCode
+from switchgear.cli.main import LOG_FORMAT, ExitCode
 from switchgear.cli.output import duration_option, json_option, servers_option
 from switchgear.client.gearman.worker import DEFAULT_DRAIN_SECONDS
+from switchgear.log_format import LOG_FORMATS
 from switchgear.resources import canonical_resources
 from switchgear.tags import canonical_tags, shown_tags
 
@@ -179,6 +180,13 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     show_default=True,
     help="App: log from this level on, to standard error; nothing happens if the app sets up logging itself.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS, case_sensitive=False),
+    default="text",
+    show_default=True,
+    help="Write to standard error for people, or for programs: one JSON object on each line, as `serve` does.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="Report problems only.")
 @servers_option
 @json_option("Report on standard output, one JSON object on each line.")
@@ -192,6 +200,7 @@ def worker(ctx: click.Context, /, names: tuple[str, ...], command: str | None, *
     A server that cannot be reached is tried again until it can be; if the connection is lost, jobs that came over it
     are stopped, because the server gives them to other workers.
     """
+    ctx.meta[LOG_FORMAT] = options["log_format"]
     given = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     _refuse_foreign(ctx, command, given)
     if command is not None:
@@ -228,4 +237,5 @@ def _by_command(command: str, functions: tuple[str, ...], options: dict[str, Any
         resources=options["resources"],
         quiet=options["quiet"],
         as_json=options["as_json"],
+        log_format=options["log_format"],
     )

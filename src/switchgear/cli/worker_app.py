@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -13,17 +12,16 @@ from io import TextIOWrapper
 from types import FrameType
 from typing import Any, Final, NoReturn, TextIO
 
-import click
-
 from switchgear.app.app import App
 from switchgear.app.worker.app_loader import AppNotFound, load_app
 from switchgear.app.worker.executor_choice import ExecutorChoice, choose_executors
 from switchgear.app.worker.logging_setup import set_up_logging
-from switchgear.app.worker.observer import AppWorkerObserver
+from switchgear.app.worker.observer import CANCELLED, AppWorkerObserver
 from switchgear.app.worker.source_watch import SourceWatch
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import complain, report_line, server_location
+from switchgear.cli.output import complain, server_location
+from switchgear.cli.report_writer import ReportWriter
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, RetryLater, Stopped
 from switchgear.text import counted
 from switchgear.units import short_duration
@@ -38,7 +36,15 @@ _STDOUT, _STDERR = 1, 2
 def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | None) -> ExitCode:
     """Work until stopped; raises ConfigError if there is no such app, or nothing for it to do."""
     with _output_apart(options["as_json"]) as output:
-        reporter = _AppReporter(output, quiet=options["quiet"], as_json=options["as_json"])
+        reporter = _AppReporter(
+            ReportWriter(
+                "switchgear worker",
+                quiet=options["quiet"],
+                as_json=options["as_json"],
+                log_format=options["log_format"],
+                output=output,
+            )
+        )
         code = _work_for_app(target, options, servers, reporter)
     if code is None:
         _restart_process()
@@ -78,7 +84,7 @@ def _work_for_app(
             raise
         _wait_for_repair(error)
         return None
-    set_up_logging(options["log_level"])
+    set_up_logging(options["log_level"], options["log_format"])
     watch = SourceWatch(os.getcwd()) if options["reload"] else None  # before anything else takes time
     only = options["only"]
     executor_choice = choose_executors(
@@ -100,6 +106,7 @@ def _work_for_app(
         prefetch=options["prefetch"],
         burst=options["burst"],
         log_level=options["log_level"],
+        log_format=options["log_format"],
     )
     locations = [server_location(url) for url in servers] if servers is not None else None
     if locations is not None:
@@ -176,13 +183,10 @@ def _flush() -> None:
 
 
 class _AppReporter(AppWorkerObserver):
-    """Reports what the worker does: as text to standard error, or as JSON to standard output."""
+    """Reports what the worker does."""
 
-    def __init__(self, output: TextIO | None, *, quiet: bool, as_json: bool) -> None:
-        """`output` is the stream for JSON, if not standard output."""
-        self._output = output
-        self._quiet = quiet
-        self._as_json = as_json
+    def __init__(self, writer: ReportWriter) -> None:
+        self._writer = writer
         self.shows_tracebacks = True  # of jobs that have failed for good; False if the app logs them
 
     def serving(self, target: str, executor_choice: ExecutorChoice) -> None:
@@ -196,77 +200,67 @@ class _AppReporter(AppWorkerObserver):
             kind: {"slots": slots, "tasks": tasks} for kind, (slots, tasks) in kinds.items() if tasks
         }
         words = [f"{kind} ({slots}): {', '.join(tasks)}" for kind, (slots, tasks) in kinds.items() if tasks]
-        self._say(f"{target} serves {'; '.join(words)}", event="serving", app=target, **used)
+        self._writer.say(f"{target} serves {'; '.join(words)}", event="serving", app=target, **used)
         if executor_choice.not_served:
             text = f"not served, because there are no slots for them: {', '.join(executor_choice.not_served)}"
-            self._say(text, is_problem=True, event="not_served", tasks=list(executor_choice.not_served))
+            self._writer.say(text, is_problem=True, event="not_served", tasks=list(executor_choice.not_served))
 
     def subscribed(self, server: str, post: str, *, again: bool, extended: bool) -> None:
         how = "connected again" if again else "connected"
         fields: dict[str, Any] = {"server": server, "post": post, "again": again, "plain": not extended}
-        self._say(f"{how} to {server} ({post}), ready for jobs", is_problem=again, event="connected", **fields)
+        self._writer.say(f"{how} to {server} ({post}), ready for jobs", is_problem=again, event="connected", **fields)
 
     def disconnected(self, server: str, post: str, problem: str, retry_seconds: float) -> None:
         text = f"{server} ({post}): {problem}; next attempt in {short_duration(retry_seconds)}"
         fields: dict[str, Any] = {"server": server, "post": post, "problem": problem, "retry_seconds": retry_seconds}
-        self._say(text, is_problem=True, event="disconnected", **fields)
+        self._writer.say(text, is_problem=True, event="disconnected", **fields)
 
     def refused(self, server: str, problem: str) -> None:
         text = f"{server} answered with an error: {problem}"
-        self._say(text, is_problem=True, event="refused", server=server, error=problem)
+        self._writer.say(text, is_problem=True, event="refused", server=server, error=problem)
 
     def job_started(self, assignment: AssignedJob) -> None:
-        if self._quiet:
+        if self._writer.is_quiet:
             return
         text = f"{_about(assignment)} started"
-        self._say(text, event="started", attempt=assignment.attempt, **_fields(assignment))
+        self._writer.say(text, event="started", attempt=assignment.attempt, **_fields(assignment))
 
     def job_ended(self, assignment: AssignedJob, outcome: Outcome, seconds: float) -> None:
-        if self._quiet and isinstance(outcome, Complete):
+        if self._writer.is_quiet and isinstance(outcome, Complete):
             return
         fields: dict[str, Any] = {"seconds": round(seconds, 6), **_fields(assignment)}
         about = f"{_about(assignment)} {{}} in {short_duration(seconds)}"
         if isinstance(outcome, Complete):
-            self._say(about.format("done"), event="done", **fields)
+            self._writer.say(about.format("done"), event="done", **fields)
         elif isinstance(outcome, RetryLater):
             text = f"{about.format('failed')}, next attempt in {short_duration(outcome.delay_seconds)}: {outcome.error}"
             fields |= {"error": outcome.error, "delay_seconds": outcome.delay_seconds}
-            self._say(text, is_problem=True, event="retry", **fields)
+            self._writer.say(text, is_problem=True, event="retry", **fields)
         elif isinstance(outcome, Stopped):
             self.job_dropped(assignment, outcome.reason, seconds)
         else:
             error = outcome.error if self.shows_tracebacks else outcome.error.partition("\n")[0]
             text = f"{about.format('failed')}: {error}"
-            self._say(text, is_problem=True, event="failed", error=outcome.error, **fields)
+            self._writer.say(text, is_problem=True, event="failed", error=outcome.error, **fields)
 
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
         text = f"{_about(assignment)} stopped before its end after {short_duration(seconds)}: {reason}"
         fields: dict[str, Any] = {"reason": reason, "seconds": round(seconds, 6), **_fields(assignment)}
-        self._say(text, is_problem=True, event="dropped", **fields)
+        self._writer.say(text, is_problem=reason != CANCELLED, event="dropped", **fields)
 
     def job_returned(self, assignment: AssignedJob) -> None:
-        if not self._quiet:
-            self._say(f"{_about(assignment)} handed back, not started", event="returned", **_fields(assignment))
+        if not self._writer.is_quiet:
+            self._writer.say(f"{_about(assignment)} handed back, not started", event="returned", **_fields(assignment))
 
     def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
         """Report a stop signal."""
         text = (
             f"{number.name}: running jobs may finish within {short_duration(drain_seconds)}; the next signal stops them"
         )
-        self._say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)
+        self._writer.say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
-        self._say(text, is_problem=is_problem, event="note", text=text)
-
-    def _say(self, text: str, /, *, is_problem: bool = False, event: str, **fields: object) -> None:
-        if self._quiet and not is_problem:
-            return
-        # The reader has closed the pipe, or a signal came during the write; the jobs matter more.
-        with suppress(OSError, RuntimeError):
-            if self._as_json:
-                click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}), file=self._output)
-            else:
-                click.echo(report_line("switchgear worker", text), err=True)
+        self._writer.say(text, is_problem=is_problem, event="note", text=text)
 
 
 def _about(assignment: AssignedJob) -> str:

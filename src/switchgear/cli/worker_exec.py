@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 
-import click
-
 from switchgear.cli.main import ExitCode
-from switchgear.cli.output import locators, report_line
+from switchgear.cli.output import locators
+from switchgear.cli.report_writer import ReportWriter
 from switchgear.cli.signals import on_signals
 from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.shell_handler import ShellCommand
@@ -40,10 +36,11 @@ def work_by_command(
     resources: str,
     quiet: bool,
     as_json: bool,
+    log_format: str = "text",
 ) -> ExitCode:
     """Run the command for each job of the functions until stopped."""
     shell = ShellCommand(command, timeout_seconds=timeout_seconds or 0.0)
-    reporter = _CommandReporter(quiet=quiet, as_json=as_json)
+    reporter = _CommandReporter(ReportWriter("switchgear worker", quiet=quiet, as_json=as_json, log_format=log_format))
     found = locators(servers)
 
     async def work() -> ExitCode:
@@ -76,55 +73,46 @@ async def _work(worker: Worker, shell: ShellCommand, reporter: _CommandReporter,
 
 
 class _CommandReporter(WorkerObserver):
-    """Reports what the worker does: as text to standard error, or as JSON to standard output."""
+    """Reports what the worker does."""
 
-    def __init__(self, *, quiet: bool, as_json: bool) -> None:
-        self._quiet = quiet
-        self._as_json = as_json
+    def __init__(self, writer: ReportWriter) -> None:
+        self._writer = writer
         self._is_stopping = False
         self.dropped_at_stop = 0
 
     def connected(self, server: ServerAddress) -> None:
-        self._say(f"connected to {server}", event="connected", server=str(server))
+        self._writer.say(f"connected to {server}", event="connected", server=str(server))
 
     def disconnected(self, server: ServerAddress, problem: str, retry_seconds: float) -> None:
         text = f"{server}: {problem}; next attempt in {short_duration(retry_seconds)}"
         fields: dict[str, Any] = {"server": str(server), "problem": problem, "retry_seconds": retry_seconds}
-        self._say(text, is_problem=True, event="disconnected", **fields)
+        self._writer.say(text, is_problem=True, event="disconnected", **fields)
 
     def refused(self, server: ServerAddress, error: ServerRefused) -> None:
         text = f"{server} answered with an error: {error}"
-        self._say(text, is_problem=True, event="refused", server=str(server), code=error.code, error=error.text)
+        self._writer.say(text, is_problem=True, event="refused", server=str(server), code=error.code, error=error.text)
 
     def job_started(self, job: WorkerJob) -> None:
-        self._say(f"{job.handle} ({job.function}) started", event="started", handle=job.handle, function=job.function)
+        text = f"{job.handle} ({job.function}) started"
+        self._writer.say(text, event="started", handle=job.handle, function=job.function)
 
     def job_ended(self, job: WorkerJob, failure: str | None, seconds: float) -> None:
         fields: dict[str, Any] = {"handle": job.handle, "function": job.function, "seconds": round(seconds, 6)}
         about = f"{job.handle} ({job.function})"
         if failure is None:
-            self._say(f"{about} done in {short_duration(seconds)}", event="done", **fields)
+            self._writer.say(f"{about} done in {short_duration(seconds)}", event="done", **fields)
         else:
             text = f"{about} failed in {short_duration(seconds)}: {failure}"
-            self._say(text, is_problem=True, event="failed", error=failure, **fields)
+            self._writer.say(text, is_problem=True, event="failed", error=failure, **fields)
 
     def job_dropped(self, job: WorkerJob) -> None:
         self.dropped_at_stop += self._is_stopping
         text = f"{job.handle} ({job.function}) stopped before its end"
-        self._say(text, is_problem=True, event="dropped", handle=job.handle, function=job.function)
+        self._writer.say(text, is_problem=True, event="dropped", handle=job.handle, function=job.function)
 
     def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
         self._is_stopping = True
         text = (
             f"{number.name}: running jobs may finish within {short_duration(drain_seconds)}; the next signal kills them"
         )
-        self._say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)
-
-    def _say(self, text: str, *, is_problem: bool = False, event: str, **fields: object) -> None:
-        if self._quiet and not is_problem:
-            return
-        with suppress(OSError):  # the reader has closed the pipe; the jobs matter more
-            if self._as_json:
-                click.echo(json.dumps({"event": event, "at": round(time.time(), 6), **fields}))
-            else:
-                click.echo(report_line("switchgear worker", text), err=True)
+        self._writer.say(text, event="stopping", signal=number.name, drain_seconds=drain_seconds)

@@ -52,9 +52,12 @@ class Attempts:
             next_state(job, TAKEN)  # raises
         state = self._state
         now_us = state.now_us
-        if job.history is None and job.started_us < 0:
+        history = job.history
+        if history is None and job.started_us < 0:
+            ready_us = job.created_us
             job.started_us = now_us  # the start time implies the move
         else:
+            ready_us = job.created_us if history is None else history[-1]  # the time of the move that made it ready
             job.count_start()
             state.note_move(job, TAKEN)
         job.state = RUNNING
@@ -64,6 +67,7 @@ class Attempts:
         function = job.function
         function.running += 1
         function.taken_us = now_us
+        function.wait_times.note(now_us - ready_us)
         if function.limiter is not None:
             self._limiters.count_start(job)
         if job.has_details or worker.has_timeouts:
@@ -149,6 +153,7 @@ class Attempts:
         if worker is not None:
             worker.running.pop(job.id, None)
             job.worker = None
+            job.function.run_times.note(self._state.now_us - job.taken_us)
         function = job.function
         function.running -= 1
         # After a restart the job has no worker, and was not counted.

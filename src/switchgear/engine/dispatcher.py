@@ -68,6 +68,7 @@ class Dispatcher:
         # While deadlines are handled: for how many more jobs than before there is room.
         self._deferred: dict[Function, int] = {}
         self._deferred_workers: dict[Worker, None] = {}  # likewise workers that have more to offer than before
+        self._deferred_pushes: dict[Function, None] = {}  # likewise functions that a wake policy is asked about again
 
     # --- a job has become ready ---
 
@@ -479,9 +480,16 @@ class Dispatcher:
     def check_wakeups(self, function: Function) -> None:
         """Some time after a wakeup, or after a wake policy named nobody."""
         self._wakeups.check(function)
-        if self._state.has_wake_policy and self.has_work(function):
-            while self._has_pushers(function) and self._push_chosen(function):
-                pass
+        if self._state.has_wake_policy:
+            if self._state.is_meeting_deadlines:
+                self._deferred_pushes[function] = None  # some of its jobs may be about to expire
+            else:
+                self._push_all_chosen(function)
+
+    def _push_all_chosen(self, function: Function) -> None:
+        """Push jobs to those that the wake policy names, as long as it names any."""
+        while self.has_work(function) and self._has_pushers(function) and self._push_chosen(function):
+            pass
 
     def _has_pushers(self, function: Function) -> bool:
         return bool(function.pushers) or (function.by_priority is not None and any(function.by_priority.pushers))
@@ -626,6 +634,10 @@ class Dispatcher:
             workers, self._deferred_workers = self._deferred_workers, {}
             for worker in workers:
                 self.offer_to(worker)
+        if self._deferred_pushes:
+            functions, self._deferred_pushes = self._deferred_pushes, {}
+            for function in functions:
+                self._push_all_chosen(function)
         if self._deferred:
             offers, self._deferred = self._deferred, {}
             for function, count in offers.items():

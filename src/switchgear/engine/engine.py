@@ -25,6 +25,7 @@ from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.explain import ExplainParts, Reason, explain
+from switchgear.engine.flows import Flows
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.graph_submission import GraphSubmission, JobTemplate
@@ -116,7 +117,17 @@ class Engine:
         )
         self._reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
         self._commands = JobCommands(
-            state, packed, queues, functions, keys, attempts, dispatcher, dependencies, transitions, requirements
+            state,
+            deadlines,
+            packed,
+            queues,
+            functions,
+            keys,
+            attempts,
+            dispatcher,
+            dependencies,
+            transitions,
+            requirements,
         )
         self._subscriptions = JobSubscriptions(state, sliced_work, transitions)
         self._submissions = Submissions(
@@ -192,6 +203,16 @@ class Engine:
     def functions(self) -> dict[bytes, Function]:
         """All functions by name."""
         return self._state.functions
+
+    @property
+    def dropped_counts(self) -> list[int]:
+        """The sums of `Function.counts` of functions that were forgotten."""
+        return self._state.dropped_counts
+
+    @property
+    def flows(self) -> Flows:
+        """Which protocols jobs come by, and which run them."""
+        return self._state.flows
 
     @property
     def workers(self) -> dict[int, Worker]:
@@ -471,6 +492,10 @@ class Engine:
         """Reserve an id for a job that may be submitted later."""
         return self._submissions.reserve_id()
 
+    def source_of(self, protocol: str) -> int:
+        """The number of a protocol by which jobs are submitted, for `Peer.source`."""
+        return self._state.flows.source(protocol)
+
     def withdraw(self, job: Job, told: set[Peer] | frozenset[Peer] = frozenset()) -> bool:
         """Undo a submission that could not be stored, as if it had never been made.
 
@@ -617,6 +642,14 @@ class Engine:
         `edges` has an EdgePolicy for each. A predecessor that the job already has keeps its policy.
         """
         self._commands.add_predecessors(job, job_ids, edges, is_checked=is_checked)
+
+    def change(self, job: Job, *, priority: int = -1, run_at_us: int = -1) -> Job:
+        """Change the priority or the run-at time of a job that waits; raises Refused. Returns the job.
+
+        A job whose time has come runs as soon as it can. A ready job whose priority changes goes to the end of the
+        queue of its new priority.
+        """
+        return self._commands.change(job, priority, run_at_us)
 
     def retry(self, job: Job, more_predecessors: tuple[int, ...] = ()) -> None:
         """Run an unsuccessful job again, with all its attempts; raises Refused.

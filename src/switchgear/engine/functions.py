@@ -16,7 +16,7 @@ from switchgear.refusals import REFUSED_LIMIT
 __all__ = ["FUNCTION_BYTES", "FunctionRegistry"]
 
 # The approximate memory of a function besides its name.
-FUNCTION_BYTES: Final = 4_500
+FUNCTION_BYTES: Final = 4_800
 
 # How many functions are examined to find an unused one: takes a fraction of a millisecond.
 MOST_LOOKED_AT: Final = 256
@@ -70,6 +70,9 @@ class FunctionRegistry:
 
     def _drop(self, function: Function) -> None:
         del self._state.functions[function.name]
+        counts = self._state.dropped_counts
+        for index, count in enumerate(function.counts()):
+            counts[index] += count
         self._state.memory.registration_bytes -= FUNCTION_BYTES + len(function.name)
         function.dropped = True
         self._queues.discard(function)

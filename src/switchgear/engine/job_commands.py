@@ -1,4 +1,4 @@
-"""`JobCommands`: what submitters and operators may do to a job: cancel it, retry it, add predecessors."""
+"""`JobCommands`: what submitters and operators may do to a job: cancel it, retry it, change it, add predecessors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from switchgear.engine.attempts import Attempts
+from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.dependencies import Dependencies, check_edges, has_policies, policy_of
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
@@ -17,9 +18,9 @@ from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.errors import Refused
-from switchgear.model import DONE, FINAL_STATES, RUNNING, WAITING, Cause, Delivery, EdgePolicy, Function, Job
-from switchgear.model.job import EDGE_BYTES, KEPT
-from switchgear.refusals import REFUSED_CONFLICT
+from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, WAITING, Cause, Delivery, EdgePolicy, Function, Job
+from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, KEPT
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_RUNNING
 
 __all__ = ["JobCommands"]
 
@@ -29,11 +30,12 @@ SEEN_TABLES: Final = 64
 
 
 class JobCommands:
-    """Cancels jobs, retries them, and adds predecessors."""
+    """Cancels jobs, retries them, changes their priority and time, and adds predecessors."""
 
     def __init__(
         self,
         state: EngineState,
+        deadlines: Deadlines,
         packed: PackedQueues,
         queues: ReadyQueues,
         functions: FunctionRegistry,
@@ -45,6 +47,7 @@ class JobCommands:
         requirements: Requirements,
     ) -> None:
         self._state = state
+        self._deadlines = deadlines
         self._packed = packed
         self._queues = queues
         self._functions = functions
@@ -153,6 +156,72 @@ class JobCommands:
             self._transitions.leave_queue(job)
         self._queues.rank_last(job)
         self._state.move(job, Cause.HELD_BACK)
+
+    # --- priority and time ---
+
+    def change(self, job: Job, priority: int, run_at_us: int) -> Job:
+        """Change the priority and the run-at time of a job that waits; raises Refused. -1 leaves a value as it is.
+
+        A job whose time has come already runs as soon as it can. A ready job whose priority changes goes to the end of
+        the queue of its new priority. Returns the job, of which the caller may have a copy.
+        """
+        state = self._state
+        job = self._packed.job(job.id) or job
+        if state.jobs.get(job.id) is not job or job.state is RUNNING:
+            reason = REFUSED_RUNNING if job.state is RUNNING else REFUSED_CONFLICT
+            raise Refused(reason, f"{{}} is {job.state.name.lower()}: it cannot be changed", job.id)
+        if state.is_too_late(job):
+            self._transitions.leave_queue(job)
+            self._transitions.expire(job)
+            raise Refused(REFUSED_CONFLICT, "{} is expired: it cannot be changed", job.id)
+        if priority < 0:
+            priority = job.priority
+        if run_at_us < 0 or (job.state is READY and run_at_us <= state.now_us):
+            run_at_us = job.run_at_us
+        if priority == job.priority and run_at_us == job.run_at_us:
+            state.concern_speaker()  # an earlier change to the same may not be stored yet
+            return job
+        if not job.has_own_details:
+            state.count_more(job, DETAILS_BYTES)  # it may be one of a million plain jobs
+        job.has_details = True
+        if state.reports_changes and job.delivery:
+            if not job.kept:
+                job.irrevocable = True  # otherwise the change could be withdrawn together with the submission
+            state.note(job)
+        if job.state is READY:
+            self._change_ready(job, priority, run_at_us)
+        else:
+            job.priority = priority
+            if run_at_us != job.run_at_us:
+                self._change_time(job, run_at_us)
+        return job
+
+    def _change_ready(self, job: Job, priority: int, run_at_us: int) -> None:
+        """Move a ready job to another queue, or let it wait for its time."""
+        self._queues.remove(job)
+        job.priority = priority
+        if run_at_us == job.run_at_us:  # which may be in the future again, if the clock was set back
+            self._dispatcher.enqueue_last(job)
+        else:
+            self._await_new_time(job, run_at_us)
+
+    def _change_time(self, job: Job, run_at_us: int) -> None:
+        """Change the time of a job that waits for it or for predecessors."""
+        if job.state is WAITING:
+            job.run_at_us = run_at_us
+            return
+        self._deadlines.note_stale()
+        if run_at_us > self._state.now_us:
+            self._await_new_time(job, run_at_us)
+        else:
+            job.run_at_us = run_at_us
+            self._transitions.make_ready(job, Cause.DUE)
+
+    def _await_new_time(self, job: Job, run_at_us: int) -> None:
+        job.run_at_us = run_at_us
+        self._queues.rank_last(job)
+        self._state.move(job, Cause.RESCHEDULED)
+        self._transitions.await_time(job)
 
     # --- retry ---
 

@@ -34,6 +34,7 @@ MOVES: Final[tuple[tuple[Cause, tuple[JobState, ...], JobState], ...]] = (
     (Cause.RELEASED,           (WAITING,),                             READY),
     (Cause.RELEASED_EARLY,     (WAITING,),                             SCHEDULED),
     (Cause.DUE,                (SCHEDULED,),                           READY),
+    (Cause.RESCHEDULED,        (SCHEDULED, READY),                     SCHEDULED),
     (Cause.HELD_BACK,          (SCHEDULED, READY, RUNNING),            WAITING),
     (Cause.TAKEN,              (READY,),                               RUNNING),
     (Cause.SUCCEEDED,          (RUNNING,),                             DONE),

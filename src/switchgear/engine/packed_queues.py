@@ -32,7 +32,7 @@ from typing import Final
 from switchgear.engine.state import EngineState
 from switchgear.model import BEST_FIRST, READY, RESIDENT, Function, Job, JobState, PackedSegment, SegmentedQueue
 from switchgear.model.job import NO_DETAILS, RANKS_BETWEEN, place_of
-from switchgear.model.segments import FIRST_REVISION, ObjectSegment, QueueSegment
+from switchgear.model.segments import FIRST_REVISION, SOURCE_SHIFT, ObjectSegment, QueueSegment
 
 __all__ = ["MOST_KEY_BYTES", "PACKED_JOB_BYTES", "PackedQueues"]
 
@@ -230,7 +230,7 @@ class PackedQueues:
                 unique = b""
             ids.append(last_id)
             created_us.append(job.created_us)
-            deliveries.append(job.delivery)
+            deliveries.append(job.delivery | job.source << SOURCE_SHIFT)
             uniques.append(unique)
         if len(segment.objects) == len(ids):  # all are objects: nothing to gain
             unpacked.first_id = rest.last_id + 1

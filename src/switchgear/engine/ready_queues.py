@@ -273,10 +273,15 @@ class ReadyQueues:
         if self._limiters.is_open(function):
             groups = limiter.groups if worker is None else groups_for(limiter, worker)
             for priority in BEST_FIRST:
-                group = self._limiters.next_group(limiter, priority, groups)
-                if group is not None:
-                    return self._head(limiter, group, priority)
+                job = self.first_of_groups(limiter, priority, groups)
+                if job is not None:
+                    return job
         return None
+
+    def first_of_groups(self, limiter: Limiter, priority: int, groups: list[QueueGroup]) -> Job | None:
+        """The job of this priority whose turn it is among those of some groups."""
+        group = self._limiters.next_group(limiter, priority, groups)
+        return None if group is None else self._head(limiter, group, priority)
 
     def heads(self, function: Function) -> list[Job]:
         """The first job of each group, in the order in which a worker that fits all would get them."""

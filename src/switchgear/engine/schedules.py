@@ -53,7 +53,7 @@ ORIGIN: Final = "schedule"
 
 # The options of each job, and the fields of a schedule that its owner sets, apart from its timetable.
 OPTION_FIELDS: Final = tuple(dict.fromkeys(option.schedule_field for option in SCHEDULE_OPTIONS.values()))
-DEFINED: Final = ("function_name", "payload", "catch_up", "overlap", *OPTION_FIELDS)
+DEFINED: Final = ("function_name", "payload", "catch_up", "overlap", "owner", *OPTION_FIELDS)
 
 
 class ScheduleRunner:
@@ -303,7 +303,7 @@ class ScheduleRunner:
 def held_bytes(schedule: Schedule) -> int:
     """The approximate memory of a schedule."""
     texts = len(schedule.name) + len(schedule.function_name) + len(schedule.key) + len(schedule.timetable.spec)
-    texts += len(schedule.requires)
+    texts += len(schedule.requires) + len(schedule.owner)
     return SCHEDULE_BYTES + texts + len(schedule.payload)
 
 

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.engine.flows import UNKNOWN_SOURCE, Flows
 from switchgear.engine.lifecycle import next_state
 from switchgear.errors import Refused
 from switchgear.memory import MemoryAccount
@@ -105,6 +106,7 @@ class EngineState:
         self.names = NameTable[Job]()
         self.reserved_names: list[Container[bytes]] = []  # names of jobs that are about to be submitted, by batch
         self.functions: dict[bytes, Function] = {}
+        self.dropped_counts = [0, 0, 0, 0, 0, 0]  # the sums of `Function.counts` of functions that were forgotten
         self.workers: dict[int, Worker] = {}
         self.schedules: dict[bytes, Schedule] = {}
         self.memory = MemoryAccount(self.settings.memory_bytes)  # shared with all that hold bytes for peers
@@ -119,6 +121,7 @@ class EngineState:
         self.has_wake_policy = False
         self.hands_out_plainly = True  # and there is no wake policy to be asked
         self.is_meeting_deadlines = False  # several deadlines may be due at once, and not all were handled yet
+        self.flows = Flows()
         self.global_subscribers: list[Peer] = []  # told of every job's start and end
         # The seconds in which short retentions of finished jobs end, so that the owner drops the jobs in time.
         self.retention_ends: set[int] = set()
@@ -177,6 +180,12 @@ class EngineState:
         speaker = self.speaker
         if speaker is not None and self.is_durable and not job.kept:
             speaker.job_promised(job, self.batch)
+
+    @property
+    def source(self) -> int:
+        """The number of the protocol by which the speaker submits jobs."""
+        speaker = self.speaker
+        return speaker.source if speaker is not None else UNKNOWN_SOURCE
 
     def take_changes(self) -> tuple[list[Job], list[Function]]:
         """The jobs and functions that changed since the last call."""

@@ -8,6 +8,7 @@ from typing import Final
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dependencies import Dependencies, check_edges, has_policies, without_repetitions
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.flows import SCHEDULE_SOURCE
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.ready_queues import ReadyQueues
@@ -116,6 +117,8 @@ class Submissions:
             raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
         job_id = state.next_job_id
         job = Job(job_id, function, unique, payload, priority, delivery, state.now_us)
+        if state.speaker is not None:
+            job.source = state.speaker.source
         if options is not None:
             if options.job_id:
                 job = self._with_reserved_id(job, options)
@@ -165,6 +168,7 @@ class Submissions:
         """
         state = self._state
         job = Job(state.next_job_id, function, b"", payload, priority, delivery, state.now_us)
+        job.source = state.source
         self._apply(job, options)
         state.next_job_id += 1
         self._enter(job, subscriber, is_long)
@@ -219,6 +223,7 @@ class Submissions:
         state = self._state
         job = Job(state.next_job_id, function, unique, payload, priority, delivery, state.now_us)
         state.next_job_id += 1
+        job.source = state.source
         job.has_details = True
         job.predecessors = options.predecessors
         if options.edges and has_policies(options.edges):
@@ -347,8 +352,11 @@ class Submissions:
             job.origin = options.origin
         if options.schedule:
             job.schedule = options.schedule
+            job.source = SCHEDULE_SOURCE
         if options.key:
             job.key = options.key
+        if options.label:
+            job.label = options.label
         if options.crash_limit != -1:
             job.crash_limit = options.crash_limit
         if options.retention_us != -1:

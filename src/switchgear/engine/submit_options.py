@@ -31,6 +31,7 @@ class SubmitOptions:
     unique_for_us: int = 0  # how long the job holds its unique key, even beyond its end
     retention_us: int = -1  # how long the job is kept after its end; -1: the server's setting
     requires: bytes = b""  # tags that a worker needs to run it, sorted, with commas
+    label: bytes = b""  # what people see beside the function
     schedule: bytes = b""  # the schedule that makes the job
     linked: Job | None = None  # the job, if it is linked to its predecessors already; see `Submissions.submit_wide`
     # Shared by all jobs that are submitted with this object, which has no other options then.
@@ -41,5 +42,5 @@ class SubmitOptions:
         if self.details is not None:
             return 0
         texts = len(self.name) + len(self.origin) + len(self.key) + len(self.reducer) + len(self.schedule)
-        texts += len(self.requires)
+        texts += len(self.requires) + len(self.label)
         return DETAILS_BYTES + EDGE_BYTES * len(self.predecessors) + texts

@@ -81,7 +81,12 @@ class PolicyCaller:
         """
         woken_job = worker.woken_job
         candidates = self._candidates(function, (worker,))
-        if woken_job is not None and woken_job.function is function and woken_job.state is READY:
+        if (
+            woken_job is not None
+            and woken_job.function is function
+            and woken_job.state is READY
+            and self._state.jobs.get(woken_job.id) is woken_job  # a packed job is another object when it is unpacked
+        ):
             is_open = self._limiters.is_open_for(function, worker) and not self._queues.is_key_closed(woken_job)
             is_wanted = not priorities or woken_job.priority in priorities
             if is_open and is_wanted and woken_job.payload is not None and self._fitting(woken_job, (worker,)):
@@ -103,18 +108,19 @@ class PolicyCaller:
         count = 0
         for priority in _priorities_for_any(function, workers):
             if limiter is None:
-                entries: Iterable[Job] = function.queues[priority]
+                queue = function.queues[priority]
+                entries: Iterable[Job] = queue
+                head = queue[0] if queue else None
             else:
                 entries = merge(*[group.next_entries(priority) for group in groups], key=place_of)
+                head = self._queues.first_of_groups(limiter, priority, groups)
+            if head is not None and head.payload is None and not found and self._fitting(head, workers):
+                if head is not function.unloaded:
+                    self._queues.want_payload(function, head)
+                return found  # nothing behind it is handed out before its payload has been read
             for job in entries:
-                if not self._fitting(job, workers):
-                    pass  # each worker fits some jobs of its own groups and priorities, and there are others
-                elif job.payload is not None:
+                if job.payload is not None and self._fitting(job, workers):
                     found.append(job)
-                elif not found:
-                    if job is not function.unloaded:
-                        self._queues.want_payload(function, job)
-                    return found  # nothing behind it is handed out before its payload has been read
                 count += 1
                 if count == MOST_CANDIDATES:
                     return found

@@ -61,7 +61,8 @@ class WorkerReports:
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
         """End a job as done."""
         # Every job passes here. It is looked up in the table of jobs, which takes half the time of `worker.running`.
-        job = self._state.jobs.get(job_id)
+        state = self._state
+        job = state.jobs.get(job_id)
         if job is None or job.worker is not worker:
             job = worker.running.get(job_id)
             if job is None:
@@ -73,10 +74,14 @@ class WorkerReports:
             return None  # see `_reported`
         del worker.running[job_id]
         job.result = result
-        self._state.memory.job_bytes += len(result)
+        state.memory.job_bytes += len(result)
         job.worker = None  # `Attempts.detach`, inlined, because every job passes here
         function = job.function
         function.running -= 1
+        history = job.history  # `Job.taken_us`, inlined
+        run_us = state.now_us - (job.started_us if history is None else history[-1])
+        function.run_times.note(run_us)
+        worker.flows[job.source].note(run_us)
         if function.limiter is not None:
             self._limiters.count_end(job, worker)
         if job.has_details and job.run_limit:
@@ -125,6 +130,7 @@ class WorkerReports:
         job.result_code = code
         self._state.set_error(job, error)
         self._state.set_result(job, result)
+        worker.flows[job.source].note_failure(self._state.now_us - job.taken_us)
         self._attempts.detach(job)
         self._transitions.finish(job, Cause.ENDED_BADLY)
         warning_bytes = self._state.settings.warning_bytes

@@ -62,6 +62,7 @@ class WorkerRegistry:
         """Register a worker without functions."""
         self._last_worker_id += 1
         worker = Worker(self._last_worker_id, peer, protocol, self._state.now_us)
+        worker.flows = self._state.flows.of_workers(protocol)
         if name:
             worker.name = name
         if peer.worker_tags or peer.worker_resources:

@@ -111,6 +111,7 @@ class ForwardingSource(Output):
         transport = ForwardTransport()
         transport.host, transport.port = url.host, url.port
         super().__init__(hub, transport)
+        self.source = self.engine.source_of("forwarding")
         self.url = url
         self.hub = hub
         self.name = f"{NAME_PREFIX}{secrets.token_hex(8)}"  # by which the upstream knows this source

@@ -189,7 +189,7 @@ class Recorder:
         function = self._names.get(name)
         if function is None:
             function = self._identify(name)
-        unique = job.unique or job.name
+        unique = job.unique or job.name or job.label
         if len(unique) > LONGEST_NAME or not unique.isascii() or b"\0" in unique:
             key = "-" if unique.startswith(b"-\0") else readable(unique, LONGEST_NAME)  # -: the payload is the key
         else:

@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.model.duration_histogram import DurationHistogram
+from switchgear.model.flow import Flow
 from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Details, Job
 from switchgear.model.segments import PackedSegment, SegmentedQueue
 from switchgear.model.table import JobTable
@@ -109,6 +111,7 @@ class Peer:
     worker_resources: Mapping[bytes, int] = {}  # likewise resources, in thousandths, unless the worker states its own
     collects_data: bool = False  # needs the parts of a result joined, because it cannot pass them on one by one
     timers: dict[Timer, None] | None = None  # timers that are set; maintained by the engine
+    source: int = 0  # the number of the protocol by which it submits jobs; see engine.flows
 
     def __init__(self) -> None:
         self.subscriptions: dict[int, Job] = {}  # jobs it is subscribed to, by id; maintained by the engine
@@ -174,6 +177,7 @@ class Timer:
         self.is_set = True  # neither fired nor cancelled
 
 
+NO_FLOWS: Final = [Flow()]
 NO_HEADERS: Final[Mapping[str, Any]] = {}
 NO_TAGS: Final[frozenset[bytes]] = frozenset()
 NO_RESOURCES: Final[Mapping[bytes, int]] = {}
@@ -234,6 +238,7 @@ class Worker:
         self.credits = 0  # how many more jobs may be pushed to it
         self.lease_until_us = 0  # 0: the connection itself is the sign of life
         self.lease_check_us = 0  # when the engine checks the lease; 0: never
+        self.flows = NO_FLOWS  # counters by the protocol of the submitter; see engine.flows
 
     def __repr__(self) -> str:
         return f"Worker({self.id}, {self.protocol})"
@@ -319,9 +324,15 @@ class Function(ReadyQueue):
         self.cancelled = 0
         self.expired = 0
         self.requeued = 0
+        self.wait_times = DurationHistogram()  # of each start: how long the job was ready before
+        self.run_times = DurationHistogram()  # of each attempt, however it ended
 
     def __repr__(self) -> str:
         return f"Function({self.name!r})"
+
+    def counts(self) -> tuple[int, int, int, int, int, int]:
+        """How many of its jobs were submitted, done, failed, cancelled, expired and requeued."""
+        return self.submitted, self.done, self.failed, self.cancelled, self.expired, self.requeued
 
     def ready_of(self, priority: int) -> int:
         """How many jobs of this priority wait for a worker."""
@@ -510,6 +521,7 @@ class Schedule:
     retention_us: int = -1
     key: bytes = b""
     requires: bytes = b""
+    owner: bytes = b""  # the app that has declared it; empty: an operator
     # The state of the schedule.
     paused: bool = False
     removed: bool = False

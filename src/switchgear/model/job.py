@@ -88,6 +88,7 @@ class Details:
         "expires_us",
         "irrevocable",
         "key",
+        "label",
         "losses",
         "message",
         "name",
@@ -144,6 +145,7 @@ class Details:
             # Its tenant or group: each key may have limits, and keys can be served round robin; see engine.limiters.
             b""
         )
+        self.label = b""  # what people see beside the function
         self.losses = 0  # how often its worker, or the server, was lost during a run
         self.starts = 0  # how often it was started, if not exactly once; see `Job.start_number`
         self.crash_limit = -1  # dead after this many losses; 0: no limit; -1: a loss counts as an attempt
@@ -215,6 +217,7 @@ class Job:
         "priority",
         "result",
         "revision",
+        "source",
         "started_us",
         "state",
         "subscribers",
@@ -247,6 +250,7 @@ class Job:
         self.entry_bytes = 0
         # KEPT: the store has the job in some state; RESIDENT: its payload is also counted as in memory
         self.kept: u8 = 0
+        self.source: u8 = 0  # the number of the protocol by which it was submitted; see engine.flows
         self.attempts: i32 = 0
         self.revision: i32 = 0  # grows with every stored change; a store never goes back
         self.worker: Worker | None = None
@@ -313,6 +317,12 @@ class Job:
         return entries
 
     @property
+    def taken_us(self) -> int:
+        """When a running job was started: its last move."""
+        history = self.history
+        return self.started_us if history is None else history[-1]
+
+    @property
     def start_number(self) -> int:
         """Which start of the job the present or last one is: 1 for the first.
 
@@ -357,13 +367,19 @@ class Job:
             size += self.details.content_size()
         return size
 
+    @property
+    def has_own_details(self) -> bool:
+        """Whether it has details of its own, which no other job shares."""
+        return self.details is not NO_DETAILS and not self.details.shared
+
     def measured_entry(self) -> int:
         """Its approximate memory besides its contents."""
         size = JOB_BYTES + len(self.unique)
         details = self.details
-        if details is not NO_DETAILS and not details.shared:
+        if self.has_own_details:
             size += DETAILS_BYTES + EDGE_BYTES * len(details.predecessors) + len(details.name) + len(details.origin)
             size += len(details.key) + len(details.reducer) + len(details.schedule) + len(details.requires)
+            size += len(details.label)
         if self.subscribers is not None:
             size += SUBSCRIPTION_BYTES * len(self.subscribers)
         if self.history is not None:
@@ -412,6 +428,14 @@ class Job:
     @reducer.setter
     def reducer(self, reducer: bytes) -> None:
         self.own_details().reducer = reducer
+
+    @property
+    def label(self) -> bytes:
+        return self.details.label
+
+    @label.setter
+    def label(self, label: bytes) -> None:
+        self.own_details().label = label
 
     @property
     def origin(self) -> str:

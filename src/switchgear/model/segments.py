@@ -21,9 +21,21 @@ from switchgear.model.job import KEPT, RANKS_BETWEEN, Job, place_of
 if TYPE_CHECKING:
     from switchgear.model import Function
 
-__all__ = ["FIRST_REVISION", "ObjectSegment", "PackedSegment", "QueueSegment", "SegmentedQueue", "remove_from"]
+__all__ = [
+    "FIRST_REVISION",
+    "SOURCE_SHIFT",
+    "ObjectSegment",
+    "PackedSegment",
+    "QueueSegment",
+    "SegmentedQueue",
+    "remove_from",
+]
 
 FIRST_REVISION: Final = 1  # of a job that was stored once, and has not changed since
+
+# A delivery takes two bits of its byte.
+SOURCE_SHIFT: Final = 2
+DELIVERY_BITS: Final = (1 << SOURCE_SHIFT) - 1
 
 # Higher than every id: the first id of a segment behind all packed jobs.
 BEYOND_ALL_IDS: Final = 1 << 62
@@ -97,7 +109,7 @@ class PackedSegment(QueueSegment):
         # Ascending. For an object that was never packed it is the id that corresponds to its place.
         self.ids = array("q")
         self.created_us = array("q")
-        self.deliveries = b""
+        self.deliveries = b""  # and, from the third bit on, the numbers of the protocols by which they were submitted
         self.keys = b""
         self.key_ends = array("I")
         # By index, jobs that are objects: not plain, or unpacked on request. None: removed.
@@ -132,9 +144,10 @@ class PackedSegment(QueueSegment):
             self.unique_at(index),
             None,
             self.priority,
-            self.deliveries[index],
+            self.deliveries[index] & DELIVERY_BITS,
             self.created_us[index],
         )
+        job.source = self.deliveries[index] >> SOURCE_SHIFT
         job.kept = KEPT
         job.revision = FIRST_REVISION
         return job

@@ -18,6 +18,7 @@ from typing import Final
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
 from switchgear.model import Job
+from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.net.held_output import HeldOutput
 from switchgear.net.payload_reads import Payloads
 from switchgear.net.staged_changes import StagedChanges
@@ -59,6 +60,7 @@ class Commits:
         self.changes = StagedChanges(engine, store, telemetry, payloads)
         self.output = HeldOutput(engine)
         self.storage_error: StorageError | None = None
+        self.commit_times = DurationHistogram()  # of commits that were successful
         self._begin_turn = begin_turn
         self._close_turn = close_turn
         self._on_commit = on_commit  # called after each successful commit
@@ -67,6 +69,7 @@ class Commits:
         self._soon: asyncio.TimerHandle | None = None  # while a woken worker is expected to take a job
         self._woken = 0  # the number of wakeups at the end of the last turn
         self._commit: asyncio.Task[None] | None = None
+        self._begun_at = 0.0
         self._failed_at = 0.0
         self._recovered_at = 0.0
         self._retry: asyncio.TimerHandle | None = None
@@ -100,7 +103,13 @@ class Commits:
     def start(self) -> None:
         """Commit what is staged, unless a commit is in progress."""
         if self._commit is None:
+            self._begun_at = self._loop.time()
             self._commit = self._loop.create_task(self._run())
+
+    @property
+    def running_seconds(self) -> float:
+        """How long the commit in progress has taken so far; 0 if there is none."""
+        return self._loop.time() - self._begun_at if self._commit is not None else 0.0
 
     async def wait(self) -> None:
         """Wait until the commit in progress has ended."""
@@ -156,6 +165,7 @@ class Commits:
         if error is not None:
             self._commit_failed(error)
             return
+        self.commit_times.note(int((self._loop.time() - self._begun_at) * 1_000_000))
         if refused:
             self.telemetry.emit("storage_refused", jobs=list(refused)[:20])
         if self.storage_error is not None:

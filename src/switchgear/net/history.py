@@ -106,9 +106,9 @@ class History:
         found: list[Job] = yield from self._read(self._store.find(query))
         return found
 
-    def search_bound(self, before_id: int, count: int) -> Reading[int]:
+    def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> Reading[int]:
         """See `Store.search_bound`."""
-        bound: int = yield from self._read(self._store.search_bound(before_id, count))
+        bound: int = yield from self._read(self._store.search_bound(before_id, count, states))
         return bound
 
     def _read(self, coroutine: Coroutine[Any, Any, Any]) -> Reading[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from switchgear.engine.deadlines import NEVER_US
@@ -66,6 +66,9 @@ class Hub(Context):
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
         # Runs the verbs of operators; at the end the answer is added to the list.
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
+        # Collects the rows of a live table, and adds them to the list.
+        self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
+        self.write_metrics: Callable[[bool, Mapping[tuple[str, int], int]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
         self._loop = asyncio.get_running_loop()
         self.fair_queue = FairQueue()
@@ -249,9 +252,9 @@ class Hub(Context):
         """Jobs of the store that match."""
         return self.history.search(query)
 
-    def search_bound(self, before_id: int, count: int) -> Reading[int]:
+    def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> Reading[int]:
         """See `Store.search_bound`."""
-        return self.history.search_bound(before_id, count)
+        return self.history.search_bound(before_id, count, states)
 
     def find_kept(self, before_id: int, limit: int) -> Reading[list[Job]]:
         return self.history.search(JobQuery(before_id=before_id, limit=limit))
@@ -268,6 +271,12 @@ class Hub(Context):
 
     def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[Step]:
         return self.operator(verb, arguments, answer)
+
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        return self.watcher(topic, rows)
+
+    def metrics(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+        return self.write_metrics(is_open, http_requests)
 
     def work_off(self, operation: Iterator[Step]) -> None:
         self.long_operations.start(operation)
@@ -288,5 +297,13 @@ class Hub(Context):
         self._loop.call_soon(self.on_stop_requested, graceful)
 
 
+def _no_metrics(is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+    return iter(())
+
+
 def _no_operator(verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
     raise LookupError(f"nobody can {verb}")
+
+
+def _no_watcher(topic: str, rows: list[Any]) -> Iterator[Step]:
+    raise LookupError(f"nobody can watch {topic}")

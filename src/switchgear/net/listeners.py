@@ -164,6 +164,13 @@ class Listeners:
     def count_connections(self) -> int:
         return sum(len(listener.connections) for listener in self.tcp_listeners)
 
+    def connections_by_protocol(self) -> dict[str, int]:
+        """How many connections the listeners of each protocol have."""
+        counts: dict[str, int] = {}
+        for listener in self.tcp_listeners:
+            counts[listener.url.scheme] = counts.get(listener.url.scheme, 0) + len(listener.connections)
+        return counts
+
     def open_connections(self) -> list[Connection]:
         """The connections of all listeners."""
         return [connection for listener in self.tcp_listeners for connection in listener.connections]

@@ -21,18 +21,18 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib import import_module
-from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Any, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.engine.wake_policy import WakePolicy
-from switchgear.errors import ConfigError, StorageError
+from switchgear.errors import ConfigError, StorageError, SwitchgearError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
 from switchgear.net.file_ownership import check_database, is_open_to_others
@@ -40,12 +40,16 @@ from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
 from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
+from switchgear.net.log_setup import configure_log, logs_to_stderr, reopen_log
+from switchgear.net.loop_lag import LoopLag
+from switchgear.net.metrics import Metrics
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
+from switchgear.net.service_manager import ServiceManager
 from switchgear.protocol_registry import protocol_named
 from switchgear.storage.base import KEEP_ALL
 from switchgear.storage.open import open_store
-from switchgear.telemetry import JsonFormatter, Telemetry
+from switchgear.telemetry import Telemetry
 from switchgear.version import BUILD, VERSION
 
 __all__ = ["Service", "check_files", "run_server"]
@@ -59,6 +63,8 @@ RETENTION_SECONDS = 30.0
 SHORT_RETENTION_LOOK_SECONDS = 1.0
 DEMO_STOP_SECONDS = 1.0  # the demo should not be cut off in the middle of a line
 GUEST_IDS = 1_000  # a server that starts with every program should not skip many ids each time
+MOST_SILENT_SECONDS = 60.0  # that a service manager should wait before it gives a server up that starts or stops
+SERVING = "serving"  # as a service manager shows it
 GOODBYE_SECONDS = 0.3  # a user's program must not wait for a peer that does not close its connection
 
 
@@ -69,16 +75,29 @@ def run_server(
     demo: Callable[[list[str]], None] | None = None,
     on_listening: Callable[[], None] | None = None,
     is_silent: bool = False,
+    manager: ServiceManager | None = None,
 ) -> int:
     """Serve until told to stop; returns the exit code.
 
     `on_listening` is called when all addresses accept connections; `demo` then gets all addresses, in its own thread.
-    With `is_silent`, nothing is printed to standard output.
+    With `is_silent`, nothing is printed to standard output.  `manager` is told how the server is.
     """
     configure_log(config)
     service = Service(config, reload, demo, on_listening, is_silent=is_silent)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(service.run())
+    if manager is not None:
+        service.manager = manager
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(service.run())
+    except SwitchgearError as error:
+        if not logs_to_stderr(config):  # there it is told by the caller
+            Telemetry(time.monotonic).emit("server_failed", error=error)
+        raise
+    except Exception:
+        if config.log.format != "json":
+            raise
+        log.critical("internal error", exc_info=True)  # for those who read nothing but JSON
+        return 1
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -117,6 +136,7 @@ class Service:
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self._finish_all = False
+        self.manager = ServiceManager()
         self._is_serving = False
         self._reloads_later = False  # the configuration, once the server serves
 
@@ -146,14 +166,19 @@ class Service:
                 stack.push_async_callback(asyncio.to_thread, self.recorder.close)
             if self._is_guest:
                 self.hub.changes.ids_at_once = GUEST_IDS
+            self.loop_lag = LoopLag()
             self._connect()
             if not await self._load():
                 self.telemetry.emit("server_stopped")
                 return 0
             stack.push_async_callback(self.hub.close)
             await self._listen(stack)
-            tasks = [asyncio.create_task(self._housekeeping()), asyncio.create_task(self._retention())]
+            tasks = [asyncio.create_task(task) for task in (self._housekeeping(), self._retention(), self._beat())]
             stack.push_async_callback(cancel_all, tasks)
+            self.loop_lag.start()
+            stack.callback(self.loop_lag.close)
+            self.manager.ready(SERVING)
+            stack.callback(self.manager.close)
             await self._serve()
             self.on_stopping()
         self.telemetry.emit("server_stopped")
@@ -165,7 +190,9 @@ class Service:
         self.operations = Operations(self.hub, f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
+        self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
+        self.hub.watcher = self.operations.live_rows.in_steps
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.listeners.is_guest = self._is_guest
@@ -173,6 +200,10 @@ class Service:
         self.operations.context.connections = self.listeners.count_connections
         self.operations.context.listeners = self.listeners.describe
         self.operations.context.open_connections = self.listeners.open_connections
+        metrics = Metrics(self.hub, self.loop_lag)
+        metrics.recorder = self.recorder
+        metrics.connections = self.listeners.connections_by_protocol
+        self.hub.write_metrics = metrics.write
 
     async def _load(self) -> bool:
         """Take over what the store has; returns False if the server was told to stop before that was done.
@@ -213,7 +244,9 @@ class Service:
         while True:
             await asyncio.sleep(RESTORING_SECONDS)
             seconds = round(loop.time() - begun)
-            self.telemetry.emit("restoring", store=self.store.url, jobs=self.engine.job_count(), seconds=seconds)
+            jobs = self.engine.job_count()
+            self.telemetry.emit("restoring", store=self.store.url, jobs=jobs, seconds=seconds)
+            self.manager.starting(f"restoring jobs: {jobs}", MOST_SILENT_SECONDS)
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self.listeners.close)
@@ -223,12 +256,8 @@ class Service:
         self._is_serving = True
         if self._reloads_later:
             self.reload()
-        self.telemetry.emit("server_started", version=VERSION, build=BUILD, store=self.store.url)
         addresses = self.listeners.addresses
-        for address in addresses:
-            self.telemetry.emit("listening", url=address)
-        if not self._is_guest:
-            self._announce(addresses)
+        self._announce(addresses)
         if self._on_listening is not None:
             self._on_listening()
         if self._demo:
@@ -237,18 +266,25 @@ class Service:
             stack.push_async_callback(asyncio.to_thread, demo.join, DEMO_STOP_SECONDS)
 
     def _announce(self, addresses: list[str]) -> None:
-        """Print the version, the addresses and the store; with `is_silent`, log them."""
+        """Tell the version, the store and the addresses: on standard output for people, unless there is to be nothing
+        but JSON; and in the log, unless people would see it twice."""
+        is_printed = not (self._is_guest or self._is_silent or self.config.log.format == "json")
+        is_seen = self._is_guest or (is_printed and logs_to_stderr(self.config))
+        if is_seen:
+            self.telemetry.for_debugging = frozenset({"server_started", "listening", "connecting"})
+        self.telemetry.emit("server_started", version=VERSION, build=BUILD, store=self.store.url)
         how = "" if BUILD == "compiled" else " Python: slower than compiled (pip install . with a C compiler)"
         lines = [f"switchgear {VERSION}, {BUILD}{how}"]
         for address in addresses:
-            is_outgoing = protocol_named(address.partition(":")[0]).is_outgoing
-            lines.append(f"{'connecting to' if is_outgoing else 'listening on'} {address}")
-        lines.append(f"keeping jobs in {self.store.url}")
-        for line in lines:
-            if self._is_silent:
-                log.info("%s", line)
+            if protocol_named(address.partition(":")[0]).is_outgoing:
+                self.telemetry.emit("connecting", url=address)
+                lines.append(f"connecting to {address}")
             else:
-                print(line, flush=True)
+                self.telemetry.emit("listening", url=address)
+                lines.append(f"listening on {address}")
+        lines.append(f"keeping jobs in {self.store.url}")
+        if is_printed:
+            print("\n".join(lines), flush=True)
 
     # --- serving and stopping ---
 
@@ -259,6 +295,7 @@ class Service:
             return
         self.listeners.stop_accepting(is_draining=True)
         seconds = self.config.drain_timeout_seconds
+        self.manager.stopping(seconds + MOST_SILENT_SECONDS)
         self.hub.begin_turn()
         self.engine.drain()
         if not self._stop_now.is_set():
@@ -326,8 +363,16 @@ class Service:
             return
         if self._reload is None:
             return
+        self.manager.reloading()
         try:
-            read = self._reload()
+            self._reload_config(self._reload)
+        finally:
+            if not self._stop.is_set():
+                self.manager.ready(SERVING)
+
+    def _reload_config(self, load: Callable[[], Config]) -> None:
+        try:
+            read = load()
             new = reloaded(self.config, read)
             self.listeners.admit_clients()
             configure_log(new)
@@ -353,10 +398,20 @@ class Service:
                 self.hub.follow_wall_clock()
                 self.hub.check_store()
                 self.listeners.look_after()
+                self.operations.series_recorder.look_after()
             except Exception:
                 log.exception("internal error while checking connections")  # continue with the next check
             if self._finish_all and not self.engine.job_count():
                 self.request_stop(graceful=True)
+
+    async def _beat(self) -> None:
+        """Tell the watchdog that the server is well: the event loop turns, or else nothing would be told, and the store
+        works and does not hang."""
+        seconds = self.manager.beat_seconds
+        while seconds:
+            if self.hub.storage_error is None and self.hub.commits.running_seconds < seconds:
+                self.manager.beat()
+            await asyncio.sleep(seconds)
 
     async def _retention(self) -> None:
         """Drop finished jobs whose retention has passed: all now and then, and those with a short one in time."""
@@ -467,36 +522,3 @@ async def cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def configure_log(config: Config) -> None:
-    """Configure where the log is written, replacing the previous configuration."""
-    handler: logging.Handler
-    if config.log.file == "none":
-        handler = logging.NullHandler()
-    elif config.log.file and config.log.file != "stderr":
-        try:
-            handler = WatchedFileHandler(config.log.file, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"log.file: cannot write {config.log.file}: {error.strerror}") from error
-    else:
-        handler = logging.StreamHandler(sys.stderr)
-    if config.log.format == "json":
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    root = logging.getLogger("switchgear")
-    for old in list(root.handlers):
-        if isinstance(old, (logging.StreamHandler, logging.NullHandler)):
-            root.removeHandler(old)
-            old.close()
-    root.addHandler(handler)
-    logging.raiseExceptions = False  # if the disk is full, a lost line must not become a traceback
-    root.setLevel(config.log.level.upper())
-    root.propagate = False
-
-
-def reopen_log() -> None:
-    for handler in logging.getLogger("switchgear").handlers:
-        if isinstance(handler, WatchedFileHandler):
-            handler.reopenIfNeeded()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mypy_extensions import mypyc_attr
@@ -82,11 +82,23 @@ class Context(ABC):
         See net.operations.dispatcher.  Raises Refused or LookupError.
         """
 
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        """Collect the present rows of a live table in steps: at the end a list of pairs of a key and a row is added.
+
+        See net.operations.live_rows.
+        """
+        raise LookupError(f"nobody can watch {topic}")
+
     def work_off(self, operation: Iterator[Step]) -> None:
         """Run an operation in steps, over as many turns as it takes; see net.long_operations."""
         for pauses in operation:
             if pauses:
                 return
+
+    def metrics(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+        """The figures of the server in the text format of Prometheus or, if `is_open`, of OpenMetrics, in small pieces,
+        some of them empty; see net.metrics.  `http_requests` are counts of answers by route and status."""
+        return iter(())
 
     @abstractmethod
     def count_bad_input(self, session: Session, code: str, text: str) -> None:

@@ -34,6 +34,7 @@ class Session(Output):
 
     def __init__(self, context: Context, transport: PeerTransport) -> None:
         super().__init__(context, transport)
+        self.source = self.engine.source_of(self.protocol)
         self.long_bytes = 0  # how many bytes of `out` are long answers
         self.deferred: list[tuple[int, bytes]] = []  # requests to be handled when those are sent
         self.operation: Iterator[Step] | None = None  # runs in steps; other requests wait until it is done

@@ -33,9 +33,11 @@ from mypy_extensions import mypyc_attr
 from switchgear.memory import MemoryAccount
 from switchgear.model import Function, Job, JobState, PlainJob, Schedule
 
-__all__ = ["KEEP_ALL", "JobQuery", "Snapshot", "Spare", "Store"]
+__all__ = ["KEEP_ALL", "LONGEST_SEARCHED_BYTES", "JobQuery", "Snapshot", "Spare", "Store", "contains_text"]
 
 KEEP_ALL: Final = 2**62  # as the number of finished jobs to keep: only those with their own retention are dropped
+
+LONGEST_SEARCHED_BYTES: Final = 65_536  # a longer payload is not searched: a thousand of them would take too long
 
 Spare: TypeAlias = Callable[[], frozenset[int]]  # called in the thread of the event loop
 
@@ -50,6 +52,10 @@ class JobQuery:
     name: bytes | None = None
     dead: bool = False  # only those that failed because their attempts are spent
     error_contains: bytes = b""  # only jobs whose error contains this
+    key: bytes | None = None
+    contains: bytes = (
+        b""  # only jobs whose payload, name, unique key or error contains this; see LONGEST_SEARCHED_BYTES
+    )
     since_us: int = 0  # created at or after
     until_us: int = 0  # created before; 0: no bound
     before_id: int = 0  # 0: starts with the newest
@@ -149,10 +155,11 @@ class Store(ABC):
     async def find_named(self, names: Collection[bytes], since_us: int = 0) -> dict[bytes, Job]:
         """The newest stored job of each of these names that was created since then, by name."""
 
-    async def search_bound(self, before_id: int, count: int) -> int:
-        """The id above which (and below `before_id`, if that is not 0) about this many jobs ended without success.
+    async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
+        """The id from which on (and below `before_id`, if that is not 0) there are this many jobs in these states.
 
-        It bounds a search whose number of results is not known. 0 if there are fewer, or if the search costs nothing.
+        It bounds a search whose number of results is not known. A store may count other jobs too. 0 if there are fewer,
+        or if the search costs nothing.
         """
         return 0
 
@@ -169,3 +176,17 @@ class Store(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Release all resources. Staged changes that are not committed are lost."""
+
+
+def contains_text(job: Job, text: bytes) -> bool:
+    """Whether the payload, the name, the unique key or the error of a job contains a text.
+
+    False for a payload that is not in memory, or too long to be searched.
+    """
+    payload = job.payload
+    return (
+        text in job.unique
+        or text in job.name
+        or (job.error is not None and text in job.error)
+        or (payload is not None and len(payload) <= LONGEST_SEARCHED_BYTES and text in payload)
+    )

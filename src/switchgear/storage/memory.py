@@ -12,7 +12,7 @@ from mypy_extensions import mypyc_attr
 
 from switchgear.memory import MemoryAccount
 from switchgear.model import DONE, FINAL_STATES, Delivery, Function, Job, JobState, Schedule
-from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
+from switchgear.storage.base import LONGEST_SEARCHED_BYTES, JobQuery, Snapshot, Spare, Store, contains_text
 
 __all__ = ["DEFAULT_KEEP_COUNT", "MemoryStore"]
 
@@ -27,6 +27,7 @@ WANTED_COUNT: Final = 100_000
 
 # This many jobs are examined in one step of a search, in less than a millisecond.
 JOBS_PER_STEP: Final = 500
+BYTES_PER_STEP: Final = 1024 * 1024  # of payloads that are searched for a text
 DROPPED_PER_STEP: Final = 2_000
 # Ids of jobs that a ring has dropped are removed in batches.
 IDS_DROPPED: Final = 10_000
@@ -173,9 +174,15 @@ class MemoryStore(Store):
         for ring in rings:
             start = ring.first
             while start < len(ring.ids):
+                searched_bytes = 0
                 for job in ring.portion(start):
                     if job.state in FINAL_STATES and _matches(job, query):
                         found[job.id] = job
+                    if query.contains:
+                        searched_bytes += min(len(job.payload or b""), LONGEST_SEARCHED_BYTES)
+                        if searched_bytes > BYTES_PER_STEP:
+                            searched_bytes = 0
+                            await asyncio.sleep(0)
                 if len(found) > query.limit + JOBS_PER_STEP:
                     found = {job_id: found[job_id] for job_id in sorted(found, reverse=True)[: query.limit]}
                 start = max(start + JOBS_PER_STEP, ring.first)
@@ -418,4 +425,6 @@ def _matches(job: Job, query: JobQuery) -> bool:
         and job.id >= query.from_id
         and (not query.dead or job.is_dead)
         and (not query.error_contains or query.error_contains in (job.error or b""))
+        and (query.key is None or job.key == query.key)
+        and (not query.contains or contains_text(job, query.contains))
     )

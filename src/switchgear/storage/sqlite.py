@@ -375,9 +375,10 @@ class SqliteStore(Store):
         """The newest stored job of each of these names that was created since then, by name."""
         return await self._reads.find_named(names, since_us, self._functions)
 
-    async def search_bound(self, before_id: int, count: int) -> int:
-        """The id above which about this many jobs ended without success."""
-        return await self._reads.call(self._reads.searcher, self._reads.searcher.search_bound, before_id, count)
+    async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
+        """The id from which on there are this many jobs in these states, or in more states than these."""
+        searcher = self._reads.searcher
+        return await self._reads.call(searcher, searcher.search_bound, before_id, count, states)
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         """Delete jobs that finished before a time, and the oldest beyond `keep_count`, with commits in between."""

@@ -34,3 +34,4 @@ class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
     schedule: bytes = b""
     message: bytes = b""
     requires: bytes = b""
+    label: bytes = b""

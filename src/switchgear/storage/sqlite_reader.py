@@ -16,8 +16,8 @@ import msgspec
 from switchgear.errors import StorageError
 from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, Schedule
 from switchgear.policy import Policy
-from switchgear.storage.base import KEEP_ALL, JobQuery
-from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, is_exhausted, job_from_row
+from switchgear.storage.base import KEEP_ALL, LONGEST_SEARCHED_BYTES, JobQuery
+from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, has_key, is_exhausted, job_from_row
 from switchgear.storage.sqlite_schedules import schedule_from_row
 from switchgear.storage.sqlite_schema import STATEMENTS, advice, connect
 from switchgear.storage.sqlite_writer import FunctionRow
@@ -32,6 +32,8 @@ UNSUCCESSFUL_STATES = FINAL_STATES - {DONE}
 LARGEST_ID = 2**63 - 1
 # This many rows are examined in one step of a search, in two or three milliseconds.
 WINDOW_ROWS = 2_000
+# The same for a search in payloads, each of which may have `LONGEST_SEARCHED_BYTES`.
+TEXT_WINDOW_ROWS = 200
 # So many rows are fetched at a time when a server starts.  Those that are not plain may have long payloads.
 PLAIN_AT_ONCE = 4_096
 UNFINISHED_AT_ONCE = 500
@@ -181,24 +183,21 @@ class Reader:
         except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:  # an invalid row
             raise StorageError(f"{self._path} cannot be read: {error}") from error
 
-    def search_bound(self, before_id: int, count: int) -> int:
-        """The id from which on, and below the other, this many jobs ended without success; 0 if there are fewer."""
-        values = (before_id or LARGEST_ID, max(0, count - 1))
-        with self._reading() as connection:
-            row = connection.execute(STATEMENTS["search_bound"], values).fetchone()
-            return 0 if row is None else int(row[0])
-
-    def window(self, before_id: int, states: frozenset[JobState]) -> int:
-        """The id from which on, and below the other, there are as many jobs as can be examined in one step, among
-        the jobs that an index for these states has; 0 if there are fewer."""
+    def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
+        """The id from which on, and below the other, there are this many jobs, among the jobs that an index for these
+        states has; 0 if there are fewer."""
         name = "window"
         if states and states <= UNSUCCESSFUL_STATES:
             name = "unsuccessful_window"
         elif states and not states & FINAL_STATES:
             name = "unfinished_window"
         with self._reading() as connection:
-            row = connection.execute(STATEMENTS[name], (before_id or LARGEST_ID, WINDOW_ROWS - 1)).fetchone()
+            row = connection.execute(STATEMENTS[name], (before_id or LARGEST_ID, max(0, count - 1))).fetchone()
             return 0 if row is None else int(row[0])
+
+    def window(self, query: JobQuery, before_id: int, states: frozenset[JobState]) -> int:
+        """The id from which on, and below the other, as many jobs are as can be examined in one step."""
+        return self.search_bound(before_id, TEXT_WINDOW_ROWS if query.contains else WINDOW_ROWS, states)
 
     def drop_bound(self, before_us: int, keep_count: int) -> tuple[int, int]:
         """The finishing time and id below which a finished job is deleted, because of its age or the number of jobs."""
@@ -220,6 +219,7 @@ class Reader:
                     self._connection = connect(self._path, "normal", any_thread=True)
                     self._connection.execute("PRAGMA query_only = ON")
                     self._connection.create_function("is_exhausted", 1, is_exhausted, deterministic=True)
+                    self._connection.create_function("has_key", 2, has_key, deterministic=True)
                 yield self._connection
             except (sqlite3.Error, OSError, msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
                 # An invalid row causes the latter four.
@@ -272,6 +272,13 @@ def _conditions(query: JobQuery, function_id: int | None) -> tuple[str, list[Any
     # Conditions that need the row itself come last.
     if query.error_contains:
         require("instr(error, ?) > 0", query.error_contains)
+    if query.key is not None:
+        if query.key:
+            require("instr(extra, ?) > 0", query.key)  # the function below takes much longer
+        require("has_key(extra, ?)", query.key)
     if query.dead:
         require("is_exhausted(moves)")
+    if query.contains:
+        text = query.contains
+        require(STATEMENTS["contains"], text, text, text, text, LONGEST_SEARCHED_BYTES, text)
     return f"{index} WHERE {' AND '.join(terms)}" if terms else "", parameters

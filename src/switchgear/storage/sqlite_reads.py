@@ -100,7 +100,7 @@ class SqliteReads:
         while True:
             from_id = query.from_id
             if not query.name:  # names have an index
-                from_id = max(from_id, await self.call(self.searcher, self.searcher.window, before_id, states))
+                from_id = max(from_id, await self.call(self.searcher, self.searcher.window, query, before_id, states))
             some = replace(query, before_id=before_id, from_id=from_id, limit=query.limit - len(found))
             rows = await self.call(self.searcher, self.searcher.find, some, function_id)
             found += await self.decoded(self.searcher, rows, functions)

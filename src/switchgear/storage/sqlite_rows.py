@@ -34,6 +34,7 @@ __all__ = [
     "clamped",
     "decode_policy",
     "encode",
+    "has_key",
     "is_exhausted",
     "job_from_row",
     "job_row",
@@ -73,6 +74,11 @@ NOTHING: Final = (encode(msgspec.structs.astuple(Extra())[:OF_ANY_JOB]), encode(
 def is_exhausted(moves: bytes) -> bool:
     """Whether the last move of a row is that no attempt was left."""
     return bool(moves) and decode_moves(moves)[-2] == Cause.EXHAUSTED
+
+
+def has_key(extra: bytes, key: bytes) -> bool:
+    """Whether the job of a row has this key."""
+    return (decode_extra(extra).key if extra else b"") == key
 
 
 def job_row(job: Job, function_id: int) -> JobRow:
@@ -150,6 +156,7 @@ def _later_fields(job: Job) -> tuple[Any, ...]:
         job.schedule,
         job.message,
         job.requires,
+        job.label,
     )
 
 
@@ -265,3 +272,5 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.message = extra.message
     if extra.requires:
         job.requires = extra.requires
+    if extra.label:
+        job.label = extra.label

@@ -26,6 +26,7 @@ class Options(msgspec.Struct, array_like=True, frozen=True, gc=False):
     retention_us: int = -1
     key: bytes = b""
     requires: bytes = b""
+    owner: bytes = b""
 
 
 encode = msgspec.msgpack.Encoder().encode

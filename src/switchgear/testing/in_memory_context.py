@@ -183,13 +183,17 @@ class InMemoryContext(Context):
         """Jobs of the history that match."""
         return self.history.search(query)
 
-    def search_bound(self, before_id: int, count: int) -> Reading[int]:
+    def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> Reading[int]:
         """See `Store.search_bound`."""
-        return self.history.search_bound(before_id, count)
+        return self.history.search_bound(before_id, count, states)
 
     def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[Step]:
         assert self.operator is not None, "operator verbs are not available here"
         return self.operator.in_steps(verb, arguments, answer)
+
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        assert self.operator is not None, "live tables are not available here"
+        return self.operator.live_rows.in_steps(topic, rows)
 
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         transport = session.transport

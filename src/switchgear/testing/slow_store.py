@@ -104,10 +104,10 @@ class SlowStore(Store):
         await self._wait("find_named")
         return await self._store.find_named(names, since_us)
 
-    async def search_bound(self, before_id: int, count: int) -> int:
+    async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
         """`Store.search_bound`, delayed."""
         await self._wait("search_bound")
-        return await self._store.search_bound(before_id, count)
+        return await self._store.search_bound(before_id, count, states)
 
     # --- not delayed ---
 

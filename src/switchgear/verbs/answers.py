@@ -10,9 +10,11 @@ time that the field may be missing, and the types are read at run time.
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 __all__ = [
+    "BulkProgress",
     "CancelAnswer",
     "ConnectionAnswer",
     "ConnectionsAnswer",
+    "DeclareAnswer",
     "FunctionAnswer",
     "HeldConnection",
     "JobAnswer",
@@ -56,6 +58,7 @@ class MemoryFigures(TypedDict):
     drafts: int
     subscriptions: int
     schedules: int
+    series: int
     registrations: int
     input: int
     output: int
@@ -172,6 +175,7 @@ class PolicyAnswer(TypedDict):
     key_concurrency: int
     key_rate: list[float] | None
     fair: bool
+    owner: NotRequired[str]  # the app that has declared them
 
 
 class FunctionAnswer(TypedDict):
@@ -241,6 +245,7 @@ class JobSummary(TypedDict):
     on_failure: list[str]
     origin: str
     key: PlainBytes
+    label: PlainBytes
     requires: list[str]  # tags and amounts that a worker needs to be given the job
     losses: int
     crash_limit: int | None
@@ -299,6 +304,21 @@ class RetryAnswer(TypedDict):
     next_before_id: NotRequired[int | None]
 
 
+class BulkProgress(TypedDict):
+    """How far a bulk action is.  Its jobs were fixed when it was made; `changed` also counts jobs that were cancelled
+    with them (`cascade`)."""
+
+    id: str
+    action: str
+    dry_run: bool
+    state: str
+    matched: int
+    handled: int
+    changed: int
+    examples: list[str]
+    created_at: float
+
+
 class JobExplanation(TypedDict):
     """Why a job is in its state, the most important reason first."""
 
@@ -311,6 +331,15 @@ class JobExplanation(TypedDict):
 # --- schedules ---
 
 
+class DeclareAnswer(TypedDict):
+    """What an app has declared earlier and declares no more: names of schedules, and of functions with limits."""
+
+    owner: str
+    schedules: list[PlainBytes]
+    functions: list[PlainBytes]
+    removed: bool
+
+
 class ScheduleAnswer(TypedDict):
     """A schedule, its next and last times, and how many of its ticks were met, skipped, missed and refused."""
 
@@ -320,6 +349,7 @@ class ScheduleAnswer(TypedDict):
     timezone: str
     catch_up: str
     overlap: bool
+    owner: NotRequired[PlainBytes]  # the app that has declared it
     paused: bool
     next_at: float | None
     last_at: float | None

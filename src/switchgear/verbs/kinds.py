@@ -20,6 +20,7 @@ __all__ = [
     "Handle",
     "HandleList",
     "JsonObject",
+    "NameList",
     "Number",
     "PayloadText",
     "PlainText",
@@ -257,6 +258,24 @@ class HandleList(ArgumentKind):
         if isinstance(value, list) and len(value) > self.most:
             raise ValueError(f"expected {self.expected}, got {len(value)}")
         return ArgumentKind.read(self, value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "string"}, "maxItems": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class NameList(ArgumentKind):
+    """A list of names."""
+
+    most: int
+
+    @property
+    def expected(self) -> str:
+        return f"a list of at most {self.most} names"
+
+    def accepts(self, value: Any) -> bool:
+        text = PlainText()
+        return isinstance(value, list) and len(value) <= self.most and all(text.accepts(item) for item in value)
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "items": {"type": "string"}, "maxItems": self.most}

@@ -38,6 +38,7 @@ _ROLES: Final = {
 
 _KEPT: Final = {
     Keeps.CHANGE: "It is answered when the change is in the store.",
+    Keeps.EARLIER: "It is answered when all that the answer tells of is in the store.",
     Keeps.NEW_JOB: "It is answered when the new job is in the store, or refused if it cannot be stored.",
 }
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from switchgear.states import DONE, FINAL_STATES, CatchUp, JobState
-from switchgear.verbs import answers
+from switchgear.states import DONE, FINAL_STATES, PRIORITY_NAMES, CatchUp, JobState
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import (
     ArgumentKind,
@@ -20,6 +20,7 @@ from switchgear.verbs.kinds import (
     Handle,
     HandleList,
     JsonObject,
+    NameList,
     Number,
     PayloadText,
     PlainText,
@@ -30,7 +31,10 @@ from switchgear.verbs.kinds import (
 )
 
 __all__ = [
+    "BULK_STATES",
+    "MOST_HANDLES",
     "MOST_JOBS",
+    "SERIES_METRICS",
     "STATE_NAMES",
     "UNFINISHED_NAMES",
     "UNSUCCESSFUL_NAMES",
@@ -42,6 +46,8 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
+MOST_TEXT_BYTES: Final = 1024
+SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
@@ -51,6 +57,8 @@ LONGEST_INTERVAL_SECONDS: Final = 100_000 * 366 * 24 * 3600
 STATE_NAMES: Final = tuple(state.name.lower() for state in JobState)
 UNFINISHED_NAMES: Final = tuple(state.name.lower() for state in JobState if state not in FINAL_STATES)
 UNSUCCESSFUL_NAMES: Final = tuple(state.name.lower() for state in JobState if state in FINAL_STATES - {DONE})
+# Bulk actions, and the states of jobs that each can change.
+BULK_STATES: Final[Mapping[str, tuple[str, ...]]] = {"cancel": UNFINISHED_NAMES, "retry": UNSUCCESSFUL_NAMES}
 CATCH_UP_NAMES: Final = tuple(policy.name.lower() for policy in CatchUp)
 
 
@@ -59,6 +67,7 @@ class Keeps(Enum):
 
     NOTHING = "nothing"
     CHANGE = "change"  # what the verb has changed
+    EARLIER = "earlier changes"  # what the answer says that others have changed
     NEW_JOB = "new job"  # the job that the answer names; if it cannot be stored, the answer is a refusal
 
 
@@ -103,7 +112,7 @@ class OperatorVerb:
     @property
     def changes(self) -> bool:
         """Whether the verb changes anything."""
-        return self.keeps is not Keeps.NOTHING
+        return self.keeps in (Keeps.CHANGE, Keeps.NEW_JOB)
 
     @property
     def roles(self) -> frozenset[Role]:
@@ -168,6 +177,21 @@ SINCE: Final = Argument(
     default=0,
     metavar="WHEN",
 )
+UNTIL: Final = Argument(
+    "until",
+    Number(LATEST_SECONDS),
+    "Only jobs submitted before then.",
+    unit="seconds since the epoch",
+    default=0,
+    metavar="WHEN",
+)
+KEY: Final = Argument("key", PlainText(), "Only jobs with this key, for which limits may hold.", metavar="KEY")
+CONTAINS: Final = Argument(
+    "contains",
+    PlainText(MOST_TEXT_BYTES),
+    "Only jobs with this text in payload (of up to 64 KiB), name, unique key or error.",
+    metavar="TEXT",
+)
 BEFORE_ID: Final = Argument(
     "before_id",
     Whole(),
@@ -180,6 +204,8 @@ LIMIT: Final = Argument(
     "limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of jobs.", unit="jobs", default=100
 )
 
+OWNER: Final = Argument("owner", PlainText(MOST_NAME_BYTES), "The name of the app that declares it.")
+BULK_ID: Final = Argument("id", PlainText(MOST_NAME_BYTES), "The id of a bulk action.")
 HANDLE_OR_SELECTION: Final = replace(ONE_HANDLE, required=False)
 
 _ONE_JOB: Final = frozenset({Role.SUBMIT})  # a submitter follows its jobs by their handles
@@ -195,6 +221,45 @@ _ROWS: Final = (
         command="server",
         library="App.server",
         text_commands=("version", "getpid", "verbose"),
+    ),
+    OperatorVerb(
+        "overview",
+        "Show the state of the server at a glance: jobs, rates, workers, and what needs a person.",
+        Role.READ,
+        live_answers.OverviewAnswer,
+        is_long=True,
+        command="top",
+        library="(App.server has the state of the server)",
+    ),
+    OperatorVerb(
+        "flows",
+        "Count jobs by the protocol they came by and the protocol of the workers that ran them.",
+        Role.READ,
+        live_answers.FlowsAnswer,
+        command="(GET /v1/flows over HTTP)",
+        library="(for programs that watch a server; GET /v1/flows over HTTP)",
+    ),
+    OperatorVerb(
+        "series",
+        "Show figures of a function, or of all together, over time.",
+        Role.READ,
+        live_answers.SeriesAnswer,
+        (
+            Argument("function", PlainText(), "Only this function; `other` for those without series of their own."),
+            Argument("metrics", WordList(SERIES_METRICS), "Which figures; default: all."),
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "From this time on; default: an hour before the end.",
+                unit="seconds since the epoch",
+            ),
+            Argument("until", Number(LATEST_SECONDS), "Up to this time; default: now.", unit="seconds since the epoch"),
+            Argument("step", Whole(0, 3600), "10, 60, 600 or 3600; 0: what fits the time.", unit="seconds", default=0),
+            Argument("names", Boolean(), "Also name the functions that have series of their own.", default=False),
+        ),
+        is_long=True,
+        command="(GET /v1/series over HTTP)",
+        library="(for programs that watch a server; GET /v1/series over HTTP)",
     ),
     OperatorVerb(
         "connections",
@@ -296,6 +361,7 @@ _ROWS: Final = (
                 "Serve keys in turn, or jobs in the order of their arrival.",
                 option="--fair/--no-fair",
             ),
+            OWNER,
         ),
         Keeps.CHANGE,
         also=_DECLARED,
@@ -337,7 +403,7 @@ _ROWS: Final = (
         "List jobs that match, newest first, finished ones included as long as the server keeps them.",
         Role.READ,
         answers.JobsPage,
-        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, SINCE, BEFORE_ID, LIMIT),
+        (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, KEY, CONTAINS, SINCE, UNTIL, BEFORE_ID, LIMIT),
         is_long=True,
         command="jobs",
         library="App.jobs",
@@ -353,6 +419,26 @@ _ROWS: Final = (
         is_long=True,
         command="job",
         library="Job.status",
+    ),
+    OperatorVerb(
+        "errors",
+        "Group failed jobs of the history by function and error.",
+        Role.READ,
+        live_answers.ErrorsAnswer,
+        (
+            FUNCTION,
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "Only jobs that failed since then.",
+                unit="seconds since the epoch",
+                default=0,
+            ),
+            Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of groups.", default=100),
+        ),
+        is_long=True,
+        command="(GET /v1/errors over HTTP; switchgear jobs --state failed lists the jobs)",
+        library="(for programs that watch a server; GET /v1/errors over HTTP)",
     ),
     OperatorVerb(
         "states",
@@ -389,7 +475,9 @@ _ROWS: Final = (
             UNIQUE,
             NAME,
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             LIMIT,
         ),
@@ -413,7 +501,9 @@ _ROWS: Final = (
             replace(DEAD, option="--dead --all-dead"),
             Argument("all_dead", Boolean(), "An older name of dead.", default=False),
             ERROR,
+            KEY,
             SINCE,
+            UNTIL,
             BEFORE_ID,
             replace(LIMIT, default=MOST_JOBS),
         ),
@@ -421,6 +511,79 @@ _ROWS: Final = (
         is_long=True,
         command="retry",
         library="Job.retry, App.retry_all",
+    ),
+    OperatorVerb(
+        "bulk",
+        "Cancel or retry all jobs that match, however many; the work goes on by itself after the answer.",
+        Role.OPERATE,
+        answers.BulkProgress,
+        (
+            Argument("action", Word(tuple(BULK_STATES)), "What is done to each job.", required=True),
+            Argument("handles", HandleList(MOST_HANDLES), "The jobs, in place of a selection."),
+            Argument("cascade", Boolean(), "Cancel also the jobs that wait for these, and so on.", default=False),
+            FUNCTION,
+            replace(STATES, kind=WordList(UNFINISHED_NAMES + UNSUCCESSFUL_NAMES)),
+            UNIQUE,
+            NAME,
+            DEAD,
+            ERROR,
+            KEY,
+            SINCE,
+            UNTIL,
+            Argument("limit", Whole(1), "At most so many of those that match, the newest.", unit="jobs"),
+            Argument("expect", Whole(), "Refuse if another number of jobs matches.", unit="jobs"),
+            Argument("dry_run", Boolean(), "Only say which jobs match.", default=False),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="(cancel and retry use it for more than 1,000 jobs)",
+        library="App.bulk",
+    ),
+    OperatorVerb(
+        "bulk_actions",
+        "Show how far bulk actions are, the oldest first.",
+        Role.READ,
+        list[answers.BulkProgress],
+        (BULK_ID,),
+        Keeps.EARLIER,
+        command="(cancel and retry show the progress of theirs)",
+        library="BulkOperation.refresh",
+    ),
+    OperatorVerb(
+        "abort_bulk",
+        "Abort a bulk action; what it has changed stays changed.",
+        Role.OPERATE,
+        answers.BulkProgress,
+        (replace(BULK_ID, required=True),),
+        Keeps.EARLIER,
+        command="(Ctrl-C in cancel and retry aborts theirs)",
+        library="BulkOperation.abort",
+    ),
+    OperatorVerb(
+        "change",
+        "Change the priority or the run-at time of a job that waits, is scheduled or is ready.",
+        Role.OPERATE,
+        answers.JobSummary,
+        (
+            ONE_HANDLE,
+            Argument(
+                "priority",
+                Word(PRIORITY_NAMES),
+                "A ready job goes to the end of the queue of its new priority.",
+            ),
+            Argument(
+                "run_at",
+                Number(LATEST_SECONDS),
+                "Do not start the job earlier; 0: start it as soon as possible.",
+                unit="seconds since the epoch",
+                option="--at",
+                metavar="WHEN",
+            ),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        command="change",
+        library="Job.change",
     ),
     # --- schedules ---
     OperatorVerb(
@@ -457,11 +620,29 @@ _ROWS: Final = (
             ),
             Argument("overlap", Boolean(), "Make a job even while the last one is unfinished.", default=False),
             Argument("options", JsonObject(), "The options of each job, as of a single job."),
+            OWNER,
         ),
         Keeps.CHANGE,
         also=_DECLARED,
         is_long=True,
         command="schedule add",
+        library="App.declare",
+    ),
+    OperatorVerb(
+        "declare",
+        "Remove the schedules and limits that an app has declared earlier and declares no more, or only name them.",
+        Role.OPERATE,
+        answers.DeclareAnswer,
+        (
+            replace(OWNER, required=True),
+            Argument("schedules", NameList(MOST_HANDLES), "The schedules that it declares now.", required=True),
+            Argument("functions", NameList(MOST_HANDLES), "The functions that it declares limits of.", required=True),
+            Argument("remove", Boolean(), "Remove them, or only name them.", default=True),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        also=_DECLARED,
+        command="(workers do it when they start)",
         library="App.declare",
     ),
     OperatorVerb(

@@ -187,6 +187,7 @@ class Parts:
     def commands(self) -> JobCommands:
         return JobCommands(
             self.state,
+            self.deadlines,
             self.packed,
             self.queues,
             self.functions,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from switchgear.model import SECOND_US
 from tests.protocols.http.house import HttpHouse
 from tests.protocols.http.test_submitting import submit
 
@@ -69,3 +70,54 @@ def test_a_schedule_is_answered_when_it_is_stored() -> None:
     assert house.heard("c") == []
     house.keep()
     assert [answer.status for answer in house.heard("c")] == [200]
+
+
+def test_the_overview() -> None:
+    house = HttpHouse()
+    submit(house)
+    overview = house.ask("c", "GET", "/v1/overview").json
+    assert overview["jobs"]["ready"] == 1
+    assert overview["oldest_ready"]["function"] == "f"
+    assert house.ask("c", "GET", "/v1/overview?x=1").status == 422
+
+
+def test_changing_a_job() -> None:
+    house = HttpHouse()
+    submit(house)
+    later = house.engine.now_us / SECOND_US + 60
+    answer = house.ask("c", "PATCH", "/v1/jobs/H:t:1", {"priority": "high", "run_at": later}).json
+    assert (answer["state"], answer["priority"], answer["run_at"]) == ("scheduled", "high", later)
+    assert house.ask("c", "PATCH", "/v1/jobs/1", {"run_at": None}).json["state"] == "ready"
+    assert house.ask("c", "PATCH", "/v1/jobs/1", {"run_at": 0, "priority": "low"}).json["priority"] == "low"
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({}, ""),
+        ({"priority": "huge"}, "/priority"),
+        ({"priority": None}, "/priority"),
+        ({"run_at": -1}, "/run_at"),
+        ({"run_at": "now"}, "/run_at"),
+        ({"run_at": 1e300}, "/run_at"),
+        ({"timeout": 5}, "/timeout"),
+    ],
+)
+def test_a_wrong_change_of_a_job(change: dict[str, Any], pointer: str) -> None:
+    house = HttpHouse()
+    submit(house)
+    answer = house.ask("c", "PATCH", "/v1/jobs/1", change)
+    assert (answer.status, answer.json["errors"][0]["pointer"]) == (422, pointer)
+
+
+def test_a_job_that_runs_or_has_ended_is_not_changed() -> None:
+    house = HttpHouse()
+    submit(house)
+    change = {"priority": "high"}
+    assert house.ask("c", "PATCH", "/v1/jobs/2", change).code == "job_not_found"
+    taken = house.ask("w", "POST", "/v1/functions/f/take")
+    assert house.ask("c", "PATCH", "/v1/jobs/1", change).code == "running"
+    attempt = {"Switchgear-Attempt": taken.headers["switchgear-attempt"]}
+    assert house.ask("w", "PUT", "/v1/jobs/1/result", b"", attempt).status == 204
+    answer = house.ask("c", "PATCH", "/v1/jobs/1", change)
+    assert (answer.status, answer.code) == (409, "job_ended")

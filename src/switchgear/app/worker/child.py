@@ -168,15 +168,15 @@ def flush_output() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """`python -m switchgear.app.worker.child DESCRIPTOR LOG_LEVEL MODULE:APP [URL...]`.
+    """`python -m switchgear.app.worker.child DESCRIPTOR LEVEL:FORMAT MODULE:APP [URL...]`.
 
-    The level is empty if logging is left to the app, and the URLs are there if not those of the app.
+    Level and format of the log are empty if logging is left to the app, and the URLs are there if not those of the app.
     """
-    descriptor, log_level, target, *urls = arguments
+    descriptor, log_settings, target, *urls = arguments
     connection = socket.socket(fileno=int(descriptor))
     app = load_app(target)
-    if log_level:
-        set_up_logging(log_level)
+    if log_settings:
+        set_up_logging(*log_settings.split(":"))
     if urls:
         app.use_locations([location_of(url) for url in urls])
     Child(app, connection).serve()

@@ -7,7 +7,9 @@ from typing import Final
 
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, RetryLater, Stopped
 
-__all__ = ["AppWorkerObserver", "LoggingObserver"]
+__all__ = ["CANCELLED", "AppWorkerObserver", "LoggingObserver"]
+
+CANCELLED: Final = "cancelled"  # the reason if a job was cancelled on the server
 
 _LOG: Final = logging.getLogger("switchgear.worker")
 
@@ -76,7 +78,9 @@ class LoggingObserver(AppWorkerObserver):
         _LOG.debug("%s (%s) handed back, not started", assignment.handle, assignment.function)
 
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
-        _LOG.warning("%s (%s) not finished: %s", assignment.handle, assignment.function, reason)
+        # What somebody asked for is no problem, and one request may cancel very many.
+        level = logging.DEBUG if reason == CANCELLED else logging.WARNING
+        _LOG.log(level, "%s (%s) not finished: %s", assignment.handle, assignment.function, reason)
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
         _LOG.log(logging.WARNING if is_problem else logging.INFO, "%s", text)

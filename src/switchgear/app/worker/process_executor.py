@@ -48,11 +48,13 @@ class ProcessExecutor(Executor):
         jobs_limit: int = 0,
         kill_after_seconds: float = 5.0,
         log_level: str = "",
+        log_format: str = "text",
     ) -> None:
         """`target` is the app, as MODULE:APP, and `urls` are its servers if not its own; after `jobs_limit` jobs a
-        child is replaced, 0 for never; `log_level` is for `set_up_logging`, empty if that is left to the app."""
+        child is replaced, 0 for never; `log_level` and `log_format` are for `set_up_logging`, and the level is empty if
+        that is left to the app."""
         super().__init__(1)
-        self._log_level = log_level
+        self._logging = f"{log_level}:{log_format}" if log_level else ""
         self._target = target
         self._urls = urls
         self._jobs_limit = jobs_limit
@@ -120,7 +122,7 @@ class ProcessExecutor(Executor):
     def _start_child(self) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        arguments = [str(theirs.fileno()), self._log_level, self._target, *self._urls]
+        arguments = [str(theirs.fileno()), self._logging, self._target, *self._urls]
         command = [sys.executable, "-m", "switchgear.app.worker.child", *arguments]
         with theirs:
             # Its own session: signals of a terminal go only to the worker, and a job can be killed together with the

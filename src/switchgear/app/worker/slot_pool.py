@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from switchgear.app.declarations import undeclared_text
 from switchgear.app.server_locations import ServerLocation
 from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
 from switchgear.app.worker.observer import AppWorkerObserver
@@ -23,6 +24,7 @@ from switchgear.client.gearman.assigned_job import Outcome, Stopped
 from switchgear.client.gearman.error_codes import LEASE_EXPIRED
 from switchgear.client.gearman.worker_connection import WorkerConnection
 from switchgear.client.gearman.worker_events import (
+    FoundUndeclared,
     JobAssigned,
     JobRevoked,
     JobUnrunnable,
@@ -179,6 +181,8 @@ class SlotPool(ExecutorOwner):
         elif isinstance(event, RefusedByServer):
             text = f"{event.about}: {event.error}" if event.about else str(event.error)
             self._observer.refused(connection.server_name, text)
+        elif isinstance(event, FoundUndeclared):
+            self._observer.note(undeclared_text(event.schedules, event.functions, event.removed), is_problem=True)
         elif isinstance(event, ReadyJobsCounted):
             self.ready_jobs[connection] = event.ready
 

@@ -54,6 +54,7 @@ class WorkerSettings:
     prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
     counts_interruptions: bool = False  # what still runs when it stops counts as lost, and is not just released
+    log_format: str = "text"  # of child processes; see switchgear.log_format
     log_level: str = ""  # child processes log from this level on, unless the app says otherwise; empty: it decides
     backoff: ReconnectBackoff = field(default_factory=ReconnectBackoff)  # between attempts to connect
 
@@ -261,9 +262,14 @@ class AppWorker:
         executor_choice, settings = self._executor_choice, self.settings
         pools: list[SlotPool] = []
         if executor_choice.in_threads:
-            pools.append(self._new_pool("threads", ThreadExecutor(executor_choice.slots), executor_choice.in_threads))
+            pools.append(
+                self._new_pool(
+                    "threads", ThreadExecutor(executor_choice.slots), executor_choice.in_threads, is_first=True
+                )
+            )
         if executor_choice.in_loop:
-            pools.append(self._new_pool("asyncio", AsyncExecutor(executor_choice.async_slots), executor_choice.in_loop))
+            executor: Executor = AsyncExecutor(executor_choice.async_slots)
+            pools.append(self._new_pool("asyncio", executor, executor_choice.in_loop, is_first=not pools))
         if executor_choice.in_processes:
             for number in range(1, executor_choice.processes + 1):
                 executor = ProcessExecutor(
@@ -272,11 +278,17 @@ class AppWorker:
                     jobs_limit=settings.jobs_per_process,
                     kill_after_seconds=settings.kill_after_seconds,
                     log_level=settings.log_level,
+                    log_format=settings.log_format,
                 )
-                pools.append(self._new_pool(f"process-{number}", executor, executor_choice.in_processes))
+                pools.append(
+                    self._new_pool(f"process-{number}", executor, executor_choice.in_processes, is_first=not pools)
+                )
         return pools
 
-    def _new_pool(self, label: str, executor: Executor, chosen: dict[str, Task[Any, Any]]) -> SlotPool:
+    def _new_pool(
+        self, label: str, executor: Executor, chosen: dict[str, Task[Any, Any]], *, is_first: bool
+    ) -> SlotPool:
+        """`is_first`: it declares what concerns no single task."""
         tasks = CurrentTasks(chosen, self._declared_tasks)
         introduction = WorkerIntroduction(
             name=f"{self._name}/{label}",
@@ -284,7 +296,7 @@ class AppWorker:
             declarations=[
                 (verb, arguments)
                 for verb, arguments in self._declarations
-                if arguments.get("function") is None or arguments["function"] in tasks
+                if (arguments["function"] in tasks if "function" in arguments else is_first)
             ],
             lease_seconds=self.settings.lease_seconds,
             references=lambda function, payload: references_of(tasks[function], payload) if b"$job" in payload else [],

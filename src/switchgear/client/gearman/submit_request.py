@@ -33,6 +33,7 @@ class ExtendedOptions(TypedDict, total=False):
     """Options of a job that need a Switchgear server, which has defaults for those that are not given."""
 
     key: str  # the key that limits and fair hand-out count by
+    label: str  # what people see beside the function, in listings and in the log
     crash_limit: int  # the job is dead when its worker was lost so often; 0: never
     on_failure: str | list[str]  # if a job of `after` does not succeed: wait, skip, fail or run; for all, or for each
     unique_scope: str  # until when the job holds its unique key: unfinished or queued

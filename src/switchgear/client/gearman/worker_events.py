@@ -8,6 +8,7 @@ from switchgear.client.gearman.assigned_job import AssignedJob
 from switchgear.errors import ServerRefused
 
 __all__ = [
+    "FoundUndeclared",
     "JobAssigned",
     "JobRevoked",
     "JobUnrunnable",
@@ -58,6 +59,15 @@ class RefusedByServer:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundUndeclared:
+    """The server has schedules and limits that the app had declared earlier, and declares no more."""
+
+    schedules: tuple[str, ...]
+    functions: tuple[str, ...]  # those with limits
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReadyJobsCounted:
     """How many jobs of the functions of the worker are ready at the server."""
 
@@ -70,5 +80,12 @@ class ReportsConfirmed:
 
 
 WorkerEvent = (
-    WorkerSubscribed | JobAssigned | JobUnrunnable | JobRevoked | RefusedByServer | ReadyJobsCounted | ReportsConfirmed
+    WorkerSubscribed
+    | JobAssigned
+    | JobUnrunnable
+    | JobRevoked
+    | RefusedByServer
+    | FoundUndeclared
+    | ReadyJobsCounted
+    | ReportsConfirmed
 )

@@ -34,6 +34,7 @@ from switchgear.client.gearman.packets import (
     wire_number,
 )
 from switchgear.client.gearman.worker_events import (
+    FoundUndeclared,
     JobAssigned,
     JobRevoked,
     JobUnrunnable,
@@ -338,7 +339,8 @@ class WorkerProtocol:
 
     def _on_control(self, body: bytes) -> None:
         if self._undeclared:
-            self._undeclared.pop(0)
+            if self._undeclared.pop(0) == "declare":
+                self._on_declared(body)
             self._serve_when_declared()
             return
         ours = self._introduction.functions
@@ -349,6 +351,15 @@ class WorkerProtocol:
         except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise PeerError(f"an answer about functions that cannot be read: {error}") from error
         self._events.append(ReadyJobsCounted(ready))
+
+    def _on_declared(self, body: bytes) -> None:
+        try:
+            answer = msgspec.json.decode(body, type=dict[str, Any])
+            schedules, functions = (tuple(map(str, answer[kind])) for kind in ("schedules", "functions"))
+        except (msgspec.MsgspecError, KeyError, TypeError, RecursionError) as error:
+            raise PeerError(f"an answer about declarations that cannot be read: {error}") from error
+        if schedules or functions:
+            self._events.append(FoundUndeclared(schedules, functions, bool(answer.get("removed"))))
 
     def _on_echo(self, body: bytes) -> None:
         if self._phase is _Phase.ASKING_FOR_EXTENSIONS:

@@ -1,7 +1,7 @@
 """`SwitchgearBackend`: a backend for Django's tasks, which enqueues them as jobs and reads their results.
 
 Each queue of the backend is a function on the server, `django.QUEUE`, whose payload names the task: so a worker serves
-whole queues, and need not know the tasks beforehand.
+whole queues, and need not know the tasks beforehand.  The label of each job is its task, for listings and the log.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
         self._task_options = options
         # The enqueuing process is a web server or a shell; tasks are run by workers.
         try:
-            self.app = App(url, run_here=False)
+            self.app = App(url, name="", run_here=False)  # no name: it owns nothing on the server
             self.app.logs_failures = True  # Django's own receiver of `task_finished` does
         except ConfigError as error:
             raise ImproperlyConfigured(f"TASKS[{alias!r}]: OPTIONS: url: {error}") from error
@@ -112,7 +112,7 @@ class SwitchgearBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no
             "priority": task.priority,
         }
         named = PRIORITIES[(task.priority > 0) - (task.priority < 0) + 1]
-        queue_task = self.queue_task(task.queue_name).options(priority=cast(Any, named))
+        queue_task = self.queue_task(task.queue_name).options(priority=cast(Any, named), label=task.module_path)
         return (queue_task.options(at=task.run_after) if task.run_after is not None else queue_task), arguments
 
     def _enqueued(self, task: Any, arguments: dict[str, Any], job: Job[Any]) -> Any:

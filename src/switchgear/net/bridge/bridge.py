@@ -20,7 +20,7 @@ from typing import Any, Final
 from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.config import ListenUrl
 from switchgear.model import Cause, Job, Worker
-from switchgear.net.bridge.bridge_context import Action, BridgeContext
+from switchgear.net.bridge.bridge_context import PROTOCOL, Action, BridgeContext
 from switchgear.net.bridge.inbound import Inbound
 from switchgear.net.bridge.keys import FUNCTIONS
 from switchgear.net.bridge.outbound import Outbound
@@ -73,6 +73,7 @@ class Bridge(Output):
         transport = ActionTransport()
         transport.host, transport.port = url.host, url.port
         super().__init__(hub, transport)
+        self.source = self.engine.source_of(PROTOCOL)
         self.url = url
         self.hub = hub
         self._loop = asyncio.get_running_loop()

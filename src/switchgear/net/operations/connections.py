@@ -31,6 +31,7 @@ HOLDERS: Final = {
     "drafts": "GearMonkey jobs that are not pushed yet",
     "subscriptions": "subscriptions",
     "schedules": "schedules",
+    "series": "figures of functions over time",
 }
 
 
@@ -46,6 +47,7 @@ def memory_figures(memory: MemoryAccount) -> MemoryFigures:
         "drafts": memory.draft_bytes,
         "subscriptions": memory.subscription_bytes,
         "schedules": memory.schedule_bytes,
+        "series": memory.series_bytes,
         "registrations": memory.registration_bytes,
         "input": memory.input_bytes,
         "output": memory.output_bytes,

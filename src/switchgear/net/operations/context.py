@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from switchgear.joblog.recorder import Recorder
 from switchgear.model import Job
 from switchgear.net.hub import Hub
+from switchgear.net.recent_counts import RecentCounts
 from switchgear.net.tcp import Connection
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading
@@ -28,6 +29,9 @@ class OperationsContext:
         self.listeners: Callable[[], list[ListenerFigures]] = list
         self.open_connections: Callable[[], Sequence[Connection]] = tuple
         self.recorder: Recorder | None = None
+        self.waiting_changes: Callable[[], int] = lambda: 0  # jobs that the store does not have in their latest state
+        self.recent_counts = RecentCounts()  # of all functions together
+        self.recent_events = RecentCounts()  # of the telemetry
         self._prefix = handle_prefix.encode()
 
     def handle(self, job_id: int) -> str:

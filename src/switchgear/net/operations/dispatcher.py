@@ -10,13 +10,21 @@ from typing import Any
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
+from switchgear.net.operations.bulk import BulkOperations
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.declarations import DeclarationOperations
+from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
+from switchgear.net.operations.flows import FlowOperations
 from switchgear.net.operations.functions import FunctionOperations
 from switchgear.net.operations.jobs import JobOperations
+from switchgear.net.operations.live_rows import LiveRows
+from switchgear.net.operations.overview import OverviewOperations
 from switchgear.net.operations.schedules import ScheduleOperations
+from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
+from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.table import VERBS, checked
@@ -29,13 +37,25 @@ class Operations:
 
     def __init__(self, hub: Hub, handle_prefix: str) -> None:
         self.context = context = OperationsContext(hub, handle_prefix)
+        self.live_rows = LiveRows(context)
+        overview = OverviewOperations(context)
+        flows = FlowOperations(context)
+        self.series_recorder = SeriesRecorder(context, overview, flows)
+        jobs = JobOperations(context)
+        self.bulk = BulkOperations(context, jobs)
         subjects = (
             ServerOperations(context),
+            overview,
             ConnectionOperations(context),
+            flows,
+            SeriesOperations(context, self.series_recorder),
             FunctionOperations(context),
-            JobOperations(context),
+            jobs,
+            self.bulk,
+            ErrorOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
+            DeclarationOperations(context),
         )
         # The method of a verb has its name, and takes its arguments.
         self.handlers: dict[str, Callable[..., Any]] = {

@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from switchgear.model import READY, SECOND_US, Function
+from switchgear.model import SECOND_US, Function
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.policy import Policy, Rate
 from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, PolicyAnswer
 
-__all__ = ["FunctionOperations"]
+__all__ = ["FunctionOperations", "oldest_ready_seconds", "oldest_ready_us"]
 
 # The oldest ready job is searched for in at most this many key queues.
 MOST_QUEUES: Final = 1000
@@ -49,18 +49,8 @@ class FunctionOperations:
             "cancelled": function.cancelled,
             "expired": function.expired,
             "requeued": function.requeued,
-            "oldest_ready_seconds": self._oldest_ready_seconds(function),
+            "oldest_ready_seconds": oldest_ready_seconds(function, self._engine.now_us),
         }
-
-    def _oldest_ready_seconds(self, function: Function) -> float | None:
-        """The age of the oldest job at the head of a queue; if a function has very many keys, of some of its queues."""
-        heads = [
-            next((job for job in islice(queue, 100) if job.state is READY), None)
-            for ready_queue in islice(function.ready_queues(), MOST_QUEUES)
-            for queue in ready_queue.queues
-        ]
-        created = [job.created_us for job in heads if job is not None]
-        return (self._engine.now_us - min(created)) / SECOND_US if created else None
 
     def _policy(self, function: Function) -> PolicyAnswer | None:
         """The limits of the function; `None` if there are none."""
@@ -94,6 +84,7 @@ class FunctionOperations:
         key_concurrency: int | None,
         key_rate: tuple[int, float] | None,
         fair: bool | None,
+        owner: str | None,
     ) -> LimitAnswer:
         """Set the limits that are given, and return all of them; the others stay, and 0 means no limit."""
         if not function:
@@ -104,11 +95,34 @@ class FunctionOperations:
             changes["rate"] = policy_rate(rate)
         if key_rate is not None:
             changes["key_rate"] = policy_rate(key_rate)
+        if changes:
+            changes["owner"] = owner or ""  # the last who has set them
         known = self._engine.functions.get(function.encode())
         policy = replace(policy_of(known), **changes)  # checks the values
         if changes and (known is not None or policy):  # also if nothing is new: it may not be stored yet
             self._engine.set_policy(self._engine.function_named(function.encode()), policy)
         return {"function": function, "policy": plain_policy(policy)}
+
+
+def oldest_ready_us(function: Function) -> int | None:
+    """When the oldest job at the head of a queue was created; if a function has very many keys, of some of its queues.
+
+    `None` if no job is ready.
+    """
+    if not function.ready:
+        return None
+    oldest: int | None = None
+    for ready_queue in islice(function.ready_queues(), MOST_QUEUES):
+        for queue in ready_queue.queues:
+            if queue and (oldest is None or queue[0].created_us < oldest):
+                oldest = queue[0].created_us
+    return oldest
+
+
+def oldest_ready_seconds(function: Function, now_us: int) -> float | None:
+    """The age of the oldest job at the head of a queue; see `oldest_ready_us`."""
+    created_us = oldest_ready_us(function)
+    return None if created_us is None else (now_us - created_us) / SECOND_US
 
 
 def policy_of(function: Function | None) -> Policy:
@@ -123,13 +137,16 @@ def policy_rate(rate: tuple[int, float]) -> Rate | None:
 
 def plain_policy(policy: Policy) -> PolicyAnswer:
     """A policy in plain values."""
-    return {
+    answer: PolicyAnswer = {
         "concurrency": policy.concurrency,
         "rate": plain_rate(policy.rate),
         "key_concurrency": policy.key_concurrency,
         "key_rate": plain_rate(policy.key_rate),
         "fair": policy.fair,
     }
+    if policy.owner:
+        answer["owner"] = policy.owner
+    return answer
 
 
 def plain_rate(rate: Rate | None) -> list[float] | None:

@@ -7,7 +7,9 @@ server; its answer says where to continue.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -35,15 +37,16 @@ from switchgear.net.operations.values import encoded, plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.resources import shown_requirements
-from switchgear.storage.base import JobQuery
+from switchgear.storage.base import JobQuery, contains_text
 from switchgear.verbs.answers import CancelAnswer, JobAnswer, JobsPage, JobSummary, RetryAnswer, StatesAnswer
 
 __all__ = ["JobOperations"]
 
-# One answer covers at most this many unsuccessful jobs, which have to be read from the store.
+# One answer covers at most this many jobs whose errors or payloads are searched, in the store or in the engine.
 MOST_SEARCHED: Final = 10_000
 # The size of one step (`net.long_operations`): each takes about half a millisecond.
 SCANNED_PER_STEP: Final = 500
+BYTES_PER_STEP: Final = 1024 * 1024  # of payloads that are searched for a text
 STATES_PER_STEP: Final = 250
 CANCELLED_PER_STEP: Final = 50
 # An answer has at most this many handles of cancelled jobs. A million would take 150 ms to encode, and block the server
@@ -52,10 +55,11 @@ MOST_HANDLES = 50_000
 RETRIED_PER_STEP: Final = 5
 STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
 UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
+UNFINISHED_STATES: Final = frozenset(JobState) - FINAL_STATES
 
 
 class JobOperations:
-    """Lists, shows, cancels and retries jobs."""
+    """Lists, shows, cancels, retries and changes jobs."""
 
     def __init__(self, context: OperationsContext) -> None:
         self._context = context
@@ -74,6 +78,8 @@ class JobOperations:
         # ended.
         found = {job.id: job for job in unfinished if job.state not in FINAL_STATES or matches(job, query)}
         found |= {job.id: job for job in kept if job.state in FINAL_STATES and not self._engine.has_job(job.id)}
+        if query.contains:
+            found |= self._found_by_payload(kept, query)
         complete_from = max(complete_from, searched_to)
         listed = sorted((job for job in found.values() if job.id >= complete_from), key=lambda job: -job.id)
         if len(listed) > query.limit:
@@ -83,6 +89,12 @@ class JobOperations:
         page: JobsPage = {"jobs": summaries, "next_before_id": complete_from or None}
         return page
 
+    def _found_by_payload(self, kept: list[Job], query: JobQuery) -> dict[int, Job]:
+        """Those of the jobs that the engine has, by id: only the store may have their payloads."""
+        otherwise = replace(query, contains=b"")
+        jobs = [self._engine.look_at(job.id) for job in kept]
+        return {job.id: job for job in jobs if job is not None and matches(job, otherwise)}
+
     def _search(self, query: JobQuery) -> Steps:
         """Jobs of the store that match, and the lowest id that was examined; 0 if all were."""
         if query.dead or query.error_contains:
@@ -91,7 +103,13 @@ class JobOperations:
             states = (query.states or UNSUCCESSFUL_STATES) & UNSUCCESSFUL_STATES
             if not states:
                 return [], 0
-            from_id = yield from self._hub.search_bound(query.before_id, MOST_SEARCHED)
+            from_id = yield from self._hub.search_bound(query.before_id, MOST_SEARCHED, states)
+            query = replace(query, states=states, from_id=from_id)
+        elif query.contains:
+            states = query.states
+            if states & UNFINISHED_STATES:
+                states |= UNFINISHED_STATES  # the store may lag behind
+            from_id = yield from self._hub.search_bound(query.before_id, MOST_SEARCHED, states)
             query = replace(query, states=states, from_id=from_id)
         kept = yield from self._hub.search(query)
         return kept, kept[-1].id if len(kept) >= query.limit else query.from_id
@@ -102,16 +120,25 @@ class JobOperations:
         if query.states and query.states <= FINAL_STATES:
             return found, 0
         before_id = query.before_id
+        examined = 0
         while True:
             some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
+            searched_bytes = 0
             for job in some:
+                before_id = job.id
+                examined += 1
                 if matches(job, query):
                     found.append(job)
                     if len(found) == query.limit:
                         return found, job.id
-            if len(some) < SCANNED_PER_STEP:
-                return found, 0
-            before_id = some[-1].id
+                searched_bytes += len(job.payload or b"")
+                if query.contains and searched_bytes > BYTES_PER_STEP:
+                    break
+            else:
+                if len(some) < SCANNED_PER_STEP:
+                    return found, 0
+            if query.contains and examined >= MOST_SEARCHED:
+                return found, before_id
             yield False
 
     def states(self, handles: list[str]) -> Steps:
@@ -170,6 +197,7 @@ class JobOperations:
             "on_failure": [EdgePolicy(policy).name.lower() for policy in job.edges or bytes(len(job.predecessors))],
             "origin": job.origin,
             "key": plain(job.key),
+            "label": plain(job.label),
             "requires": shown_requirements(job.requires),
             "losses": job.losses,
             "crash_limit": job.crash_limit if job.crash_limit >= 0 else None,
@@ -228,6 +256,45 @@ class JobOperations:
         found, _ = yield from self._unfinished(query)
         return [job for job in found if job.state not in FINAL_STATES]
 
+    # --- for bulk actions ---
+
+    def unfinished_ids(self, query: JobQuery, most: int) -> Steps:
+        """The ids of unfinished jobs that match, the newest first."""
+        job_ids = array("q")
+        before_id = 0
+        while len(job_ids) < most:
+            some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
+            job_ids.extend([job.id for job in some if job.state not in FINAL_STATES and matches(job, query)])
+            if len(some) < SCANNED_PER_STEP:
+                break
+            before_id = some[-1].id
+            yield False
+        return job_ids[:most]
+
+    def unsuccessful_ids(self, query: JobQuery, most: int) -> Steps:
+        """The ids of jobs that ended without success and match, the newest first."""
+        job_ids = array("q")
+        before_id = 0
+        while len(job_ids) < most:
+            found, before_id = yield from self._search(replace(query, before_id=before_id))
+            job_ids.extend([job.id for job in found])
+            if not before_id:
+                break
+            yield False
+        return job_ids[:most]
+
+    def cancel_each(self, job_id: int, *, cascade: bool) -> Iterator[bool]:
+        """Cancel one of many jobs, if it is unfinished; yields True for each job that was cancelled, and False after
+        other parts of the work."""
+        job = self._engine.job(job_id)
+        if job is not None:
+            for ended in self._engine.cancel_in_steps(job, cascade=cascade):
+                yield ended is not None
+
+    def retry_each(self, job_ids: list[int]) -> Steps:
+        """Retry jobs; returns the handles of those that could be retried."""
+        return self._revive_all(job_ids)
+
     # --- retrying ---
 
     def retry(self, handle: str | None, all_dead: bool, dead: bool, **selection: Any) -> Steps:
@@ -277,6 +344,20 @@ class JobOperations:
         job.function = self._engine.function_named(job.function.name)
         self._engine.retry(job)
 
+    # --- changing ---
+
+    def change(self, handle: str, priority: str | None, run_at: float | None) -> Steps:
+        """Change the priority or the run-at time of a job."""
+        if priority is None and run_at is None:
+            raise ValueError("there is nothing to change: give priority, run_at, or both")
+        job = yield from self._context.named_job(handle)
+        job = self._engine.change(
+            job,
+            priority=-1 if priority is None else PRIORITY_NAMES.index(priority),
+            run_at_us=-1 if run_at is None else round(run_at * SECOND_US),
+        )
+        return self._summary(job)
+
 
 # --- selections ---
 
@@ -287,10 +368,13 @@ def query_of(
     unique: str | None,
     name: str | None,
     error: str | None,
+    key: str | None,
     since: float,
+    until: float,
     before_id: int,
     limit: int,
     dead: bool = False,
+    contains: str | None = None,
 ) -> JobQuery:
     """The query for a selection; raises ValueError if the selection contradicts itself."""
     wanted = frozenset(JobState[state.upper()] for state in states or ())
@@ -305,7 +389,10 @@ def query_of(
         name=encoded(name),
         dead=dead,
         error_contains=encoded(error) or b"",
+        key=encoded(key),
+        contains=encoded(contains) or b"",
         since_us=ceil(since * SECOND_US),
+        until_us=ceil(until * SECOND_US),
         before_id=before_id,
         limit=limit,
     )
@@ -337,6 +424,9 @@ def matches(job: Job, query: JobQuery) -> bool:
         and (query.unique is None or job.unique == query.unique)
         and (query.name is None or job.name == query.name)
         and (not query.since_us or job.created_us >= query.since_us)
+        and (not query.until_us or job.created_us < query.until_us)
+        and (query.key is None or job.key == query.key)
         and (not query.error_contains or query.error_contains in (job.error or b""))
         and not query.dead
+        and (not query.contains or contains_text(job, query.contains))
     )

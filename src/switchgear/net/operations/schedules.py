@@ -50,6 +50,7 @@ class ScheduleOperations:
         catch_up: str,
         overlap: bool,
         options: dict[str, Any] | None,
+        owner: str | None,
     ) -> Steps:
         """Add a schedule, or change the schedule with that name."""
         given = read_options(options or {})
@@ -64,6 +65,7 @@ class ScheduleOperations:
             payload=short(payload),
             catch_up=CatchUp[catch_up.upper()],
             overlap=overlap,
+            owner=(owner or "").encode(),
             **given,
         )
         return (yield from self._described([self._engine.set_schedule(wanted)]))[0]
@@ -116,7 +118,7 @@ class ScheduleOperations:
         return [self._shown(schedule, states.get(schedule.last_job_id)) for schedule in schedules]
 
     def _shown(self, schedule: Schedule, last_state: JobState | None) -> ScheduleAnswer:
-        return {
+        answer: ScheduleAnswer = {
             "name": plain(schedule.name),
             "function": plain(schedule.function_name),
             "spec": schedule.timetable.spec,
@@ -136,6 +138,9 @@ class ScheduleOperations:
             "payload": plain(schedule.payload),
             "options": shown_options(schedule),
         }
+        if schedule.owner:
+            answer["owner"] = plain(schedule.owner)
+        return answer
 
 
 def read_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from switchgear.protocols.gearman.session import GearmanSession, split
 from switchgear.protocols.option_reading import read_options
 from switchgear.protocols.pending_read import Step
 from switchgear.refusals import REFUSED_LIMIT
-from switchgear.verbs.table import VERBS
+from switchgear.verbs.table import VERBS, Keeps
 
 __all__ = ["on_control", "on_submit_options", "submit_options"]
 
@@ -184,6 +184,8 @@ def operation(session: GearmanSession, verb: str, arguments: dict[str, Any]) -> 
     except (TypeError, ValueError) as error:
         raise PeerError(str(error), code="INVALID_ARGUMENT") from error
     answer = answers[0]
+    if VERBS[verb].keeps is Keeps.EARLIER:
+        session.await_commit()
     packet = response(Packet.CONTROL_RES, msgspec.json.encode(answer))
     session.note_long_answer(len(packet))
     session.send(packet)

@@ -333,28 +333,39 @@ def check_unfinished(start: bytes) -> None:
 
 # --- answers ---
 
+NOT_STORED: Final = b"no-store"
+
 _STARTS: Final[dict[tuple[int, bytes], bytes]] = {}
 
 
 def answer_head(
-    status: int, content_type: bytes, content_bytes: int, headers: bytes, date: bytes, *, keeps_alive: bool
+    status: int,
+    content_type: bytes,
+    content_bytes: int,
+    headers: bytes,
+    date: bytes,
+    *,
+    keeps_alive: bool,
+    caching: bytes = NOT_STORED,
 ) -> bytes:
     """The head of an answer.  `headers` are whole lines.
 
     A length of -1 says that the body comes in chunks, and one of -2 that it ends with the connection.
 
-    What is told is of the moment and for the one who asked, so nobody may cache it; and no browser may guess that it is
-    something else than it says.
+    What is told is of the moment and for the one who asked, so nobody may cache it, unless `caching` says otherwise.
+    No browser may guess that it is something else than it says.
     """
-    start = _STARTS.get((status, content_type))
+    start = _STARTS.get((status, content_type)) if caching is NOT_STORED else None
     if start is None:
-        start = b"HTTP/1.1 %d %b\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n" % (
+        start = b"HTTP/1.1 %d %b\r\nCache-Control: %b\r\nX-Content-Type-Options: nosniff\r\n" % (
             status,
             REASONS[status],
+            caching,
         )
         if content_type:
             start += b"Content-Type: %b\r\n" % content_type
-        _STARTS[status, content_type] = start
+        if caching is NOT_STORED:
+            _STARTS[status, content_type] = start
     if status in (204, 304) or content_bytes == -2:
         length = b""
     elif content_bytes == -1:

@@ -1,4 +1,4 @@
-"""Handlers of requests about jobs: lists; one job with its contents, attempts, neighbours, events; cancel and retry."""
+"""Handlers of requests about jobs: lists; one job with its contents, attempts, neighbours, events; its changes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from switchgear.model import DONE, FINAL_STATES, SECOND_US, Cause, Job
 from switchgear.model.job import lost_payload_text
 from switchgear.numbers import whole_number
 from switchgear.protocols.http.messages import BYTES, EVENT_STREAM
-from switchgear.protocols.http.problems import HttpProblem, field_problem
+from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall
+from switchgear.protocols.http.schemas import change_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession, no_such_job
 from switchgear.protocols.http.submitting import end_headers, not_done_problem
 from switchgear.protocols.http.waiting import HttpWait
@@ -25,6 +26,7 @@ from switchgear.protocols.pending_read import Reading, Step
 __all__ = [
     "MOST_NODES",
     "on_cancel_job",
+    "on_change_job",
     "on_explain_job",
     "on_get_attempts",
     "on_get_events",
@@ -54,8 +56,9 @@ def on_list_jobs(session: HttpSession, call: RouteCall) -> None:
         if not before_id:
             raise field_problem("parameter", "cursor", "it is the `next` of another page")
         given["before_id"] = before_id
-    if "state" in given:
-        given["states"] = given.pop("state")
+    for name, argument in (("state", "states"), ("q", "contains")):
+        if name in given:
+            given[argument] = given.pop(name)
     session.work_off(list_jobs(session, given))
 
 
@@ -281,6 +284,27 @@ def on_retry_job(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/jobs/{handle}/retry"""
     job_id = session.job_id(call.argument("handle"))
     session.work_off(session.use_verb("retry", {"handle": session.handle_text(job_id)}))
+
+
+def on_change_job(session: HttpSession, call: RouteCall) -> None:
+    """PATCH /v1/jobs/{handle}"""
+    job_id = session.job_id(call.argument("handle"))
+    try:
+        change = given_fields(change_decoder.decode(call.body))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise validation_problem(error) from None
+    if not change:
+        raise field_problem("pointer", "", "there is nothing to change: give priority, run_at, or both")
+    if change.get("run_at", 0) is None:
+        change["run_at"] = 0
+    session.work_off(change_job(session, job_id, change))
+
+
+def change_job(session: HttpSession, job_id: int, change: dict[str, Any]) -> Iterator[Step]:
+    job = yield from found_job(session, job_id)
+    if job.state in FINAL_STATES:
+        raise HttpProblem(409, "job_ended", f"the job is {job.state.name.lower()}: it cannot be changed")
+    yield from session.use_verb("change", {"handle": session.handle_text(job_id), **change})
 
 
 # --- events ---

@@ -8,11 +8,11 @@ import msgspec
 
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
-from switchgear.protocols.http.bulk import BulkActions
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
-from switchgear.protocols.http.routes import ROUTES
+from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import Router
 from switchgear.protocols.http.session import HttpSession, HttpSetup
 from switchgear.protocols.http.workers import HttpWorkers
@@ -27,7 +27,8 @@ class HttpState:
 
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
-        self.bulk = BulkActions()
+        self.feed = LiveFeed(engine)
+        self.request_counts: dict[tuple[str, int], int] = {}
         self._openapi = b""
 
     def openapi(self) -> bytes:
@@ -50,9 +51,11 @@ class HttpSessionFactory(TcpSessionFactory):
         if not url.is_loopback:
             names.append(self.server.host_name)
         limits = self.server.config.limits
-        router = Router(ROUTES, BrowserGuard(name.strip() for name in names))
+        routes = (*ROUTES, *DASHBOARD_ROUTES) if url.text("dashboard") == "yes" else ROUTES
+        router = Router(routes, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
+        setup.request_counts = self.state.request_counts
         self.setups.append(setup)
         if url.text("api") == "gearmand":
             # gearmand has no option for names of the server: a listener for other machines accepts every one.

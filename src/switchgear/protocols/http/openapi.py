@@ -76,10 +76,7 @@ def operation(route: Route, schema_of: dict[int, Any]) -> dict[str, Any]:
         "summary": route.summary,
         "tags": [route.tag],
         "parameters": parameters(route),
-        "responses": {
-            **{str(answer.status): answer_object(answer, schema_of) for answer in route.answers},
-            "default": PROBLEM_ANSWER,
-        },
+        "responses": {**answer_objects(route, schema_of), "default": PROBLEM_ANSWER},
         "x-roles": sorted(role.value for role in route.roles),
     }
     if route.body is not None:
@@ -112,6 +109,17 @@ def parameters(route: Route) -> list[dict[str, Any]]:
         found.append(
             {"name": name, "in": "header", "required": is_required, "description": text, "schema": {"type": "string"}}
         )
+    return found
+
+
+def answer_objects(route: Route, schema_of: dict[int, Any]) -> dict[str, Any]:
+    """The answers of a route by their status; one may have bodies of several types."""
+    found: dict[str, Any] = {}
+    for answer in route.answers:
+        described = answer_object(answer, schema_of)
+        earlier = found.setdefault(str(answer.status), described)
+        if earlier is not described:
+            earlier["content"] |= described["content"]
     return found
 
 

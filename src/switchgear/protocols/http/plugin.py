@@ -24,5 +24,6 @@ PLUGIN: Final = ProtocolPlugin(
             choices=("switchgear", "gearmand"),
         ),
         "hosts": UrlOption("", "names, separated by commas, by which clients call this server besides its addresses"),
+        "dashboard": UrlOption("yes", "whether browsers get the dashboard at this address: yes or no", "flag"),
     },
 )

@@ -6,17 +6,18 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, schemas, server_requests, submitting
+from switchgear.protocols.http import bulk, live_feed, schemas, server_requests, submitting, watch_requests
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
+from switchgear.protocols.http.dashboard_pages import on_get_file, on_get_file_in_folder, on_get_page
 from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
-from switchgear.verbs import answers
+from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
 from switchgear.verbs.table import STATE_NAMES, VERBS
 
-__all__ = ["ROUTES"]
+__all__ = ["DASHBOARD_ROUTES", "ROUTES"]
 
 READ: Final = frozenset({Role.READ})
 SUBMIT: Final = frozenset({Role.SUBMIT})
@@ -110,6 +111,18 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         "GET",
+        "/metrics",
+        READ,
+        "Give the figures of the server to a monitoring system (OpenMetrics, or the text format of Prometheus).",
+        server_requests.on_get_metrics,
+        (
+            RouteAnswer(200, "The figures.", media="text/plain"),
+            RouteAnswer(200, "The same, for a client that prefers it.", media="application/openmetrics-text"),
+        ),
+        tag="server",
+    ),
+    Route(
+        "GET",
         "/openapi.json",
         ALL_ROLES,
         "Describe this interface (OpenAPI 3.1).",
@@ -125,6 +138,62 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_server,
         (json(200, "The state of the server.", answers.ServerAnswer),),
         tag="server",
+    ),
+    Route(
+        "GET",
+        "/v1/overview",
+        verb_roles("overview"),
+        VERBS["overview"].help,
+        watch_requests.on_get_overview,
+        (json(200, "The overview.", live_answers.OverviewAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/events",
+        verb_roles("overview"),
+        "Watch the server: snapshots, then what changes, as server-sent events named like their topics.",
+        watch_requests.on_watch,
+        (RouteAnswer(200, "Server-sent events.", media=EVENTS),),
+        query=(
+            QueryParameter(
+                "topics",
+                PlainText(),
+                f"What to watch, with commas between: {', '.join(live_feed.TOPICS)}, or job:HANDLE.",
+                "overview",
+            ),
+        ),
+        headers={"Last-Event-ID": "The last id that was heard on an earlier connection."},
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/flows",
+        verb_roles("flows"),
+        VERBS["flows"].help,
+        watch_requests.on_get_flows,
+        (json(200, "The pairs of protocols.", live_answers.FlowsAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/series",
+        verb_roles("series"),
+        VERBS["series"].help,
+        watch_requests.on_get_series,
+        (json(200, "The points.", live_answers.SeriesAnswer),),
+        query=tuple(verb_parameter("series", argument.name) for argument in VERBS["series"].arguments),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/errors",
+        verb_roles("errors"),
+        VERBS["errors"].help,
+        watch_requests.on_get_errors,
+        (json(200, "The groups.", live_answers.ErrorsAnswer),),
+        query=tuple(verb_parameter("errors", argument.name) for argument in VERBS["errors"].arguments),
+        tag="watch",
     ),
     # --- submitting ---
     Route(
@@ -193,7 +262,9 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=(
             verb_parameter("jobs", "function"),
             QueryParameter("state", WordList(STATE_NAMES), "Only jobs in one of these states."),
-            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "since", "limit")),
+            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "key", "since", "until")),
+            verb_parameter("jobs", "contains", "q"),
+            verb_parameter("jobs", "limit"),
             QueryParameter("cursor", PlainText(), "The `next` of the page before."),
         ),
         tag="jobs",
@@ -272,6 +343,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         jobs.on_cancel_job,
         (json(200, "The jobs that were cancelled.", answers.CancelAnswer),),
         query=(verb_parameter("cancel", "cascade"),),
+        tag="jobs",
+    ),
+    Route(
+        "PATCH",
+        "/v1/jobs/{handle}",
+        verb_roles("change"),
+        VERBS["change"].help,
+        jobs.on_change_job,
+        (json(200, "The job.", answers.JobSummary),),
+        body=BodyKind(JSON, schemas.JobChange),
         tag="jobs",
     ),
     Route(
@@ -497,5 +578,39 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_run_schedule,
         (json(201, "The job.", schemas.JobCreated),),
         tag="operate",
+    ),
+)
+
+HTML: Final = "text/html"
+ASSET: Final = (RouteAnswer(200, "The file."), RouteAnswer(304, "It is the one that the client has."))
+
+# The pages of the dashboard, where a listener has it.  They are no part of the interface that OpenAPI describes.
+DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        "GET",
+        "/",
+        ALL_ROLES,
+        "Show the dashboard.",
+        on_get_page,
+        (RouteAnswer(200, "The page.", media=HTML),),
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{file}",
+        ALL_ROLES,
+        "Get a file of the dashboard.",
+        on_get_file,
+        ASSET,
+        tag="dashboard",
+    ),
+    Route(
+        "GET",
+        "/static/{digest}/{folder}/{file}",
+        ALL_ROLES,
+        "Get a file in a folder of the dashboard.",
+        on_get_file_in_folder,
+        ASSET,
+        tag="dashboard",
     ),
 )

@@ -89,6 +89,7 @@ class RoutePlan:
         problem: HttpProblem | None = None,
     ) -> None:
         self.route = route
+        self.name = "other" if route is None else f"{route.method} {route.path}"  # in metrics
         self.path = path
         self.query = query  # all parameters
         self.given = given  # those of them that the request has

@@ -4,13 +4,13 @@ A module of its own, which is not compiled: msgspec reads the types of the field
 options of a submission come from the table of job options; answers of operator verbs are in `switchgear.verbs.answers`.
 """
 
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from switchgear.job_options import JOB_OPTIONS, JSON_TYPES, OptionKind
-from switchgear.verbs.answers import JobSummary, PlainBytes, StateChange
+from switchgear.verbs.answers import BulkProgress, JobSummary, PlainBytes, StateChange
 from switchgear.verbs.table import LATEST_SECONDS, MOST_HANDLES
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "HttpJobsPage",
     "JobAttempt",
     "JobAttempts",
+    "JobChange",
     "JobCreated",
     "JobDetails",
     "JobFilter",
@@ -40,6 +41,7 @@ __all__ = [
     "WorkerCreated",
     "WorkerRegistration",
     "bulk_decoder",
+    "change_decoder",
     "fail_decoder",
     "function_decoder",
     "given_fields",
@@ -246,6 +248,13 @@ class PollAnswer(TypedDict):
 # --- operators ---
 
 
+class JobChange(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is to be different about a job. A `run_at` of 0 or null lets it start as soon as possible."""
+
+    priority: Literal["high", "normal", "low"] | UnsetType = UNSET
+    run_at: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType | None = UNSET
+
+
 class FunctionChange(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What is to be different about a function: whether it is paused, and its limits; a rate is [count, seconds]."""
 
@@ -280,7 +289,9 @@ class JobFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: str | UnsetType = UNSET
     dead: bool | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
     since: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType = UNSET
+    until: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | UnsetType = UNSET
 
 
 class BulkAction(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -294,26 +305,13 @@ class BulkAction(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     expect: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
 
 
-class BulkProgress(TypedDict):
-    """How far a bulk action is; its filter and its jobs were fixed when it was made."""
-
-    id: str
-    action: str
-    dry_run: bool
-    state: str
-    matched: int
-    handled: int
-    changed: int
-    examples: list[str]
-    created_at: float
-
-
 # --- decoders ---
 
 fail_decoder: Final = msgspec.json.Decoder(FailReport)
 progress_decoder: Final = msgspec.json.Decoder(ProgressReport)
 registration_decoder: Final = msgspec.json.Decoder(WorkerRegistration)
 function_decoder: Final = msgspec.json.Decoder(FunctionChange)
+change_decoder: Final = msgspec.json.Decoder(JobChange)
 bulk_decoder: Final = msgspec.json.Decoder(BulkAction)
 schedule_decoder: Final = msgspec.json.Decoder(ScheduleDefinition)
 

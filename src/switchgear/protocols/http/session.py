@@ -20,7 +20,15 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import SECOND_US, Job, Timer
 from switchgear.protocols.context import Context
 from switchgear.protocols.handles import number_in_handle
-from switchgear.protocols.http.codec import CONTINUE, LAST_CHUNK, HeadCache, RequestDecoder, answer_head, chunk
+from switchgear.protocols.http.codec import (
+    CONTINUE,
+    LAST_CHUNK,
+    NOT_STORED,
+    HeadCache,
+    RequestDecoder,
+    answer_head,
+    chunk,
+)
 from switchgear.protocols.http.messages import JSON, PROBLEM, HttpRequest
 from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.routing import RouteCall, RoutePlan, Router
@@ -28,6 +36,7 @@ from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
+from switchgear.verbs.table import VERBS, Keeps
 
 __all__ = ["HttpSession", "HttpSetup"]
 
@@ -53,6 +62,8 @@ class HttpSetup:
         self.handle_prefix = handle_prefix
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
+        self.streams = 0  # how many sessions watch; see `http.live_feed`
+        self.request_counts: dict[tuple[str, int], int] = {}  # answers by route and status
         self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
         self._date = b""
         self._date_seconds = -1
@@ -83,6 +94,7 @@ class HttpSession(ByteSession):
         self.call: RouteCall | None = None  # the request that is being answered
         self.wait: HttpWait | None = None  # what it waits for
         self.is_chunked = False  # the body that is being sent in pieces
+        self.has_no_body = False  # its request was HEAD
         self.ended = False  # the peer will send no more
         self.on_unsent: Callable[[], None] | None = None  # if the peer leaves before its answer is sent
         self._next_steps: Callable[[], Iterator[Step]] | None = None  # see `continue_with`
@@ -207,16 +219,30 @@ class HttpSession(ByteSession):
 
     # --- answers ---
 
-    def respond(self, status: int, body: bytes = b"", content_type: bytes = JSON, headers: bytes = b"") -> None:
-        """Answer the present request.  `headers` are whole lines."""
+    def respond(
+        self,
+        status: int,
+        body: bytes = b"",
+        content_type: bytes = JSON,
+        headers: bytes = b"",
+        caching: bytes = NOT_STORED,
+    ) -> None:
+        """Answer the present request.  `headers` are whole lines, `caching` is the value of Cache-Control."""
         call = self.call
+        self._count(status)
         request_head = call.request.head if call is not None else None
         keeps_alive = request_head is not None and request_head.keeps_alive and not self.closing and not self.ended
         date = self.setup.date(self.engine.now_us)
         if keeps_alive and request_head is not None and request_head.is_version_1_0:
             headers += KEEP_ALIVE_LINE
         head = answer_head(
-            status, content_type if status != 204 else b"", len(body), headers, date, keeps_alive=keeps_alive
+            status,
+            content_type if status != 204 else b"",
+            len(body),
+            headers,
+            date,
+            keeps_alive=keeps_alive,
+            caching=caching,
         )
         if request_head is not None and request_head.method == "HEAD":
             body = b""
@@ -231,7 +257,9 @@ class HttpSession(ByteSession):
     def begin_stream(self, status: int, content_type: bytes) -> None:
         """Begin an answer whose body comes in pieces (`send_piece`) until `end_stream`."""
         assert self.call is not None
+        self._count(status)
         head = self.call.request.head
+        self.has_no_body = head.method == "HEAD"
         self.is_chunked = not head.is_version_1_0  # otherwise the body ends with the connection
         keeps_alive = self.is_chunked and head.keeps_alive and not self.ended
         date = self.setup.date(self.engine.now_us)
@@ -240,14 +268,21 @@ class HttpSession(ByteSession):
 
     def send_piece(self, data: bytes) -> None:
         """Send a piece of a body."""
-        self.send(chunk(data) if self.is_chunked else data)
+        if not self.has_no_body:
+            self.send(chunk(data) if self.is_chunked else data)
 
     def end_stream(self) -> None:
         """The body is complete."""
-        if self.is_chunked:
+        if self.is_chunked and not self.has_no_body:
             self.send(LAST_CHUNK)
         call = self.call
         self.end_call(keeps_alive=self.is_chunked and call is not None and call.request.head.keeps_alive)
+
+    def _count(self, status: int) -> None:
+        """Count an answer to the present request."""
+        counts = self.setup.request_counts
+        key = ("other" if self.call is None else self.call.plan.name, status)
+        counts[key] = counts.get(key, 0) + 1
 
     def end_call(self, *, keeps_alive: bool) -> None:
         """The present request is answered; the next one can be handled."""
@@ -360,6 +395,8 @@ class HttpSession(ByteSession):
             raise HttpProblem(404, "not_found", str(error.args[0])) from None
         except (TypeError, ValueError) as error:
             raise verb_problem(verb, arguments, str(error)) from None
+        if VERBS[verb].keeps is Keeps.EARLIER:
+            self.await_commit()
         return answers[0]
 
     # --- waiting, and events of the engine ---

@@ -142,12 +142,12 @@ LIMIT 1
 -- name: find
 SELECT $columns, NULL FROM jobs $where ORDER BY id DESC LIMIT ?
 
--- name: search_bound
-SELECT id
-FROM jobs INDEXED BY jobs_unsuccessful
-WHERE state > 4 AND id < ?
-ORDER BY id DESC
-LIMIT 1 OFFSET ?
+-- name: contains
+-- A text is in the job. `length` does not read a long payload, `instr` would.
+(instr(unique_key, ?) > 0 OR instr(name, ?) > 0 OR instr(error, ?) > 0 OR instr(payload, ?) > 0
+    OR (payload IS NULL AND EXISTS (
+        SELECT 1 FROM payloads WHERE payloads.id = jobs.id
+            AND CASE WHEN length(payloads.payload) <= ? THEN instr(payloads.payload, ?) > 0 ELSE 0 END)))
 
 -- name: window
 SELECT id FROM jobs WHERE id < ? ORDER BY id DESC LIMIT 1 OFFSET ?

@@ -10,8 +10,10 @@ from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import (
     FINAL_STATES,
+    QUEUED_STATES,
     READY,
     RUNNING,
+    SCHEDULED,
     SECOND_US,
     Delivery,
     UniquePolicy,
@@ -185,6 +187,29 @@ def add_predecessors(world: SimulatedCluster) -> None:
             raise
 
 
+def change(world: SimulatedCluster) -> None:
+    """Change the priority or the run-at time of a job."""
+    job = some_job(world) or some(world, list(world.ended_jobs.values()))
+    if job is None:
+        return
+    priority = world.rng.choice((-1, 0, 1, 2))
+    run_at_us = world.rng.choice((-1, 0, world.now_us, soon_us(world)))
+    can_be = world.engine.jobs.get(job.id) is job and job.state in QUEUED_STATES
+    expected_priority = job.priority if priority < 0 else priority
+    world.tell(f"{job} shall have the priority {priority} and the time {run_at_us}")
+    try:
+        world.engine.change(job, priority=priority, run_at_us=run_at_us)
+    except Refused as refused:
+        world.tell(f"refused: {refused}")
+        if can_be and not 0 < job.expires_us <= world.now_us:
+            raise
+        return
+    if not can_be or job.priority != expected_priority:
+        broken(f"{job}, which {'can' if can_be else 'cannot'} be changed, has the priority {job.priority}")
+    if job.state is SCHEDULED and (job.run_at_us <= world.now_us or run_at_us not in (-1, job.run_at_us)):
+        broken(f"{job} waits for {job.run_at_us}, and not for {run_at_us}")
+
+
 def settle(world: SimulatedCluster) -> None:
     """Complete a job on the report of a worker that does not, or no longer, have it."""
     job = some_job(world) or some(world, list(world.ended_jobs.values()))
@@ -297,6 +322,7 @@ ACTIONS: Final[tuple[tuple[Action, float], ...]] = (
     (cancel, 1.5),
     (retry, 3),
     (add_predecessors, 2),
+    (change, 2),
     (settle, 1.5),
     (pause, 0.7),
     (resume, 2),

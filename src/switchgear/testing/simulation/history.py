@@ -14,7 +14,7 @@ from switchgear.testing.simulation.store import Row, SimulatedStore
 
 __all__ = ["HistoryChecker"]
 
-BORN_FIELDS = ("id", "unique", "priority", "delivery", "created_us")
+BORN_FIELDS = ("id", "unique", "delivery", "created_us")
 FIRST_STATES = {Cause.SUBMITTED_EARLY: SCHEDULED, Cause.SUBMITTED_WAITING: WAITING}
 
 

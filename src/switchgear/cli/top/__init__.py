@@ -1,0 +1,1 @@
+"""`switchgear top`: a server on a terminal, live."""

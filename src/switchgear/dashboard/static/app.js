@@ -1,0 +1,266 @@
+// The frame: navigation, routes, keyboard, and the loading and refreshing of views.
+
+import { render } from "./vendor/lit-html.js";
+import { html, nothing, loading, problemBox } from "./parts.js";
+import { texts } from "./texts.js";
+import { features, optional, Problem } from "./api.js";
+import { live, watch } from "./live.js";
+import { current, link } from "./router.js";
+import { logIn, logOut, onToasts, submitJob, toastList } from "./actions.js";
+import { startKeyboard, showHelp, showPalette } from "./keyboard.js";
+import * as format from "./format.js";
+
+// In the order of the navigation.  `under` marks a place while one of its details is shown; `key` is for `g` and a letter.
+export const PLACES = [
+  { id: "overview", group: "now", key: "o" },
+  { id: "stream", group: "now", key: "t", needs: "/v1/stream" },
+  { id: "flows", group: "now", key: "m", needs: "/v1/flows" },
+  { id: "functions", group: "work", key: "f", under: ["function"] },
+  { id: "jobs", group: "work", key: "j", under: ["job"] },
+  { id: "why", group: "work", key: "y" },
+  { id: "errors", group: "work", key: "e", needs: "/v1/errors" },
+  { id: "dead", group: "work", key: "d" },
+  { id: "graph", group: "work", key: "g", needs: "/v1/graph" },
+  { id: "schedules", group: "work", key: "s" },
+  { id: "workers", group: "server", key: "w" },
+  { id: "limits", group: "server", key: "l" },
+  { id: "connections", group: "server", key: "c", needs: "/v1/connections" },
+  { id: "storage", group: "server", key: "p", needs: "/v1/storage" },
+  { id: "history", group: "past", key: "h", needs: "/v1/at" },
+  { id: "audit", group: "past", key: "a" },
+];
+const VIEWS = new Set([...PLACES.map((place) => place.id), "function", "job"]);
+
+const app = document.getElementById("app");
+const shown = { route: null, view: null, data: undefined, problem: null, at: -1, isMenuOpen: false, controller: null, loadedAt: 0 };
+const server = { version: "", prefix: "", alarms: 0, dead: 0, identity: null, features: null };
+
+export const can = (role) => !server.identity?.roles || server.identity.roles.includes(role);
+
+// --- drawing: at most once a frame ---
+
+let isDrawing = false;
+function update() {
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(() => {
+    isDrawing = false;
+    draw();
+  });
+}
+
+const context = () => ({ route: shown.route, data: shown.data, live, update, reload, can, at: shown.at, server });
+
+function content() {
+  if (shown.problem && shown.data === undefined) return problemBox(shown.problem, () => open(true));
+  if (!shown.view || shown.data === undefined) return loading();
+  return shown.view.render(context());
+}
+
+const isOffered = (each) => !each.needs || !server.features || server.features.has(each.needs);
+
+function place(each) {
+  const route = shown.route;
+  const isHere = route && (route.view === each.id || each.under?.includes(route.view));
+  const count = each.id === "dead" ? server.dead : each.id === "overview" ? server.alarms : 0;
+  return html`<a class="place" href=${link(each.id)} aria-current=${isHere ? "page" : nothing}>
+    ${texts.views[each.id].name}${count ? html`<span class="badge bad" aria-label=${texts.badges[each.id](count)}>${format.short(count)}</span>` : nothing}</a>`;
+}
+
+const liveWord = () => ({ live: ["on", texts.live.on], lost: ["off", texts.live.lost], connecting: ["", texts.live.connecting] })[live.status] || ["", texts.live.idle];
+
+function draw() {
+  const { route, view } = shown;
+  if (!route) return;
+  const words = texts.views[route.view] || { name: route.view };
+  const title = view?.title ? view.title(route) : words.name;
+  document.title = `${title} · Switchgear`;
+  const [liveStyle, liveText] = liveWord();
+  const group = (id) => {
+    const places = PLACES.filter((each) => each.group === id && isOffered(each));
+    return places.length ? html`<h2>${texts.groups[id]}</h2>${places.map(place)}` : nothing;
+  };
+  render(html`
+    <a class="skip" href="#content" @click=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>${texts.skip}</a>
+    <div class="frame" @click=${(event) => { if (event.target.closest("a.place")) shown.isMenuOpen = false; }}>
+      <nav class="side ${shown.isMenuOpen ? "open" : ""}" aria-label=${texts.navigation}>
+        <a class="brand" href=${link("overview")}><img src=${new URL("icon.svg", import.meta.url).href} alt="">Switchgear</a>
+        ${group("now")}${group("work")}${group("server")}${group("past")}
+        <div class="side-end">
+          ${server.identity?.name ? html`<p>${texts.login.as(server.identity.name)}</p><p><button class="button small" @click=${logOut}>${texts.login.out}</button></p>` : nothing}
+          ${server.version ? html`<p title=${texts.prefixHelp}>${server.prefix}<br>${texts.version(server.version)}</p>` : nothing}
+        </div>
+      </nav>
+      <div class="main">
+        <header class="top">
+          <button class="button icon menu-button" aria-label=${texts.navigation} aria-expanded=${shown.isMenuOpen} @click=${() => { shown.isMenuOpen = !shown.isMenuOpen; draw(); }}>☰</button>
+          <div class="heading"><h1 title=${title}>${title}</h1><span class="question">${words.question}</span></div>
+          <span class="live ${liveStyle}" title=${texts.live.help}>${liveText}</span>
+          ${can("submit") ? html`<button class="button wide" @click=${() => submitJob()}>${texts.submit.short}</button>` : nothing}
+          <button class="button wide" @click=${showPalette}>${texts.palette.short} <kbd>Ctrl K</kbd></button>
+          <button class="button icon" aria-label=${texts.theme} title=${texts.theme} @click=${switchTheme}>◐</button>
+          <button class="button icon wide" aria-label=${texts.keys.title} title=${texts.keys.title} @click=${showHelp}>?</button>
+        </header>
+        <main id="content" tabindex="-1">
+          ${shown.problem && shown.data !== undefined ? html`<p class="alarm critical" role="alert"><span class="glyph">!</span>${shown.problem.message}</p>` : nothing}
+          ${content()}
+        </main>
+      </div>
+    </div>
+    <div id="announcer" class="hidden-text" role="status" aria-live="polite"></div>
+    ${toastList()}`, app);
+  view?.drawn?.(context());
+}
+
+function switchTheme() {
+  const root = document.documentElement;
+  const isDark = getComputedStyle(root).colorScheme === "dark" || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  root.dataset.theme = isDark ? "light" : "dark";
+  try {
+    localStorage.setItem("switchgear.theme", root.dataset.theme);
+  } catch {
+    // It holds until the page is closed.
+  }
+  dispatchEvent(new CustomEvent("theme"));
+  update();
+}
+
+// --- views ---
+
+async function open(isAgain = false) {
+  const route = current();
+  if (!VIEWS.has(route.view)) {
+    location.replace(link("overview"));
+    return;
+  }
+  const needed = PLACES.find((each) => each.id === route.view);
+  if (needed?.needs) server.features ??= await features();
+  const isSamePlace = shown.view && shown.route.view === route.view && shown.route.key === route.key;
+  shown.controller?.abort();
+  shown.controller = new AbortController();
+  shown.route = route;
+  shown.problem = null;
+  if (needed && !isOffered(needed)) {
+    Object.assign(shown, { view: null, data: undefined, problem: Object.assign(new Problem(404, { code: "not_found" }), { isOfView: true }) });
+    update();
+    return;
+  }
+  if (!isSamePlace || isAgain) {
+    shown.view?.closed?.();
+    Object.assign(shown, { view: null, data: undefined, at: -1 });
+    scrollTo(0, 0);
+    update();
+    try {
+      shown.view = (await import(`./views/${route.view}.js`)).default;
+    } catch {
+      shown.problem = new Problem(0, { detail: texts.problems.newVersion });
+      update();
+      return;
+    }
+    if (shown.route !== route) return;
+    shown.view.opened?.(context());
+    watch(["overview", ...(shown.view.topics?.(route) || [])], onEvent);
+  }
+  shown.at = -1;
+  await load();
+}
+
+async function load() {
+  const { route, view, controller } = shown;
+  if (!view) return;
+  try {
+    const data = view.load ? await view.load(route, controller.signal, shown.data, live) : null;
+    if (shown.route !== route) return;
+    shown.data = data;
+    shown.problem = null;
+  } catch (problem) {
+    if (problem.name === "AbortError" || shown.route !== route) return;
+    if (!(problem instanceof Problem)) throw problem;
+    problem.isOfView = !route.key;
+    shown.problem = problem;
+  } finally {
+    shown.loadedAt = Date.now();
+  }
+  update();
+}
+
+function reload() {
+  return load();
+}
+
+function onEvent(topic, kind, data, at) {
+  if (topic === "overview") {
+    const known = live.topics.overview;
+    server.alarms = known.alarms?.length || 0;
+    server.dead = known.counts?.dead || 0;
+    announceRates(known);
+  }
+  shown.view?.event?.(context(), topic, kind, data, at);
+  update();
+}
+
+// Screen readers hear of the state now and then, not of every tick.
+let announcedAt = 0;
+function announceRates(overview) {
+  if (Date.now() - announcedAt < 10000 || shown.route?.view !== "overview") return;
+  const announcer = document.getElementById("announcer");
+  if (!announcer) return;
+  announcedAt = Date.now();
+  const text = texts.overview.announcement(overview);
+  if (announcer.textContent !== text) announcer.textContent = text;
+}
+
+// Views without live topics, and all views without a live connection, are loaded again from time to time.
+setInterval(() => {
+  if (document.hidden || !shown.view?.everySeconds || document.querySelector("dialog")) return;
+  const isLive = live.status === "live" && shown.view.isLive;
+  if (!isLive && Date.now() - shown.loadedAt > shown.view.everySeconds * 1000) load();
+}, 1000);
+
+async function start() {
+  onToasts(update);
+  addEventListener("hashchange", () => open());
+  addEventListener("changed", () => reload());
+  addEventListener("login-needed", async () => { if (await logIn()) location.reload(); });
+  startKeyboard({ move, choose, follow, places: PLACES, can });
+  await logInByLink();
+  open();
+  server.features = await features();
+  const [figures, identity] = await Promise.all([optional("v1/server").catch(() => null), optional("v1/session").catch(() => null)]);
+  if (figures) Object.assign(server, { version: figures.version, prefix: figures.handle_prefix.replace(/^H:|:$/g, "") });
+  server.identity = identity;
+  update();
+}
+
+// `switchgear dashboard` opens the page with #token=…; the token is swapped for a cookie and leaves the address.
+async function logInByLink() {
+  const found = /^#token=(.+)$/.exec(location.hash);
+  if (!found) return;
+  history.replaceState(null, "", link("overview"));
+  await logIn(decodeURIComponent(found[1]));
+}
+
+// --- rows by keyboard ---
+
+function rows() {
+  return [...document.querySelectorAll("main tbody tr[data-row]")];
+}
+
+function move(step) {
+  const all = rows();
+  if (!all.length) return;
+  shown.at = Math.max(0, Math.min(all.length - 1, shown.at + step));
+  update();
+  all[shown.at].scrollIntoView({ block: "nearest" });
+}
+
+function choose() {
+  rows()[shown.at]?.querySelector("input[type=checkbox]")?.click();
+}
+
+function follow() {
+  const target = rows()[shown.at]?.dataset.href;
+  if (target) location.hash = target;
+}
+
+start();

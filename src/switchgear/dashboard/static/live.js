@@ -1,0 +1,204 @@
+// Live data: one stream of events for all tabs of a browser.
+//
+// A browser opens six connections to a server at most, so a seventh tab with a stream of its own would hang.  One tab,
+// which holds the lock, has the stream, with the topics of all visible tabs; it passes every event on over a
+// BroadcastChannel.  A hidden tab wants nothing and gives the lock away, so a forgotten tab costs the server nothing.
+// Where there are no locks (plain http to another machine), each visible tab has its own stream.
+
+import { address } from "./api.js";
+
+const LOCK = "switchgear.events";
+const HISTORY = 60;
+const tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
+const channel = "BroadcastChannel" in globalThis ? new BroadcastChannel(`switchgear ${new URL(".", document.baseURI).pathname}`) : null;
+const hasLocks = Boolean(navigator.locks && channel);
+
+// What is known of each topic: an object for `overview` and `job:…`, {columns, rows: Map} for tables.
+export const live = { status: "idle", topics: {}, history: new Map() };
+
+let mine = [];
+let listener = () => {};
+let wanted = new Map(); // the topics of all tabs; only in the tab that leads
+let source = null;
+let open = "";
+let giveUpLead = null;
+let restart = 0;
+
+// --- what a view uses ---
+
+export function watch(topics, onEvent) {
+  listener = onEvent;
+  mine = topics;
+  for (const topic of Object.keys(live.topics)) if (!topics.includes(topic)) delete live.topics[topic];
+  if (!topics.includes("functions")) live.history.clear();
+  announce();
+}
+
+export const rowsOf = (topic) => (live.topics[topic] ? [...live.topics[topic].rows.values()] : null);
+
+// --- events into state ---
+
+function keyOf(value) {
+  return typeof value === "object" && value !== null ? JSON.stringify(value) : value;
+}
+
+function asRow(columns, values) {
+  const row = {};
+  columns.forEach((column, index) => { row[column] = values[index]; });
+  return row;
+}
+
+function applyTable(topic, kind, data) {
+  if (kind === "snapshot") live.topics[topic] = { columns: data.columns, rows: new Map() };
+  const known = live.topics[topic];
+  if (!known) return;
+  for (const values of data.rows) known.rows.set(keyOf(values[0]), asRow(known.columns, values));
+  for (const key of data.gone || []) known.rows.delete(keyOf(key));
+}
+
+// How the queue of each function went while this page was open, for its small curve.
+function remember() {
+  const known = live.topics.functions;
+  if (!known) return;
+  for (const [key, row] of known.rows) {
+    let values = live.history.get(key);
+    if (!values) live.history.set(key, (values = []));
+    values.push(row.ready);
+    if (values.length > HISTORY) values.shift();
+  }
+}
+
+function apply(topic, message) {
+  const { kind, data } = message;
+  if (topic === "functions" || topic === "workers") applyTable(topic, kind, data);
+  else if (topic === "overview") live.topics.overview = kind === "snapshot" ? data : { ...live.topics.overview, ...data };
+  else if (topic === "stream") live.topics.stream = true;
+  else live.topics[topic] = data;
+  listener(topic, kind, data, message.at);
+}
+
+setInterval(() => { if (live.status === "live" && mine.includes("functions")) { remember(); listener("history"); } }, 2000);
+
+function setStatus(status) {
+  if (live.status === status) return;
+  live.status = status;
+  listener("status");
+}
+
+// --- between tabs ---
+
+function announce() {
+  const topics = document.hidden ? [] : mine;
+  if (!topics.length) setStatus(document.hidden ? "hidden" : "idle");
+  if (!hasLocks) {
+    connect(topics);
+    return;
+  }
+  if (giveUpLead) {
+    hear({ type: "want", tab, topics });
+    if (document.hidden) giveUpLead();
+  } else {
+    channel.postMessage({ type: "want", tab, topics });
+    if (!document.hidden) lead();
+  }
+}
+
+let isQueued = false;
+function lead() {
+  if (isQueued) return;
+  isQueued = true;
+  navigator.locks.request(LOCK + channel.name, () => new Promise((release) => {
+    wanted = new Map();
+    giveUpLead = () => {
+      giveUpLead = null;
+      isQueued = false;
+      disconnect();
+      release();
+    };
+    if (document.hidden) {
+      giveUpLead();
+      return;
+    }
+    wanted.set(tab, mine);
+    channel.postMessage({ type: "who" });
+    reconnectSoon();
+  })).catch(() => { isQueued = false; });
+}
+
+function hear(message) {
+  if (message.type === "want" && giveUpLead) {
+    const known = wanted.get(message.tab) || [];
+    if (message.topics.length) wanted.set(message.tab, message.topics);
+    else wanted.delete(message.tab);
+    const isNew = message.topics.some((topic) => !known.includes(topic));
+    reconnectSoon(isNew && message.tab !== tab);
+  } else if (message.type === "who" && !document.hidden) {
+    channel.postMessage({ type: "want", tab, topics: mine });
+  } else if (message.type === "event" && mine.includes(message.topic) && !document.hidden) {
+    setStatus("live");
+    apply(message.topic, message.message);
+  } else if (message.type === "status" && !document.hidden && mine.length) {
+    setStatus(message.status);
+  }
+}
+
+if (channel) channel.onmessage = (event) => hear(event.data);
+addEventListener("pagehide", () => {
+  if (channel) channel.postMessage({ type: "want", tab, topics: [] });
+  disconnect();
+});
+document.addEventListener("visibilitychange", announce);
+
+// --- the stream ---
+
+// A tab that wants a topic needs a snapshot of it, and only a new stream begins with one.
+let isForced = false;
+function reconnectSoon(force = false) {
+  isForced ||= force;
+  clearTimeout(restart);
+  restart = setTimeout(() => {
+    const topics = [...new Set([...wanted.values()].flat())].sort();
+    if (isForced) open = "";
+    isForced = false;
+    connect(topics);
+  }, 30);
+}
+
+function disconnect() {
+  if (source) source.close();
+  source = null;
+  open = "";
+}
+
+function connect(topics) {
+  const text = topics.join(",");
+  if (text === open && source) return;
+  disconnect();
+  if (!text) return;
+  open = text;
+  source = new EventSource(address("v1/events", { topics: text }));
+  const tell = (status) => {
+    if (mine.length) setStatus(status);
+    if (hasLocks && giveUpLead) channel.postMessage({ type: "status", status });
+  };
+  tell("connecting");
+  source.onopen = () => tell("live");
+  source.onerror = () => {
+    tell("lost");
+    if (source && source.readyState === EventSource.CLOSED) {
+      source = null;
+      open = "";
+      setTimeout(announce, 3000);
+      if (giveUpLead) setTimeout(reconnectSoon, 3000);
+    }
+  };
+  for (const kind of ["overview", "functions", "workers", "stream", "job"]) {
+    source.addEventListener(kind, (event) => {
+      if (!event.data) return;
+      const message = JSON.parse(event.data);
+      const topic = kind === "job" ? `job:${message.data.handle}` : kind;
+      if (mine.includes(topic)) apply(topic, message);
+      if (hasLocks) channel.postMessage({ type: "event", topic, message });
+    });
+  }
+}

@@ -1,0 +1,69 @@
+"""Handlers of requests of those who watch the server: the overview, and the stream of events."""
+
+from __future__ import annotations
+
+from switchgear.numbers import whole_number
+from switchgear.protocols.http.live_feed import MOST_JOBS_WATCHED, MOST_STREAMS, NEW, TOPICS, LiveFeed
+from switchgear.protocols.http.messages import EVENT_STREAM
+from switchgear.protocols.http.problems import HttpProblem, field_problem
+from switchgear.protocols.http.routing import RouteCall
+from switchgear.protocols.http.session import HttpSession
+
+__all__ = ["on_get_errors", "on_get_flows", "on_get_overview", "on_get_series", "on_watch"]
+
+
+def on_get_overview(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/overview"""
+    session.work_off(session.use_verb("overview", {}))
+
+
+def on_get_flows(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/flows"""
+    session.work_off(session.use_verb("flows", {}))
+
+
+def on_get_series(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/series"""
+    session.work_off(session.use_verb("series", dict(call.plan.given)))
+
+
+def on_get_errors(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/errors"""
+    session.work_off(session.use_verb("errors", dict(call.plan.given)))
+
+
+# --- the stream of events ---
+
+
+def on_watch(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/events"""
+    topics = wanted_topics(session, call.option("topics"))
+    if call.request.head.method == "HEAD":  # there would be no end of it
+        session.respond(200, b"", EVENT_STREAM)
+        return
+    if session.setup.streams >= MOST_STREAMS:
+        text = f"there are {MOST_STREAMS} event streams already"
+        raise HttpProblem(429, "too_many_streams", text, headers={"Retry-After": "5"})
+    seen = whole_number(call.request.header(b"last-event-id"))
+    feed: LiveFeed = session.setup.shared.feed
+    feed.join(session, topics, NEW if seen is None else seen)
+
+
+def wanted_topics(session: HttpSession, text: str) -> tuple[str, ...]:
+    """The topics of a request, each once; raises HttpProblem."""
+    topics: dict[str, None] = {}
+    jobs = 0
+    for word in text.split(","):
+        name = word.strip()
+        if name.startswith("job:"):
+            name = f"job:{session.job_id(name[4:].encode())}"
+            jobs += name not in topics
+        elif name not in TOPICS:
+            there_are = ", ".join(TOPICS)
+            raise field_problem(
+                "parameter", "topics", f"there is no topic {name[:100]!r}; there are {there_are}, job:HANDLE"
+            )
+        topics[name] = None
+    if jobs > MOST_JOBS_WATCHED:
+        raise field_problem("parameter", "topics", f"at most {MOST_JOBS_WATCHED} jobs can be watched at once")
+    return tuple(topics)

@@ -1,0 +1,259 @@
+"""`switchgear top`: its screen, its keys, and a real server on a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import pytest
+
+from switchgear.cli.top.braille import braille_line
+from switchgear.cli.top.screen import KeyCommand, Screen
+from switchgear.cli.top.terminal import KeyReader
+from switchgear.cli.top.views import VIEWS, count_text
+from tests.cli.commands import call
+from tests.client.background import url_of
+from tests.support.servers import Server, running_switchgear
+from tests.support.terminal import Terminal
+from tests.support.waiting import eventually
+from tests.support.wire import Kind, Wire
+
+LONG = "a-name-of-two-hundred-characters-" + "x" * 167
+
+
+def overview(**changes: Any) -> dict[str, Any]:
+    figures = {
+        "at": 1000.0,
+        "version": "1.0",
+        "uptime_seconds": 60.0,
+        "draining": False,
+        "jobs": {"total": 9, "ready": 900_000_000, "running": 2, "waiting": 1, "scheduled": 0},
+        "rates": {"over_seconds": 10.0, "submitted": 1.5, "done": None, "failed": 0.0},
+        "oldest_ready": {"seconds": 3.0, "function": "mail"},
+        "drain_seconds": 7.0,
+        "functions": 3,
+        "workers": {"total": 4, "busy": 1, "by_protocol": {}},
+        "store": {"error": ""},
+        "alarms": [],
+    }
+    return figures | changes
+
+
+def function(name: str, **changes: Any) -> dict[str, Any]:
+    counts = dict.fromkeys(("ready", "running", "waiting_or_scheduled", "workers", "done", "failed"), 0)
+    return {"name": name, **counts, "paused": False, "oldest_ready_seconds": None} | changes
+
+
+def screen_with(functions: Sequence[dict[str, Any]], **changes: Any) -> Screen:
+    screen = Screen("gearman://127.0.0.1:4730")
+    screen.show(overview(**changes), functions, 1000.0)
+    return screen
+
+
+def names(screen: Screen) -> list[str]:
+    return [entry.key for entry in screen.shown_entries()]
+
+
+def text_of_lines(screen: Screen, width: int = 80, height: int = 24) -> str:
+    return click.unstyle("\n".join(screen.lines(width, height)))
+
+
+class TestBraille:
+    def test_the_highest_value_has_all_dots_and_zero_has_none(self) -> None:
+        assert braille_line([0, 4, 1, 2], 2) == "⢸⣠"
+
+    def test_the_latest_values_are_to_the_right_and_what_is_missing_is_blank(self) -> None:
+        assert braille_line([4], 3) == "⠀⠀⢸"
+        assert braille_line([9] * 10, 2) == "⣿⣿"
+
+    def test_nothing(self) -> None:
+        assert braille_line([], 0) == ""
+        assert braille_line([0, 0], 1) == "⠀"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.25, "0.2"), (9999, "9999"), (12_345, "12.3k"), (1_500_000, "1.5M"), (9.1e9, "9.1G")],
+)
+def test_counts_are_short(value: float, text: str) -> None:
+    assert count_text(value) == text
+
+
+class TestScreen:
+    @pytest.mark.parametrize("width", [20, 60, 80, 120, 200])
+    @pytest.mark.parametrize("height", [5, 24])
+    def test_no_line_is_too_long_and_there_are_as_many_as_the_screen_has(self, width: int, height: int) -> None:
+        functions = [function(LONG, ready=900_000_000), function("日本" * 60), function("c", paused=True)]
+        screen = screen_with(functions, alarms=[{"level": "critical", "text": "x" * 300}] * 9)
+        for key in ("", "?", "?", "/", "escape", "p", "n", "enter"):
+            screen.press(key)
+            lines = screen.lines(width, height)
+            assert len(lines) == height
+            if width >= 60:
+                assert max(len(click.unstyle(line)) for line in lines) <= width
+
+    def test_a_number_is_never_cut(self) -> None:
+        assert "900.0M" in text_of_lines(screen_with([function("mail", ready=900_000_000)]), 60)
+
+    def test_before_the_first_answer(self) -> None:
+        assert "gearman://127.0.0.1:4730" in text_of_lines(Screen("gearman://127.0.0.1:4730"))
+
+    def test_the_most_is_first_and_the_order_can_be_changed(self) -> None:
+        screen = screen_with([function("a", ready=1, running=9), function("b", ready=3), function("c", ready=2)])
+        assert names(screen) == ["b", "c", "a"]
+        screen.press(">")
+        assert names(screen)[0] == "a"
+        screen.press("<")
+        screen.press("i")
+        assert names(screen) == ["a", "c", "b"]
+        screen.press("<")
+        assert names(screen) == ["a", "b", "c"]
+
+    def test_a_filter_is_typed(self) -> None:
+        screen = screen_with([function("mail"), function("resize")])
+        for key in ("/", "M", "q", "backspace", "a", "enter"):
+            assert screen.press(key) is None
+        assert names(screen) == ["mail"]
+        assert "filter: Ma" in text_of_lines(screen)
+        screen.press("escape")
+        assert len(names(screen)) == 2
+
+    def test_the_selection_stays_with_its_row_and_scrolls(self) -> None:
+        functions = [function(f"f{number:03}", ready=number) for number in range(100)]
+        screen = screen_with(functions)
+        screen.lines(80, 24)
+        for _ in range(3):
+            screen.press("down")
+        assert screen.selected == "f096"
+        screen.show(overview(), [function("new", ready=500), *functions], 1001.0)
+        assert "f096" in text_of_lines(screen)
+        screen.press("end")
+        assert screen.selected == "f000"
+        assert "f000" in text_of_lines(screen)
+        screen.press("down")
+        assert screen.selected == "f000"
+
+    def test_pausing_asks_first(self) -> None:
+        screen = screen_with([function("mail", ready=1)])
+        assert screen.press("p") is None
+        assert "y/n: Stop handing out the jobs of mail?" in text_of_lines(screen)
+        assert screen.press("x") is None
+        assert "Nothing was done." in text_of_lines(screen)
+        screen.press("p")
+        assert screen.press("y") == KeyCommand("pause", "mail")
+        screen.show(overview(), [function("mail", ready=1, paused=True)], 1001.0)
+        screen.press("p")
+        assert screen.press("y") == KeyCommand("resume", "mail")
+
+    def test_keys_without_anything_to_do_it_to(self) -> None:
+        screen = screen_with([])
+        for key in ("p", "c", "r", "enter", "up", "down", "home", "end", "page-down", "x", "é"):
+            assert screen.press(key) is None
+        assert screen.asking is None
+        assert "0 of 0" in text_of_lines(screen)
+
+    def test_other_lists_have_letters(self) -> None:
+        screen = screen_with([function("mail")])
+        for view in VIEWS[1:]:
+            screen.press(view.letter)
+            assert screen.view is view
+            assert view.title in text_of_lines(screen)
+
+    def test_what_a_peer_has_chosen_cannot_move_the_cursor(self) -> None:
+        screen = screen_with([function("a\x1b[2Jb\n")], alarms=[{"level": "warning", "text": "x\x1b[2J"}])
+        assert "\x1b[2J" not in "".join(screen.lines(80, 24))
+
+    def test_details_are_scrolled(self) -> None:
+        screen = screen_with([function("mail")])
+        screen.show_details({f"field{number}": number for number in range(100)}, [{"text": "why"}])
+        assert "why" in text_of_lines(screen)
+        screen.press("page-down")
+        assert "why" not in text_of_lines(screen)
+        for _ in range(20):
+            screen.press("page-down")
+        assert "field99" in text_of_lines(screen)
+        screen.press("escape")
+        assert "mail" in text_of_lines(screen)
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        (b"q", ["q"]),
+        (b"\x1b[A\x1b[B", ["up", "down"]),
+        (b"\x1b[5~x", ["page-up", "x"]),
+        (b"\x1b", ["escape"]),
+        (b"\x1b[99;5R/", ["/"]),
+        ("é".encode(), ["é"]),
+        (b"\r\x7f\x03", ["enter", "backspace", "ctrl-c"]),
+    ],
+)
+def test_keys_of_a_terminal(data: bytes, keys: list[str]) -> None:
+    ours, theirs = os.pipe()
+    try:
+        os.write(theirs, data)
+        assert KeyReader(ours).keys(1) == keys
+        assert KeyReader(ours).keys(0) == []
+        os.close(theirs)
+        with pytest.raises(EOFError):
+            KeyReader(ours).keys(1)
+    finally:
+        os.close(ours)
+
+
+@pytest.mark.system
+class TestRealServer:
+    def test_once_for_programs(self, server: Server) -> None:
+        answer = json.loads(call(server, "top", "--once", "--json").stdout)
+        assert answer["overview"]["jobs"]["ready"] == 2
+        assert [each["name"] for each in answer["functions"]] == ["mail"]
+        assert (answer["workers"], answer["running"], answer["dead"]) == ([], [], [])
+
+    def test_once_for_people(self, server: Server) -> None:
+        result = call(server, "top", "--once")
+        assert result.exit_code == 0
+        assert "mail" in result.stdout
+
+    @pytest.mark.parametrize(("arguments", "complaint"), [(["--json"], "--once"), ([], "terminal")])
+    def test_wrong_usage(self, server: Server, arguments: list[str], complaint: str) -> None:
+        result = call(server, "top", *arguments)
+        assert result.exit_code == 2
+        assert complaint in result.output
+
+    def test_a_server_that_is_not_there(self) -> None:
+        assert call("gearman://127.0.0.1:1", "top", "--once").exit_code == 3
+
+    def test_a_function_is_paused_on_a_terminal(self, server: Server) -> None:
+        with Terminal(80, "top", "--server", url_of(server), "--interval", "0.1") as terminal:
+            terminal.until("mail")
+            terminal.press("p")
+            terminal.until("y/n: ")
+            terminal.press("y")
+            terminal.until("paused")
+            assert json.loads(call(server, "functions", "--json").stdout)[0]["paused"]
+            terminal.press("q")
+            assert terminal.exit_code() == 0
+
+    def test_a_server_that_goes_away_is_told(self) -> None:
+        with (
+            running_switchgear() as server,
+            Terminal(80, "top", "--server", url_of(server), "--interval", "0.1") as terminal,
+        ):
+            terminal.until("serving")
+            server.kill()
+            terminal.until("refused")
+            terminal.press("q")
+            assert terminal.exit_code() == 0
+
+
+@pytest.fixture
+def server() -> Any:
+    with running_switchgear() as running, Wire(running.address) as peer:
+        for _ in range(2):
+            peer.send(Kind.SUBMIT_JOB_BG, b"mail", b"", b"")
+            peer.receive_packet()
+        eventually(lambda: "mail" in call(running, "functions", "--json").stdout, "the jobs are there")
+        yield running

@@ -1,0 +1,42 @@
+// Every view, light and dark, wide and narrow: no errors, no barriers, nothing wider than the screen.
+//
+//   node walk.mjs URL SCHEME WIDTH [FOLDER]      screenshots go to the folder
+
+import { AxeBuilder } from "@axe-core/playwright";
+import { launch, openPage, ready, show, views } from "./browser.mjs";
+
+const [, , base, scheme, widthText, folder] = process.argv;
+const width = Number(widthText);
+const problems = [];
+const browser = await launch();
+const context = await browser.newContext({ viewport: { width, height: width < 500 ? 844 : 860 }, colorScheme: scheme, reducedMotion: "reduce" });
+const page = await openPage(context, problems);
+
+async function visit(route, name) {
+  await show(page, base, route);
+  if (folder) {
+    await page.waitForTimeout(2500); // so that there is a curve to be seen
+    await page.screenshot({ path: `${folder}/${name}-${scheme}${width < 500 ? "-narrow" : ""}.png` });
+  }
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  if (wide > 0) problems.push(`${route} is ${wide} pixels too wide`);
+  const found = await new AxeBuilder({ page }).analyze();
+  for (const each of found.violations) {
+    problems.push(`axe: ${route}: ${each.id}: ${each.help}: ${each.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 200)} ${node.failureSummary?.split("\n").slice(1, 2)}`).join(" | ")}`);
+  }
+}
+
+await show(page, base, "overview");
+await page.waitForFunction(() => document.querySelectorAll("nav a.place").length > 8);
+const places = await views(page);
+for (const place of places) await visit(place, place);
+await show(page, base, "jobs?state=failed");
+const job = await page.getAttribute("tbody a[href^='#/job/']", "href");
+await visit(job.slice(2), "job");
+await visit("function/image.resize", "function");
+const handle = await fetch(new URL("v1/jobs?function=etl.load&limit=1", base)).then((answer) => answer.json());
+await visit(`graph?handle=${encodeURIComponent(handle.jobs[0].handle)}`, "graph-around");
+await visit("jobs?function=no-such-function&state=failed", "jobs-empty");
+await ready(page);
+await browser.close();
+console.log(JSON.stringify({ places, problems }));

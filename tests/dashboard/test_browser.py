@@ -1,0 +1,166 @@
+"""A real browser walks through the dashboard: Debian's chromium, driven by playwright, judged by axe.
+
+Each scenario is a program of `tests/dashboard/browser`, which prints what it found as JSON.  With WRITE_SCREENSHOTS in
+the environment, the pictures of the documents are made (`make screenshots`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.http_client import HttpClient
+from tests.support.peers import require_node_script, require_program
+from tests.support.servers import HOST, Server, free_port, running_switchgear
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+FOLDER = Path(__file__).parent / "browser"
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+SCENARIO_SECONDS = 500
+
+
+def in_browser(scenario: str, *arguments: str) -> Any:
+    """Run a scenario; what it has found."""
+    chromium = require_program("chromium")
+    command = [*require_node_script(f"{scenario}.mjs", FOLDER), *arguments]
+    environment = {**os.environ, "CHROMIUM": chromium}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SCENARIO_SECONDS, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextmanager
+def serving(*more: str) -> Iterator[tuple[Server, str, str]]:
+    """A server with HTTP and WMP."""
+    http, wmp = f"http://{HOST}:{free_port()}", f"wmp://{HOST}:{free_port()}"
+    with running_switchgear("--listen", http, "--listen", wmp, *more) as server:
+        yield server, f"{http}/", wmp
+
+
+@contextmanager
+def playing(server: Server, url: str, wmp: str) -> Iterator[None]:
+    """The scene, in a process of its own."""
+    gearman = f"gearman://{HOST}:{server.port}"
+    with tempfile.TemporaryFile("w+") as output:
+        command = [sys.executable, "-m", "tests.dashboard.scene", url.rstrip("/"), gearman, wmp]
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+
+        def is_ready() -> bool:
+            output.seek(0)
+            told = output.read()
+            assert process.poll() is None, told
+            return "ready" in told
+
+        try:
+            eventually(is_ready, "the scene is set")
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    require_program("chromium")
+    place = tmp_path_factory.mktemp("scene")
+    stores = ["--store", f"sqlite:{place}/jobs.db", "--joblog", f"sqlite:{place}/log.db"]
+    with serving(*stores) as (server, url, wmp), playing(server, url, wmp):
+        yield url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", ["1280", "390"])
+def test_every_view(scene: str, scheme: str, width: str) -> None:
+    folder = str(IMAGES) if os.environ.get("WRITE_SCREENSHOTS") else ""
+    found = in_browser("walk", scene, scheme, width, folder)
+    assert found["problems"] == []
+    assert len(found["places"]) >= 9
+
+
+def test_everything_by_keyboard(scene: str) -> None:
+    assert in_browser("keys", scene)["problems"] == []
+
+
+def test_actions(scene: str) -> None:
+    assert in_browser("actions", scene)["problems"] == []
+
+
+def test_seven_tabs_share_one_stream(scene: str) -> None:
+    assert in_browser("tabs", scene)["problems"] == []
+
+
+def test_pages_of_other_sites_are_refused(scene: str) -> None:
+    found = in_browser("other_site", scene)
+    assert found == {"sent": ["opaque", "opaque"], "read": "TypeError", "preflight": "TypeError", "framed": False}
+
+
+def test_a_name_that_was_made_to_point_here_is_refused(scene: str) -> None:
+    """DNS rebinding: the page of another name would be of this server, if the server answered to the name."""
+    client = HttpClient(scene.rstrip("/"))
+    for path in ("/", "/v1/overview"):
+        assert client.call("GET", path, headers={"Host": "evil.example.org"}).status == 421
+    client.close()
+
+
+def test_the_first_run() -> None:
+    folder = str(IMAGES) if os.environ.get("WRITE_SCREENSHOTS") else ""
+    with serving() as (_, url, _):
+        assert in_browser("first_run", url, folder)["problems"] == []
+
+
+def test_ten_thousand_functions() -> None:
+    with serving() as (_, url, _):
+        assert in_browser("many", url)["problems"] == []
+
+
+NGINX = """
+daemon off; worker_processes 1; pid {place}/pid; error_log stderr;
+events {{ worker_connections 64; }}
+http {{
+  access_log off; client_body_temp_path {place}/a; proxy_temp_path {place}/b; fastcgi_temp_path {place}/c;
+  uwsgi_temp_path {place}/d; scgi_temp_path {place}/e;
+  server {{
+    listen {host}:{port};
+    location = /tools/gear {{ return 301 /tools/gear/; }}
+    location /tools/gear/ {{
+      proxy_pass {url}; proxy_http_version 1.1; proxy_buffering off; proxy_set_header Connection "";
+    }}
+  }}
+}}
+"""
+
+
+def test_under_a_path_of_a_proxy(scene: str, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "nginx.conf").write_text(NGINX.format(place=tmp_path, host=HOST, port=port, url=scene))
+    with subprocess.Popen(
+        [require_program("nginx"), "-c", str(tmp_path / "nginx.conf")], stderr=subprocess.PIPE
+    ) as nginx:
+        try:
+            client = HttpClient(f"http://{HOST}:{port}")
+            eventually(lambda: answers(client), "nginx answers")
+            client.close()
+            found = in_browser("walk", f"http://{HOST}:{port}/tools/gear/", "light", "1280")
+            assert found["problems"] == []
+        finally:
+            nginx.terminate()
+
+
+def answers(client: HttpClient) -> bool:
+    try:
+        return client.call("GET", "/tools/gear/livez").status == 200
+    except OSError:
+        client.close()
+        return False
