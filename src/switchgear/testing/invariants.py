@@ -489,6 +489,8 @@ def check_workers_of(function: Function, engine: Engine) -> None:
                 by_offer[worker.offer].add(worker)
         if {offer: set(listed) for offer, listed in offering.items()} != by_offer:
             broken(f"{function} has {by_offer} by what they offer, and lists {offering}")
+    if len(engine.sliced_work):
+        return  # a change of limits may be at work, and offers jobs after some steps
     if function.ready and not function.paused and engine.handing_out and engine.limiters.is_open(function):
         is_left_by_policy = engine.wake_policy is not None and function.wakeup_check_pending
         could_be_pushed = any(could_be_given(engine, function, worker) for worker in function.pushers)
