@@ -117,6 +117,7 @@ peers: ## install the real programs that the tests talk to
 		scripts/install-packages postgresql
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
 	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
+	@command -v curl >/dev/null || scripts/install-packages curl
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
 	@command -v valgrind >/dev/null || scripts/install-packages valgrind
 	@command -v openssl >/dev/null || scripts/install-packages openssl

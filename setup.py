@@ -26,6 +26,7 @@ from build_backend import why_not_compiled  # noqa: E402
 # What is compiled: every module of these rooms, and these single ones.
 ROOMS = ("engine", "model", "protocols")
 MODULES = (
+    "access/permissions",
     "memory",
     "net/clock",
     "net/commits",

@@ -1,6 +1,7 @@
 """How long does each verb of operators keep the event loop from other work, with very many jobs?
 
     python -m bench.verb_stalls [--jobs 1000000] [--queues 1] [--keys 0] [--store sqlite:] [--store memory:]
+                                [--only graph,events]
 
 Makes a hub in this process with so many jobs, half of them queued and half of them finished as far as the store keeps
 them, uses each verb, and notes the longest that one callback of the event loop took.  That is how long every peer
@@ -23,9 +24,11 @@ from switchgear.net.clock import SystemClock
 from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
 from switchgear.net.operations.dispatcher import Operations
+from switchgear.protocols.http.feed_topics import FeedTopic, JobTopic, OverviewTopic, RowsTopic, StreamTopic
 from switchgear.protocols.pending_read import Step
 from switchgear.storage.open import open_store
 from switchgear.telemetry import Telemetry
+from switchgear.verbs.live_answers import FUNCTION_COLUMNS, WORKER_COLUMNS
 
 BATCH = 1_000
 
@@ -62,6 +65,8 @@ class Stage:
         self.keys = keys
         self.jobs = jobs
         self.operations = Operations(hub, "H:bench:")
+        hub.operator = self.operations.in_steps
+        hub.watcher = self.operations.live_rows.in_steps
         self.functions = [Function(b"f%d" % number) for number in range(100)]
         self.queues = queues
 
@@ -118,12 +123,50 @@ class Stage:
             await asyncio.sleep(0)
         return answers[0] if answers else None
 
+    async def watch(self, topic: FeedTopic) -> None:
+        """Collect a topic of the live feed twice, and encode a snapshot of it."""
+        ended = asyncio.Event()
+
+        def steps() -> Iterator[Step]:
+            try:
+                yield from topic.collect(self.hub)
+                yield from topic.collect(self.hub)
+                yield from topic.encode()
+            finally:
+                ended.set()
+
+        self.hub.begin_turn()
+        self.hub.work_off(steps())
+        await ended.wait()
+
+    async def sample(self) -> None:
+        """Take a sample for the series."""
+        self.operations.series_recorder.look_after()
+        while len(self.hub.long_operations):  # noqa: ASYNC110  (nobody tells when they are done)
+            await asyncio.sleep(0)
+
+    def topics(self) -> list[FeedTopic]:
+        """What the live feed collects twice a second."""
+        functions = RowsTopic("functions", FUNCTION_COLUMNS)
+        workers = RowsTopic("workers", WORKER_COLUMNS)
+        return [OverviewTopic(), functions, workers, StreamTopic(), JobTopic(self.jobs, b"H:bench:")]
+
     def uses(self) -> list[tuple[str, dict[str, Any]]]:
         """Each verb, with arguments that make it look at much."""
         some = [f"H:bench:{number}" for number in range(1, self.jobs, max(1, self.jobs // 10_000))][:10_000]
         last = f"H:bench:{self.jobs}"
         return [
             ("server", {}),
+            ("overview", {}),
+            ("flows", {}),
+            ("series", {"since": time.time() - 6 * 86_400}),
+            ("stream", {}),
+            ("at", {"t": time.time() - 1}),
+            ("storage", {}),
+            ("errors", {}),
+            ("graph", {"function": "f5"}),
+            ("graph", {"name": "nobody"}),
+            ("graph", {"handle": last}),
             ("functions", {}),
             ("workers", {}),
             ("connections", {}),
@@ -165,7 +208,7 @@ class Stage:
         ]
 
 
-async def measure(url: str, jobs: int, queues: int, keys: int) -> None:
+async def measure(url: str, jobs: int, queues: int, keys: int, only: frozenset[str] = frozenset()) -> None:
     watch = Watch()
     store = open_store(url)
     hub = Hub(Engine(EngineSettings(functions=0)), store, SystemClock(), Telemetry(time.monotonic))
@@ -178,6 +221,8 @@ async def measure(url: str, jobs: int, queues: int, keys: int) -> None:
     watch.begin()
     print("| verb | took, ms | longest stall, ms of cpu | wall |\n|---|---:|---:|---:|")
     for verb, arguments in stage.uses():
+        if only and verb not in only:
+            continue
         watch.take()
         began = time.monotonic()
         problem = ""
@@ -189,6 +234,20 @@ async def measure(url: str, jobs: int, queues: int, keys: int) -> None:
         cpu_ms, wall_ms = watch.take()
         shown = ", ".join(f"{name}={short(value)}" for name, value in arguments.items())
         print(f"| `{verb}` {shown}{problem} | {took_ms:.1f} | {cpu_ms:.1f} | {wall_ms:.1f} |", flush=True)
+    for topic in () if only and "events" not in only else stage.topics():
+        watch.take()
+        began = time.monotonic()
+        await stage.watch(topic)
+        took_ms = (time.monotonic() - began) * 1000
+        cpu_ms, wall_ms = watch.take()
+        print(f"| topic `{topic.name}` | {took_ms:.1f} | {cpu_ms:.1f} | {wall_ms:.1f} |", flush=True)
+    if not only or "series" in only:
+        watch.take()
+        began = time.monotonic()
+        await stage.sample()
+        took_ms = (time.monotonic() - began) * 1000
+        cpu_ms, wall_ms = watch.take()
+        print(f"| a sample for `series` | {took_ms:.1f} | {cpu_ms:.1f} | {wall_ms:.1f} |", flush=True)
     await hub.close()
     await store.close()
 
@@ -203,11 +262,13 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=90, help="functions that share the queued jobs")
     parser.add_argument("--keys", type=int, default=0, help="keys that share the queued jobs; 0: jobs without a key")
     parser.add_argument("--store", action="append")
+    parser.add_argument("--only", default="", help="these verbs, with commas between; events: the live feed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="switchgear-stalls-") as directory:
         for store in options.store or ["memory:", "sqlite:"]:
             url = f"sqlite:{directory}/jobs.db" if store == "sqlite:" else store
-            asyncio.run(measure(url, options.jobs, options.queues, options.keys))
+            only = frozenset(options.only.split(",")) - {""}
+            asyncio.run(measure(url, options.jobs, options.queues, options.keys, only))
 
 
 if __name__ == "__main__":

@@ -194,7 +194,10 @@ HTTP_SESSION_WORDS: Final = (
     b"/v1/functions/f/take?wait=3&lease=5", b"/result", b"/fail", b"/progress", b"/release", b"/events", b"/graph",
     b"/attempts", b"/explain", b"/payload", b"/retry", b"?wait=2", b"?contents=1", b"/v1/workers", b"/v1/functions",
     b"/v1/bulk", b'{"action": "cancel", "filter": {"function": "f"}}',
-    b"/v1/schedules/s", b"/v1/schedules/s/run", b"/livez", b"Switchgear-Attempt: 1\r\n", b"Prefer: wait=2\r\n",
+    b"/v1/schedules/s", b"/v1/schedules/s/run", b"/livez",
+    b"/v1/events?topics=overview,functions,stream,job:1", b"Last-Event-ID: 1\r\n", b"/v1/series?step=60",
+    b"/v1/stream?cursor=0",
+    b"/v1/graph?function=f", b"/v1/errors", b"/v1/at?t=1", b"Switchgear-Attempt: 1\r\n", b"Prefer: wait=2\r\n",
     b"Idempotency-Key: k\r\n", b'{"function": "f"}', b'{"functions": ["f"], "lease": 3}', b'"after": ["H:t:1"]',
     b'"unique": "u"', b'{"function": "f", "every_seconds": 60}', b'{"paused": true}', b'{"error": "x", "retry_in": 1}',
 )  # fmt: skip
@@ -233,7 +236,7 @@ DWORK_MODULES: Final = modules(
 HTTP_MODULES: Final = modules(
     "http",
     "session routing routes guard bulk submitting job_requests work_requests workers waiting operator_requests"
-    " server_requests watch_requests schemas problems codec messages",
+    " server_requests watch_requests dashboard_pages schemas problems codec messages",
 )
 WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")
 

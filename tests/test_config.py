@@ -28,6 +28,7 @@ from switchgear.config import (
     reloaded,
     settings_table,
 )
+from switchgear.config.loading import config_of
 from switchgear.config.setting_types import Size
 from switchgear.errors import ConfigError
 from switchgear.units import MIB
@@ -106,7 +107,13 @@ def test_a_listening_address(text: str, host: str, port: int, loopback: bool) ->
         ("gearman://a b", "neither an address nor a name"),
         ("gearmand://127.0.0.1", "unknown scheme gearmand; did you mean gearman?"),
         ("ftp://127.0.0.1", "unknown scheme ftp (known: gearman, wmp, pingpong, dwork, gearmonkey, http, redis, "),
-        ("gearman://127.0.0.1?tls=1", "unknown option tls"),
+        ("gearman://127.0.0.1?tls=1", "option tls: '1' is neither yes nor no"),
+        (
+            "gearman://127.0.0.1?access=all",
+            "option access: 'all' is none of open, anonymous, token, certificate, curve",
+        ),
+        ("gearman://127.0.0.1?access=open,token", "open means that every peer may do everything, and stands alone"),
+        ("dwork://127.0.0.1?tls=yes", "unknown option tls"),
     ],
 )
 def test_a_wrong_listening_address_is_explained(text: str, complaint: str) -> None:
@@ -496,6 +503,7 @@ def test_reloadable_settings_are_these() -> None:
         "storage.payload_memory_bytes",
         "joblog.url",
         "log.format",
+        "access.file",
     }
 
 
@@ -579,3 +587,45 @@ def test_a_reload_leaves_alone_what_needs_a_restart() -> None:
     reload = reloaded(old, new)
     assert (reload.store, reload.limits.backlog, reload.log.format) == (old.store, old.limits.backlog, "text")
     assert (reload.drain_timeout_seconds, reload.limits.connections, reload.log.level) == (5, 5, "debug")
+
+
+# --- TLS and identities
+
+
+def listening(*urls: str, **settings: object) -> Config:
+    return config_of({"listen": list(urls), **settings})
+
+
+TLS = "tls=yes&cert=a.pem"
+
+
+def test_with_tls_and_identities_other_machines_may_connect() -> None:
+    listening(f"gearman://0.0.0.0?{TLS}&client_ca=ca.pem")
+    listening(f"http://0.0.0.0?{TLS}", **{"access.file": "access.toml"})
+    listening(f"gearmonkey://0.0.0.0?{TLS}&access=token,certificate", **{"access.file": "access.toml"})
+    listening("gearman://127.0.0.1", **{"access.file": "access.toml"})
+    listening("gearman://127.0.0.1?access=open")
+
+
+@pytest.mark.parametrize(
+    ("url", "file", "complaint"),
+    [
+        ("gearman://0.0.0.0", "", "which has no encryption or identities"),
+        ("gearman://0.0.0.0", "access.toml", "which has no encryption"),
+        (f"gearman://0.0.0.0?{TLS}", "", "which has no identities"),
+        (f"gearman://0.0.0.0?{TLS}&access=open", "access.toml", "which has no identities"),
+        ("gearman://127.0.0.1?access=token", "", "demands identities, and there is no access file"),
+        ("gearman://127.0.0.1?tls=yes", "", "has tls=yes and names no certificate: cert=FILE"),
+        ("gearman://127.0.0.1?key=a.key", "", "has key, and no tls=yes"),
+        (f"gearman://127.0.0.1?{TLS}&access=certificate", "access.toml", "names no authority for them: client_ca=FILE"),
+    ],
+)
+def test_what_a_listener_lacks_is_told(url: str, file: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        listening(url, **({"access.file": file} if file else {}))
+    assert complaint in str(raised.value)
+
+
+def test_whoever_says_so_may_listen_without_them() -> None:
+    listening("gearman://0.0.0.0", allow_remote=True)
+    listening(f"gearman://0.0.0.0?{TLS}", allow_remote=True)

@@ -18,6 +18,7 @@ def run(program: str) -> str:
 
 def test_the_public_names_are_these() -> None:
     assert switchgear.__all__ == [
+        "INJECTED",
         "AlreadySubmitted",
         "App",
         "ArgumentError",
@@ -42,6 +43,7 @@ def test_the_public_names_are_these() -> None:
         "JobLost",
         "JobTimedOut",
         "JobUnknown",
+        "Middleware",
         "NotFound",
         "PingPongBroker",
         "PingPongWorker",
@@ -54,6 +56,7 @@ def test_the_public_names_are_these() -> None:
         "SwitchgearError",
         "Task",
         "TaskFailed",
+        "TaskSubmission",
         "WmpDevice",
         "WmpManager",
         "WmpWorker",
@@ -62,6 +65,7 @@ def test_the_public_names_are_these() -> None:
         "chain",
         "current_job",
         "group",
+        "shared_task",
     ]
 
 

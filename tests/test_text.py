@@ -73,3 +73,11 @@ def test_passwords_in_urls_are_not_shown(text: str, shown: str) -> None:
 def test_a_password_that_is_quoted_alone() -> None:
     url = "postgresql://jobs:hunter%202@db/jobs"
     assert without_secrets('bad token "hunter%202", or "hunter 2"', url) == 'bad token "***", or "***"'
+
+
+def test_tokens_are_hidden_wherever_they_are() -> None:
+    from switchgear.access.tokens import new_token
+
+    token = new_token()
+    assert without_secrets(f"unknown command 'ATUH', with args beginning with: '{token}'").endswith("'swg_***'")
+    assert without_secrets("swg_ is a prefix") == "swg_ is a prefix"

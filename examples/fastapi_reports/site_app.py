@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,10 +11,13 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from switchgear import App, current_job
+from switchgear.contrib.asgi import dashboard
 from switchgear.errors import JobFailed
 
 jobs = App(run_here=False)  # the web server only submits; `switchgear worker site_app:jobs` does the work
 app = FastAPI()
+# Visitors of the site may look at its jobs; `authorize` would tell who may do more, or not even that.
+app.mount("/dashboard", dashboard(os.environ.get("SWITCHGEAR_HTTP", "http://127.0.0.1:4740")))
 
 
 @jobs.task(timeout=300)

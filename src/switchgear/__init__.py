@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.current_job import Retry, current_job
     from switchgear.app.graph import chain, group
+    from switchgear.app.injection import INJECTED
     from switchgear.app.job import Job
     from switchgear.app.job_group import JobGroup
+    from switchgear.app.middleware import Middleware, TaskSubmission
+    from switchgear.app.shared_tasks import shared_task
     from switchgear.app.task import Task
     from switchgear.backoff import Backoff
     from switchgear.client.dwork.worker import AsyncDworkWorker, DworkWorker
@@ -55,6 +58,9 @@ else:
             "switchgear.app.graph": ("chain", "group"),
             "switchgear.app.job_group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
+            "switchgear.app.injection": ("INJECTED",),
+            "switchgear.app.middleware": ("Middleware", "TaskSubmission"),
+            "switchgear.app.shared_tasks": ("shared_task",),
             "switchgear.app.task": ("Task",),
             "switchgear.client.dwork.worker": ("AsyncDworkWorker", "DworkWorker"),
             "switchgear.client.gearman.aio": ("AsyncClient",),
@@ -87,6 +93,7 @@ else:
     )
 
 __all__ = [
+    "INJECTED",
     "AlreadySubmitted",
     "App",
     "ArgumentError",
@@ -111,6 +118,7 @@ __all__ = [
     "JobLost",
     "JobTimedOut",
     "JobUnknown",
+    "Middleware",
     "NotFound",
     "PingPongBroker",
     "PingPongWorker",
@@ -123,6 +131,7 @@ __all__ = [
     "SwitchgearError",
     "Task",
     "TaskFailed",
+    "TaskSubmission",
     "WmpDevice",
     "WmpManager",
     "WmpWorker",
@@ -131,6 +140,7 @@ __all__ = [
     "chain",
     "current_job",
     "group",
+    "shared_task",
 ]
 
 __version__ = version.VERSION

@@ -25,6 +25,7 @@ from switchgear.errors import OptionError
 from switchgear.resources import canonical_requirements, shown_requirements
 from switchgear.states import PRIORITY_NAMES, EdgePolicy, UniquePolicy, UniqueScope
 from switchgear.tags import MOST_TAG_BYTES, MOST_TAGS
+from switchgear.trace_context import TRACEPARENT_BYTES, is_traceparent
 
 __all__ = [
     "JOB_OPTIONS",
@@ -62,6 +63,7 @@ class OptionKind(Enum):
     CHOICE = auto()  # one of some words; their index in the engine
     CHOICES = auto()  # one of some words for all predecessors, or one for each
     HANDLES = auto()  # handles of jobs; their ids in the engine
+    TRACE = auto()  # a traceparent of W3C Trace Context; bytes in the engine
     REQUIREMENTS = auto()  # tags and amounts with commas, or a list of them; bytes with commas in the engine
 
 
@@ -121,7 +123,7 @@ class JobOption:
             return self.words[self.default]
         if self.kind in (OptionKind.HANDLES, OptionKind.REQUIREMENTS):
             return []
-        return "" if self.kind is OptionKind.TEXT else self.default
+        return "" if self.kind in (OptionKind.TEXT, OptionKind.TRACE) else self.default
 
     def read(self, value: Any, *, name_bytes: int = 0, called: str = "") -> Any:
         """Convert a JSON value of the right type to the engine's value; raises OptionError.
@@ -135,6 +137,8 @@ class JobOption:
             return max(SERVERS_SETTING, min(value, self.most))  # a million and ten million make no difference
         if self.kind is OptionKind.TEXT:
             return self._encoded(value, self.most or name_bytes, name)
+        if self.kind is OptionKind.TRACE:
+            return self._traceparent(value, name)
         if self.kind is OptionKind.CHOICE:
             return self.index_of(value, name)
         if self.kind is OptionKind.REQUIREMENTS:
@@ -167,6 +171,12 @@ class JobOption:
             raise OptionError(name, f"is at most {self.most}, which is {self.most // DAY_SECONDS} days")
         return ceil(seconds * SECOND_US)
 
+    def _traceparent(self, text: str, name: str) -> bytes:
+        data = text.encode()
+        if data and not is_traceparent(data):
+            raise OptionError(name, "is a traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+        return data
+
     def _encoded(self, text: str, most_bytes: int, name: str) -> bytes:
         data = text.encode()
         if len(data) > most_bytes:
@@ -182,6 +192,7 @@ JSON_TYPES: Final[Mapping[OptionKind, Any]] = {
     OptionKind.SPAN: float,
     OptionKind.MOMENT: float,
     OptionKind.TEXT: str,
+    OptionKind.TRACE: str,
     OptionKind.CHOICE: str,
     OptionKind.CHOICES: str | list[str],
     OptionKind.HANDLES: list[str],
@@ -423,6 +434,19 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
         command_line="--requires",
         metavar="NEEDS",
     ),
+    JobOption(
+        "trace",
+        OptionKind.TRACE,
+        "The trace that the job belongs to, and the span of its submitter; workers continue it.",
+        default=b"",
+        kept=Kept.PACKED,
+        most=TRACEPARENT_BYTES,
+        example="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        said_by="Gearman, HTTP (also by the header `traceparent`), dwork",
+        python=("trace",),
+        command_line="--trace",
+        metavar="TRACEPARENT",
+    ),
 )
 
 JOB_OPTION_NAMED: Final[Mapping[str, JobOption]] = {option.name: option for option in JOB_OPTIONS}
@@ -494,6 +518,7 @@ TYPE_TEXTS: Final[Mapping[OptionKind, str]] = {
     OptionKind.SPAN: "seconds",
     OptionKind.MOMENT: "seconds since the epoch",
     OptionKind.TEXT: "text",
+    OptionKind.TRACE: "traceparent of W3C Trace Context",
     OptionKind.CHOICE: "word",
     OptionKind.CHOICES: "word, or a list of words",
     OptionKind.HANDLES: "list of handles",
@@ -516,6 +541,8 @@ def _range_text(option: JobOption) -> str:
         return f"0 (no limit) to {option.most:,}"
     if option.kind is OptionKind.REQUIREMENTS:
         return f"up to {MOST_TAGS}; names of up to {MOST_TAG_BYTES} bytes, without spaces, commas and `=`"
+    if option.kind is OptionKind.TRACE:
+        return f"{option.most} characters"
     if option.kind is OptionKind.HANDLES:
         return f"up to {option.most:,}"
     if option.kind is OptionKind.TEXT:

@@ -28,13 +28,16 @@ from switchgear.tags import tag_set
 from switchgear.units import parse_duration
 
 __all__ = [
+    "ACCESS_KINDS",
     "ENTRY_POINT_GROUP",
     "FORWARDING_OPTIONS",
     "MAX_PORT",
+    "OPEN",
     "ListenerKind",
     "ProtocolPage",
     "ProtocolPlugin",
     "UrlOption",
+    "access_kinds",
     "built_in_protocols",
     "find_protocol",
     "load_factory",
@@ -75,7 +78,7 @@ class UrlOption:
 
     default: str
     help: str
-    kind: str = "text"  # or "seconds", "port", "count", "flag", "tags" or "resources"
+    kind: str = "text"  # or "seconds", "port", "count", "flag", "tags", "resources" or "access"
     choices: tuple[str, ...] = ()  # the only values, if there are some
 
     def read(self, text: str) -> str | float | int:
@@ -103,6 +106,9 @@ class UrlOption:
         if self.kind == "tags":
             tag_set(text)
             return text
+        if self.kind == "access":
+            access_kinds(text)
+            return text
         if self.kind == "resources":
             resource_amounts(text)
             return text
@@ -110,6 +116,41 @@ class UrlOption:
         if not 0 <= seconds <= _MAX_SECONDS:
             raise ValueError(f"{text} is not between 0 and {_MAX_SECONDS} seconds")
         return seconds
+
+
+# The kinds of credentials that a listener may accept, and `open`: every peer may do everything.
+ACCESS_KINDS: Final = ("anonymous", "token", "certificate", "curve")
+OPEN: Final = "open"
+
+
+def access_kinds(text: str) -> frozenset[str]:
+    """The kinds of credentials in the option `access` of a listening URL; raises ValueError. `open` stands alone."""
+    words = [word.strip().lower() for word in text.split(",")]
+    for word in words:
+        if word not in (OPEN, *ACCESS_KINDS):
+            raise ValueError(f"{word!r} is none of {', '.join((OPEN, *ACCESS_KINDS))}")
+    if OPEN in words and len(words) > 1:
+        raise ValueError("open means that every peer may do everything, and stands alone")
+    return frozenset(words)
+
+
+# Every listener has this option.
+ACCESS_OPTION: Final = UrlOption(
+    "",
+    "with an access file, who may connect: some of anonymous, token, certificate and curve, separated by commas, or"
+    " open for everybody; default: all four",
+    "access",
+)
+
+# Every listener on TCP has these options.
+TLS_OPTIONS: Final[Mapping[str, UrlOption]] = {
+    "tls": UrlOption("no", "whether connections are encrypted by TLS", "flag"),
+    "cert": UrlOption("", "the file with the server's certificate and those between it and the authority (PEM)"),
+    "key": UrlOption("", "the file with the private key (PEM); default: it is in the file of the certificate"),
+    "client_ca": UrlOption(
+        "", "the file with the authorities of client certificates (PEM); without an access file, clients need one"
+    ),
+}
 
 
 # Every listener whose peers can run jobs has these options.
@@ -158,13 +199,24 @@ class ProtocolPlugin:
     extra: str = ""  # the optional dependencies of this package that it needs
 
     def __post_init__(self) -> None:
+        options = dict(self.options)
         if self.can_work and not self.is_outgoing:
-            object.__setattr__(self, "options", {**self.options, "tags": TAGS_OPTION, "resources": RESOURCES_OPTION})
+            options |= {"tags": TAGS_OPTION, "resources": RESOURCES_OPTION}
+        if not self.is_outgoing:
+            options["access"] = ACCESS_OPTION
+        if self.has_tls:
+            options |= TLS_OPTIONS
+        object.__setattr__(self, "options", options)
 
     @property
     def has_curve(self) -> bool:
         """Whether the ZeroMQ settings can encrypt listeners of this protocol and restrict them to known peers."""
         return self.kind is ListenerKind.ZEROMQ
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether TLS can encrypt listeners of this protocol."""
+        return self.kind is ListenerKind.TCP
 
     @property
     def is_outgoing(self) -> bool:

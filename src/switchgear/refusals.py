@@ -1,4 +1,4 @@
-"""The table of refusals: why the engine refuses a command, and the answer of each protocol.
+"""The table of refusals: why the engine or the access rules refuse a command, and the answer of each protocol.
 
 `errors.Refused` has the reason.  A protocol that is not in the table has one answer for all reasons: the draft's error
 REFUSED, WMP's NO, PING/PONG's FAILED, each with the text of the refusal if there is room for one.
@@ -19,8 +19,10 @@ __all__ = [
     "REFUSED_FULL",
     "REFUSED_LIMIT",
     "REFUSED_MANY",
+    "REFUSED_NOT_ALLOWED",
     "REFUSED_RUNNING",
     "REFUSED_STORAGE",
+    "REFUSED_UNIDENTIFIED",
     "REFUSED_UNIQUE",
     "Refusal",
 ]
@@ -33,6 +35,8 @@ REFUSED_CONFLICT: Final = "conflict"
 REFUSED_UNIQUE: Final = "unique"
 REFUSED_CYCLE: Final = "cycle"
 REFUSED_RUNNING: Final = "running"
+REFUSED_NOT_ALLOWED: Final = "not_allowed"
+REFUSED_UNIDENTIFIED: Final = "unidentified"
 REFUSED_COUNT: Final = "unexpected_count"
 REFUSED_MANY: Final = "too_many_jobs"
 
@@ -57,6 +61,12 @@ REFUSALS: Final[Mapping[str, Refusal]] = {
     REFUSED_UNIQUE: Refusal("another job has the unique key", "ALREADY_SUBMITTED", "ERR", "Error", 409),
     REFUSED_CYCLE: Refusal("jobs would wait for each other", "QUEUE_ERROR", "ERR", "Error", 409),
     REFUSED_RUNNING: Refusal("a worker has the job", "QUEUE_ERROR", "ERR", "Error", 409),
+    REFUSED_NOT_ALLOWED: Refusal(
+        "the peer does not have the role or the function", "NOT_ALLOWED", "NOPERM", "Error", 403
+    ),
+    REFUSED_UNIDENTIFIED: Refusal(
+        "the peer has not identified itself, and needs a role", "AUTHENTICATION_REQUIRED", "NOAUTH", "Error", 401
+    ),
     REFUSED_COUNT: Refusal("another number of jobs was expected", "INVALID_ARGUMENT", "ERR", "Error", 409),
     REFUSED_MANY: Refusal("more jobs match than one action may change", "ARGUMENT_TOO_LARGE", "ERR", "Error", 413),
 }

@@ -9,9 +9,9 @@ from typing import Final
 
 from switchgear.engine.state import Observer
 from switchgear.model import Cause, Function, Job, Schedule, Worker
-from switchgear.text import harmless, without_secrets
+from switchgear.text import TOKEN_PREFIX, harmless, without_secrets
 
-__all__ = ["EVENTS", "Telemetry"]
+__all__ = ["EVENTS", "Telemetry", "repeatable"]
 
 log = logging.getLogger("switchgear")
 
@@ -46,6 +46,11 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
         "closed {host}:{port}: its unfinished packet has {pending} bytes and memory is short",
     ),
     "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
+    "access_refused": (logging.WARNING, "{protocol} peer {host}:{port} ({identity}) was refused: {text}"),
+    "operator_action": (logging.INFO, "{identity} at {address} ({protocol}): {verb} {target}"),
+    "authentication_failed": (logging.WARNING, "{protocol} peer {host}:{port}: no identity has this credential"),
+    "access_reloaded": (logging.INFO, "access file reloaded: {closed} connections of changed identities are closed"),
+    "access_not_reloaded": (logging.WARNING, "access file not reloaded, the old one stays in force: {reason}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
     "handshake_failed": (logging.WARNING, "{protocol} peer {host}:{port} failed in its handshake: {reason}"),
     "silent_peer_closed": (logging.WARNING, "closed {protocol} peer {host}:{port}: it sent nothing in time"),
@@ -183,8 +188,8 @@ class Telemetry(Observer):
 
 
 def repeatable(text: str) -> str:
-    """Text in the form that a log may show: one line, without passwords."""
-    return harmless(without_secrets(text) if "://" in text else text)
+    """Text in the form that a log may show: one line, without passwords and tokens."""
+    return harmless(without_secrets(text) if "://" in text or TOKEN_PREFIX in text else text)
 
 
 def text_of(data: bytes) -> str:

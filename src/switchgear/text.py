@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-__all__ = ["counted", "escaped_name", "harmless", "printable", "without_secrets"]
+__all__ = ["TOKEN_PREFIX", "counted", "escaped_name", "harmless", "printable", "without_secrets"]
 
 # A password before the host of a URL.  It may itself have a slash or an at sign that should have been encoded.
 _BEFORE_HOST: Final = re.compile(r"(?<=://)([^\s:/?#@\"']*):([^\s?#\"']*)@")
@@ -16,6 +16,10 @@ _OPTION: Final = re.compile(
     r"('(?:[^'\\]|\\.)*'|[^&;\s\"']+)",
     re.IGNORECASE,
 )
+
+# Tokens of this package (access/tokens.py), wherever a peer or a user has put them.
+TOKEN_PREFIX: Final = "swg_"
+_TOKEN: Final = re.compile(r"swg_[A-Za-z0-9_-]{8,}")
 
 MOST_REPEATED: Final = 500
 
@@ -66,13 +70,15 @@ def escaped_name(name: bytes) -> bytes:
 
 
 def without_secrets(text: str, *urls: str) -> str:
-    """Text with passwords in the URLs that it quotes replaced by three asterisks.
+    """Text with tokens, and passwords in the URLs that it quotes, replaced by three asterisks.
 
     `urls` are URLs whose passwords the text may quote without the rest.
     """
     for url in urls:
         for secret in _secrets_in(url):
             text = text.replace(secret, "***")
+    if TOKEN_PREFIX in text:
+        text = _TOKEN.sub(TOKEN_PREFIX + "***", text)
     text = _BEFORE_HOST.sub(r"\1:***@", text)
     return _OPTION.sub(r"\1***", text)
 

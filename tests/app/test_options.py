@@ -13,7 +13,7 @@ from switchgear.app.task_options import Rate, TaskOptions
 
 @pytest.fixture
 def app() -> App:
-    return App("gearman://127.0.0.1")
+    return App("gearman://127.0.0.1", name="")
 
 
 def shrink(path: str, width: int = 128) -> str:

@@ -20,7 +20,7 @@ NOW = 1_900_000_000.0
 
 @pytest.fixture
 def app() -> App:
-    app = App("gearman://127.0.0.1")
+    app = App("gearman://127.0.0.1", name="")
     app.now = lambda: NOW
     return app
 

@@ -179,10 +179,7 @@ WARNINGS = [
 ]
 
 REFUSALS = [
-    ("--ssl", "--ssl: there is no TLS here yet"),
-    ("--ssl-ca-file=x", "--ssl-ca-file: there is no TLS"),
-    ("--ssl-certificate=x", "--ssl-certificate: there is no TLS"),
-    ("--ssl-key=x", "--ssl-key: there is no TLS"),
+    ("--ssl", "--ssl needs --ssl-certificate=FILE, or the variable GEARMAND_SERVER_PEM"),
     ("--protocol=HTTP", "--protocol: there is no protocol module 'HTTP'; the only one is http"),
     ("-rgear", "--protocol: there is no protocol module 'gear'"),
     (
@@ -271,7 +268,17 @@ def test_what_cannot_be_had_is_refused(service: Service, word: str, complaint: s
 
 
 def test_every_option_is_in_one_of_the_tables() -> None:
-    elsewhere = {"help", "version", "check-args", "config-file", "listen", "port"}
+    elsewhere = {
+        "ssl-ca-file",
+        "ssl-certificate",
+        "ssl-key",
+        "help",
+        "version",
+        "check-args",
+        "config-file",
+        "listen",
+        "port",
+    }
     words = [word for word, _ in (*EFFECTS, *PROCESS, *REFUSALS)] + WARNINGS
     seen = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
     assert set(FLAGS) - seen == elsewhere - seen
@@ -574,6 +581,21 @@ def test_the_manual_has_the_table_of_options() -> None:
         "docs/howto/replace-gearmand.md is out of date; the table comes from"
         " python -c 'from switchgear.cli.gearmand_flags import flags_table; print(flags_table())'"
     )
+
+
+# --- TLS
+
+
+def test_tls_files_come_from_options_and_variables() -> None:
+    settings = translate(
+        {"ssl": "", "ssl-certificate": "a.pem"}, {"GEARMAND_SERVER_KEY": "k", "GEARMAND_SERVER_PEM": "b"}
+    )
+    urls = settings.flags["listen"]
+    assert isinstance(urls, tuple)
+    assert urls[0].options == {"tls": "yes", "cert": "a.pem", "key": "k"}
+    settings = translate({"ssl-ca-file": "ca.pem"}, {"GEARMAND_SERVER_PEM": "b"})
+    assert settings.warnings == ["--ssl-ca-file has no effect without --ssl"]
+    assert "listen" not in settings.flags
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ def test_with_our_own_server_it_grants_credit() -> None:
     assert talk.hear((Packet.OPTION_RES, "switchgear")) == [WorkerSubscribed(extended=True)]
     assert talk.said() == [
         ("OPTION_REQ", "packet_bytes"),
+        ("OPTION_REQ", "traces"),
         ("CAN_DO", "f"),
         ("CAN_DO_TIMEOUT", "slow 1500"),
         ("CREDIT", "2 15000"),
@@ -95,7 +96,8 @@ def test_declarations_come_before_the_first_credit() -> None:
     talk = Talk(LIMIT, ("schedule", {"name": "nightly", "function": "f"}))
     talk.said()
     assert talk.hear((Packet.OPTION_RES, "switchgear")) == []
-    assert [name for name, _ in talk.said()] == ["OPTION_REQ", "CAN_DO", "CAN_DO_TIMEOUT", "CONTROL", "CONTROL"]
+    said = ["OPTION_REQ", "OPTION_REQ", "CAN_DO", "CAN_DO_TIMEOUT", "CONTROL", "CONTROL"]
+    assert [name for name, _ in talk.said()] == said
     assert talk.hear((Packet.CONTROL_RES, "{}")) == []
     assert talk.said() == []
     assert talk.hear((Packet.CONTROL_RES, "{}")) == [WorkerSubscribed(extended=True)]

@@ -84,3 +84,15 @@ def test_listings_name_the_task_beside_the_queue(tmp_path: Path) -> None:
     heads, row = run("-m", "switchgear", "jobs", "--server", "embedded:queue").splitlines()
     assert heads.split()[:3] == ["HANDLE", "NAME", "FUNCTION"]
     assert row.split()[1:3] == ["shop_tasks.charge", "django.default"]
+
+
+def test_shared_tasks_of_installed_apps_are_known_to_the_worker(tmp_path: Path) -> None:
+    run = runner(tmp_path)
+    (tmp_path / "project_settings.py").write_text(SETTINGS.replace('["django_tasks"', '["django_tasks", "stock"'))
+    (tmp_path / "stock").mkdir()
+    (tmp_path / "stock" / "__init__.py").write_text("")
+    (tmp_path / "stock" / "tasks.py").write_text(
+        "from switchgear import shared_task\n\n@shared_task\ndef count() -> int:\n    return 17\n"
+    )
+    log = run("-m", "switchgear", "worker", "switchgear.contrib.django.worker:app", "--burst")
+    assert "stock.tasks.count" in log

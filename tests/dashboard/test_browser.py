@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,20 @@ def in_browser(scenario: str, *arguments: str) -> Any:
     done = subprocess.run(command, capture_output=True, text=True, timeout=SCENARIO_SECONDS, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextmanager
+def pictures() -> Iterator[str]:
+    """A folder for pictures, if they are wanted; those that documents show become a part of the documents."""
+    if not os.environ.get("WRITE_SCREENSHOTS"):
+        yield ""
+        return
+    shown = set(re.findall(r"images/([\w-]+\.png)", (ROOT / "docs" / "dashboard.md").read_text()))
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+        for picture in Path(folder).iterdir():
+            if picture.name in shown:
+                shutil.copy(picture, IMAGES / picture.name)
 
 
 @contextmanager
@@ -83,8 +99,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", ["1280", "390"])
 def test_every_view(scene: str, scheme: str, width: str) -> None:
-    folder = str(IMAGES) if os.environ.get("WRITE_SCREENSHOTS") else ""
-    found = in_browser("walk", scene, scheme, width, folder)
+    with pictures() as folder:
+        found = in_browser("walk", scene, scheme, width, folder)
     assert found["problems"] == []
     assert len(found["places"]) >= 9
 
@@ -115,8 +131,7 @@ def test_a_name_that_was_made_to_point_here_is_refused(scene: str) -> None:
 
 
 def test_the_first_run() -> None:
-    folder = str(IMAGES) if os.environ.get("WRITE_SCREENSHOTS") else ""
-    with serving() as (_, url, _):
+    with serving() as (_, url, _), pictures() as folder:
         assert in_browser("first_run", url, folder)["problems"] == []
 
 

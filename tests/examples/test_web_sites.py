@@ -20,8 +20,9 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[dict[str, str]]:
-    with running_switchgear() as server:
-        yield {"SWITCHGEAR_URL": f"gearman://127.0.0.1:{server.port}"}
+    http = f"http://127.0.0.1:{free_port()}"
+    with running_switchgear("--listen", http) as server:
+        yield {"SWITCHGEAR_URL": f"gearman://127.0.0.1:{server.port}", "SWITCHGEAR_HTTP": http}
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +82,24 @@ def test_fastapi_cancels_a_job_only_once(fastapi_site: str) -> None:
     job = ask("POST", f"{fastapi_site}/reports?rows=1")["job"]
     events(f"{fastapi_site}/reports/{job}/events")
     assert ask("DELETE", f"{fastapi_site}/reports/{job}") == {"cancelled": False}
+
+
+@pytest.fixture(scope="module")
+def django_site(environment: dict[str, str]) -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "asgi:application", "--port", str(port), "--log-level", "warning"]
+    with running(*command, example="django_shop", environment=environment):
+        wait_for_site(f"http://127.0.0.1:{port}/")
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("site", ["fastapi_site", "django_site"])
+def test_the_dashboard_is_a_part_of_the_site(site: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(site)
+    with urlopen(f"{url}/dashboard/", timeout=PATIENCE_SECONDS) as page:
+        assert b"<title>Switchgear</title>" in page.read()
+    assert ask("GET", f"{url}/dashboard/v1/overview")["version"]
+    with pytest.raises(HTTPError) as raised:
+        ask("POST", f"{url}/dashboard/v1/jobs", b"{}")
+    with raised.value as answer:
+        assert answer.code == 403  # visitors only look

@@ -42,6 +42,10 @@ def row(number: int = 0, *, at: float = 0.0, took: float | None = 1.0, state: st
         "protocol": "",
         "error": "",
         "message": "",
+        "worker": "",
+        "worker_host": "",
+        "starts": "",
+        "trace": "",
     }
     unknown = fields.keys() - values.keys()
     assert not unknown, unknown

@@ -18,6 +18,7 @@ from switchgear.joblog import JobLog
 from switchgear.joblog.database import Database
 from switchgear.joblog.postgres import MIGRATION_LOCK, PostgresDatabase
 from switchgear.joblog.postgres import MIGRATIONS as POSTGRES_MIGRATIONS
+from switchgear.joblog.runs import LoggedStart
 from switchgear.joblog.sqlite import MIGRATIONS as SQLITE_MIGRATIONS
 from switchgear.joblog.sqlite import SqliteDatabase
 from tests.joblog.support import put, row
@@ -55,6 +56,50 @@ def test_an_older_layout_is_brought_up_to_date(url: str) -> None:
         assert [tuple(found) for found in rows] == [("H:here:1", "fine")]
         put(log, row(2))
         assert len(log.ran()) == 2
+
+
+def first_version(url: str) -> Database[object]:
+    """The database as the first version knew it."""
+    if url.startswith("sqlite:"):
+        path = Path(url.removeprefix("sqlite:"))
+        return SqliteDatabase(path, migrations={1: SQLITE_MIGRATIONS[1]})  # type: ignore[return-value]
+    return PostgresDatabase(url, migrations={1: POSTGRES_MIGRATIONS[1]})  # type: ignore[return-value]
+
+
+def test_runs_of_the_first_layout_stay_and_new_ones_name_their_workers(url: str) -> None:
+    columns = "submitted_us, started_us, ended_us, at_us, attempts, result_code, source, state, function, unique_key"
+    texts = "handle, run, host, process, origin, protocol, error, result"
+    old = JobLog(first_version(url))
+    old.connect()
+    old._database.do(
+        lambda ask: ask(
+            f"INSERT INTO joblog_runs ({columns}, {texts}) VALUES (1, 2, 3, 2, 1, 0, 'server', 'done', 'f', '',"
+            " :handle, '', 'here', '1', '', 'gearman', '', '')",
+            {"handle": "H:here:1"},
+        )
+    )
+    old.close()
+    with JobLog.open(url) as log:
+        (run,) = log.ran()
+        assert (run.handle, run.worker, run.worker_host, run.starts, run.trace) == ("H:here:1", "", "", (), "")
+        put(log, row(2, worker="w1", worker_host="::1", starts="5\tgearman\tw1\t::1\n", trace="00-a"))
+        put(log, row(2, worker="", starts=""))  # its end, from a server that has forgotten the worker
+        (run,) = log.ran(handle="H:here:2")
+        assert (run.worker, run.worker_host, run.trace) == ("w1", "::1", "00-a")
+        assert run.starts == (LoggedStart(0.000005, "gearman", "w1", "::1"),)
+        rows = log._database.query("SELECT worker, trace FROM joblog WHERE handle = :handle", {"handle": run.handle})
+        assert [tuple(found) for found in rows] == [("w1", "00-a")]
+
+
+def test_starts_are_added_each_once_and_of_very_many_the_last_are_kept(url: str) -> None:
+    with JobLog.open(url) as log:
+        for number in range(1, 1_000):
+            put(log, row(1, at=1, worker="w", starts=f"{number}\tgearman\tworker {number}\t127.0.0.1\n"))
+        put(log, row(1, at=1, worker="w", starts="999\tgearman\tworker 999\t127.0.0.1\n"))
+        (run,) = log.ran()
+    names = [start.worker for start in run.starts]
+    assert names == [f"worker {number}" for number in range(1_000 - len(names), 1_000)]
+    assert 100 < len(names) < 999
 
 
 def test_a_newer_layout_is_refused(url: str) -> None:
@@ -194,9 +239,9 @@ def test_whoever_comes_second_finds_the_tables_made(postgres: Cluster) -> None:
         first.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         second = pool.submit(JobLog.open, url)
         eventually(lambda: onlooker.execute(waiting).fetchone(), "the second waits")
-        for version, script in POSTGRES_MIGRATIONS.items():
+        for script in POSTGRES_MIGRATIONS.values():
             first.execute(script.encode())
-            first.execute("CREATE TABLE joblog_version AS SELECT %s AS version", (version,))
+        first.execute("CREATE TABLE joblog_version AS SELECT %s AS version", (max(POSTGRES_MIGRATIONS),))
         first.commit()
         with second.result() as log:
             assert log.ran() == []

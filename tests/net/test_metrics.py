@@ -253,3 +253,23 @@ async def test_the_longest_delay_is_told_for_two_windows() -> None:
     assert lag.seconds == 0.2
     lag.note(0.0, 1_000.0)
     assert lag.seconds == 0.0
+
+
+# --- protocols ---
+
+
+@in_turns
+async def test_jobs_are_counted_by_the_protocols_of_submitter_and_worker() -> None:
+    house, metrics = await opened()
+    assert "switchgear_flow_jobs_total{" not in text_of(metrics)
+    worker = house.engine.add_worker(house.connect().session, "gearman")
+    house.engine.can_do(worker, house.engine.function_named(b"f"))
+    for number in range(3):
+        job_id = submit(house, b"f")
+        assert house.engine.take(worker) is not None
+        if number:
+            house.engine.complete(worker, job_id, b"")
+        else:
+            house.engine.fail(worker, job_id)
+    lines = [line for line in text_of(metrics).splitlines() if line.startswith("switchgear_flow_jobs_total{")]
+    assert lines == ['switchgear_flow_jobs_total{submitter="unknown",worker="gearman"} 3']

@@ -145,6 +145,7 @@ def test_a_job_in_all_detail() -> None:
         "key": "tenant",
         "label": "of the test",
         "requires": [],
+        "trace": "",
         "losses": 0,
         "crash_limit": 3,
         "unique_scope": "queued",
@@ -157,6 +158,7 @@ def test_a_job_in_all_detail() -> None:
         "result": "",
         "warnings": "",
         "log": [{"cause": "submitted_waiting", "at": now / SECOND_US}],
+        "attempt_history": [],
     }
 
 

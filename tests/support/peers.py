@@ -19,6 +19,8 @@ DEBIAN_PACKAGE = {
     "initdb": "postgresql",
     "postgres": "postgresql",
     "redis-cli": "redis-tools",
+    "openssl": "openssl",
+    "curl": "curl",
     "nginx": "nginx-light",
     "node": "nodejs",
     "promtool": "prometheus",

@@ -79,11 +79,14 @@ def running_gearmand(*flags: str) -> Iterator[Server]:
 
 
 @contextmanager
-def running_switchgear(*args: str, store: str = "memory:") -> Iterator[Server]:
-    """``switchgear serve``, with its own defaults; ``args`` come after the listener and the store."""
+def running_switchgear(*args: str, store: str = "memory:", options: str = "") -> Iterator[Server]:
+    """``switchgear serve``, with its own defaults; ``args`` come after the listener and the store.
+
+    ``options`` are those of the listener's URL, with the question mark.
+    """
 
     def command(port: int) -> list[str]:
-        listener = f"gearman://{HOST}:{port}"
+        listener = f"gearman://{HOST}:{port}{options}"
         return [sys.executable, "-m", "switchgear", "serve", "--listen", listener, "--store", store, *args]
 
     with tempfile.TemporaryDirectory(prefix="switchgear-") as place, _running(command, Path(place)) as server:

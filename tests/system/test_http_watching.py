@@ -131,3 +131,58 @@ def test_viewers_that_vanish_are_forgotten(house: tuple[Server, str], client: Ht
             peer.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
     eventually(lambda: client.call("GET", "/v1/overview").json["connections"]["total"] <= 3, "the connections are gone")
     assert next(client.events("/v1/events"))[0] == "overview"
+
+
+def test_a_real_server_answers_everything_that_can_be_watched(house: tuple[Server, str], client: HttpClient) -> None:
+    url = house[1]
+    for number in range(3):
+        client.call("POST", "/v1/functions/f/jobs", b"x")
+        taken = client.call("POST", "/v1/functions/f/take").headers
+        attempt = {"Switchgear-Attempt": taken["Switchgear-Attempt"]}
+        error = json.dumps({"error": f"no file {number}"}).encode()
+        assert client.call("POST", f"/v1/jobs/{taken['Switchgear-Job']}/fail", error, attempt).status == 204
+    (group,) = json.loads(curl(f"{url}/v1/errors"))["groups"]
+    assert (group["error"], group["count"]) == ("no file #", 3)
+    (flow,) = json.loads(curl(f"{url}/v1/flows"))["flows"]
+    assert (flow["submitter"], flow["worker"], flow["failed"]) == ("http", "http", 3)
+    storage = json.loads(curl(f"{url}/v1/storage"))
+    assert storage["error"] == ""
+    assert storage["waiting_changes"] >= 0
+    connections = json.loads(curl(f"{url}/v1/connections?limit=1"))
+    assert connections["count"] >= 1
+    assert json.loads(curl(f"{url}/v1/graph?function=f"))["jobs"] == 0
+    assert json.loads(curl(f"{url}/v1/at?t={time.time() - 5}"))["running_from"] in ("joblog", "none")
+    stream = json.loads(curl(f"{url}/v1/stream"))
+    client.call("POST", "/v1/functions/f/jobs", b"x")
+    taken = client.call("POST", "/v1/functions/f/take").headers
+    attempt = {"Switchgear-Attempt": taken["Switchgear-Attempt"]}
+    assert client.call("PUT", f"/v1/jobs/{taken['Switchgear-Job']}/result", b"", attempt).status == 204
+    (row,) = json.loads(curl(f"{url}/v1/stream?cursor={stream['next']}"))["rows"]
+    assert row[2:3] + row[5:] == [taken["Switchgear-Job"], "done"]
+
+
+def test_series_begin_by_themselves(client: HttpClient) -> None:
+    eventually(lambda: client.call("GET", "/v1/series").json["begins_at"] is not None, "the first sample")
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        ("/v1/at", "invalid_parameter"),
+        ("/v1/at?t=x", "invalid_parameter"),
+        ("/v1/at?t=9999999999", "invalid_field"),
+        ("/v1/series?step=7", "invalid_field"),
+        ("/v1/series?metrics=x", "invalid_parameter"),
+        ("/v1/series?function=nobody", "not_found"),
+        ("/v1/graph", "invalid_field"),
+        ("/v1/graph?handle=H:x:1", "not_found"),
+        ("/v1/stream?limit=-1", "invalid_parameter"),
+        ("/v1/errors?since=-1", "invalid_parameter"),
+        ("/v1/connections?limit=0x", "invalid_parameter"),
+        ("/v1/overview?x=1", "invalid_parameter"),
+    ],
+)
+def test_wrong_parameters_are_problems(client: HttpClient, target: str, code: str) -> None:
+    answer = client.call("GET", target)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json["code"] == code

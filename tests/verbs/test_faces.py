@@ -58,7 +58,7 @@ COMMANDS = {
     "run_schedule": "schedule run poll",
 }
 # Parameters of commands that are not arguments of verbs.
-OF_THE_COMMAND = {"server", "as_json", "show_connections", "interval", "view", "filter_text", "once"}
+OF_THE_COMMAND = {"server", "token_file", "as_json", "show_connections", "interval", "view", "filter_text", "once"}
 # Commands that act on several things take them in the plural.
 SINGULAR = {"handles": "handle", "functions": "function", "names": "name"}
 # Arguments without an option, and why.
@@ -68,6 +68,7 @@ NOT_OPTIONS = {
     ("retry", "all_dead"): "an older name; --all-dead is --dead",
     ("limit", "owner"): "an operator owns nothing",
     ("schedule", "owner"): "an operator owns nothing",
+    ("job", "workers"): "the command always shows them",
     ("schedule", "options"): "each job option is an option of the command",
 }
 

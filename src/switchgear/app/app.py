@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
+from switchgear.app.app_registry import the_apps
 from switchgear.app.declarations import (
     UNDECLARED_WAYS,
     Undeclared,
     app_declarations,
     module_of_caller,
-    remember,
     undeclared_text,
 )
+from switchgear.app.hooks import AppHooks
+from switchgear.app.injection import Scope
+from switchgear.app.middleware import Middleware
 from switchgear.app.schedules import AppSchedules, TaskSchedule
 from switchgear.app.server_locations import ServerLocation, location_of
-from switchgear.app.task import AsyncTask, Task, task_name
+from switchgear.app.task import AsyncTask, Task, new_task
+from switchgear.app.task_decorator import TaskDecorator
+from switchgear.app.task_modules import task_modules
 from switchgear.app.task_options import Rate, TaskKeywords, TaskOptions
 from switchgear.errors import ConfigError
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.job import Job
     from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, ServerInfo, WorkerInfo
+    from switchgear.app.tracing import AppTracing
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
 
@@ -66,7 +72,10 @@ class App:
         *,
         connect_seconds: float = DEFAULT_CONNECT_SECONDS,
         name: str | None = None,
+        include: str | Iterable[str] = (),
+        discover: str | Iterable[str] = (),
         run_here: bool | Literal["all"] = True,
+        token: str | None = None,
         undeclared: Undeclared | None = None,
         transport: AppTransport | None = None,
     ) -> None:
@@ -75,6 +84,12 @@ class App:
         A program that submits jobs to an embedded app also runs jobs of those tasks, in background threads, unless
         `run_here=False`; with `run_here="all"` it runs jobs of all its tasks, whoever submitted them.
 
+        `token` identifies the program to a server that demands it; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE
+        in the environment.
+
+        Workers import the modules of `include`, and of each package of `discover` those called `tasks`, so that tasks
+        may be declared in several modules (`load_tasks`).
+
         The app owns the schedules and limits that it declares, by its `name`, which is that of its module if none is
         given.  `undeclared` says what a worker does at its start with those that the app had declared earlier and that
         are gone from the code: "remove", "report" in the log, or "keep".  Without it they are removed if the app was
@@ -82,10 +97,15 @@ class App:
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
-        self.locations: list[ServerLocation] = [location_of(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        self.token = token
+        self.locations: list[ServerLocation] = [
+            location_of(url, token) for url in ([urls] if isinstance(urls, str) else urls)
+        ]
         if not self.locations:
             raise ConfigError("an app needs the URL of a server")
-        self.tasks: dict[str, Task[Any, Any]] = {}
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self.include = (include,) if isinstance(include, str) else tuple(include)
+        self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.connect_seconds = connect_seconds
         if run_here not in (True, False, "all"):
             raise ConfigError(f'run_here is True, False or "all", not {run_here!r}')
@@ -94,15 +114,23 @@ class App:
             raise ConfigError(f"undeclared is one of {', '.join(UNDECLARED_WAYS)}, not {undeclared!r}")
         self.undeclared: Undeclared = undeclared or ("remove" if name else "report")
         self.name = module_of_caller(1) if name is None else name
-        remember(self)
+        the_apps.add(self)
         self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
+        self.tracing: AppTracing | None = None  # a tracing system; see switchgear.contrib.otel
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
+        self.hooks = AppHooks()
         self._schedules: dict[str, TaskSchedule] = {}
         self._given_transport = transport
         self._transport: AppTransport | None = None
         self._lock = threading.Lock()
         self._used = False
         self._resident: EmbeddedWorker | None = None
+
+    @property
+    def tasks(self) -> dict[str, Task[Any, Any]]:
+        """The tasks by name, with the shared ones if this is the default app."""
+        the_apps.bind_shared(self)
+        return self._tasks
 
     def __repr__(self) -> str:
         return f"<App {', '.join(location.url for location in self.locations)}>"
@@ -136,26 +164,64 @@ class App:
 
     def register(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
         """Make a function a task of this app; see `task`."""
-        if isinstance(function, Task):
-            raise TypeError(f"{function.name} is a task already")
-        if not callable(function):
-            raise TypeError(f"a task is made of a function, not of {function!r}")
-        name = task_name(function) if name is None else name
-        if not name or "\0" in name or name.encode(errors="ignore").decode() != name:
-            raise ValueError(f"{name!r} cannot be the name of a task")
-        known = self.tasks.get(name)
-        if known is not None and not _is_same_source(known.function, function):
+        task = new_task(self, function, name, options)
+        self._add_task(task)
+        return task
+
+    def adopt(self, task: Task[Any, Any]) -> None:
+        """Make a shared task one of this app."""
+        self._add_task(task)
+        task.bind(self)
+
+    def _add_task(self, task: Task[Any, Any]) -> None:
+        name = task.name
+        known = self._tasks.get(name)
+        if known is not None and not _is_same_source(known.function, task.function):
             raise ValueError(f"there is a task {name} already, in {known.function.__module__}; give this one a name")
-        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-        task: Task[Any, Any] = kind(self, function, name, options)
-        self.tasks[name] = task
+        self._tasks[name] = task
         resident = self._resident
         if resident is not None:
             if self.run_here == "all":
                 resident.serve_all()
             else:
                 resident.refresh()
-        return task
+
+    def set_default(self) -> None:
+        """Let tasks that are declared without an app (`shared_task`) belong to this app."""
+        the_apps.set_default(self)
+
+    def load_tasks(self) -> None:
+        """Import the modules of `include`, and the modules `tasks` of the packages of `discover`, as workers do."""
+        for module in [*self.include, *(name for package in self.discover for name in task_modules(package))]:
+            import_module(module)
+
+    # --- hooks ---
+
+    def add_middleware(self, *middleware: Middleware) -> None:
+        """Run code around submissions, jobs, processes and workers; what is added first is outermost."""
+        for each in middleware:
+            if not isinstance(each, Middleware):
+                raise TypeError(f"a middleware is an object of a subclass of Middleware, not {each!r}")
+        self.hooks.middleware.extend(middleware)
+
+    @overload
+    def resource(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+    @overload
+    def resource(self, /, *, scope: Scope = "process") -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    def resource(self, function: Callable[..., Any] | None = None, /, *, scope: Scope = "process") -> Any:
+        """Define something that tasks are given by its type: `@app.resource`, or `@app.resource(scope="job")`.
+
+        The function returns the resource, or yields it and closes it afterwards; it may be a coroutine function for
+        tasks that are. A task takes it by a parameter whose default is `INJECTED`.
+        """
+
+        def define(opening: Callable[..., Any]) -> Callable[..., Any]:
+            self.hooks.resources.define(opening, scope)
+            return opening
+
+        return define if function is None else define(function)
 
     def every(
         self,
@@ -382,6 +448,12 @@ class App:
 
         return ServerInfo.read(self.control("server"))
 
+    def dashboard(self) -> str:
+        """The URL of the dashboard of the server that this app uses; raises ConfigError if the server has none."""
+        from switchgear.dashboard.address import dashboard_url
+
+        return dashboard_url(listener["url"] for listener in self.control("server")["listeners"])
+
     def connections(self, limit: int = 100) -> list[ConnectionInfo]:
         """The connections that make the server hold most, the largest first."""
         from switchgear.app.server_answers import ConnectionInfo
@@ -519,50 +591,6 @@ class App:
         from switchgear.app.job import Job
 
         return Job(self, task, handle)
-
-
-class TaskDecorator:
-    """The decorator that `@app.task(...)` and `@app.every(...)` return."""
-
-    def __init__(
-        self,
-        app: App,
-        name: str | None,
-        options: TaskOptions,
-        schedule: TaskSchedule | None = None,
-        *,
-        has_options: bool = True,
-    ) -> None:
-        self._app = app
-        self._name = name
-        self._options = options
-        self._schedule = schedule
-        self._has_options = has_options
-
-    @overload
-    def __call__(self, function: AsyncTask[P, R]) -> AsyncTask[P, R]: ...
-
-    @overload  # a Task is also a Callable, and for a type checker it might return a coroutine
-    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> AsyncTask[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
-
-    def __call__(self, function: Any) -> Any:
-        task = self._task(function)
-        if self._schedule is not None:
-            self._app.add_schedule(self._schedule.of(task))
-        return task
-
-    def _task(self, function: Any) -> Task[Any, Any]:
-        if isinstance(function, Task) and self._schedule is not None:
-            if self._has_options:
-                raise TypeError(f"{function.name} is a task already: give its options to @app.task")
-            return function
-        return self._app.register(function, self._name, self._options)
 
 
 def _rate_of(rate: str | tuple[int, float] | None, name: str) -> list[float] | None:

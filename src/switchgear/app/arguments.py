@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from switchgear.app.injection import injected_parameters
 from switchgear.errors import ArgumentError, ResultError
 
 __all__ = ["Arguments", "Reference", "to_json"]
@@ -134,7 +135,11 @@ class Arguments(Generic[R]):
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.name = name
-        self.signature = inspect.signature(function)
+        self.injected = injected_parameters(function)  # a worker gives these, and they are no arguments
+        signature = inspect.signature(function)
+        self.signature = signature.replace(
+            parameters=[each for each in signature.parameters.values() if each.name not in self.injected]
+        )
         self._function = function
         self._parameters = dict(self.signature.parameters)
         for parameter in self._parameters.values():
@@ -156,6 +161,12 @@ class Arguments(Generic[R]):
             self._resolve()
         except NameError:
             pass  # a hint names something that the module defines further down; looked at again when it is needed
+
+    @property
+    def injected_kinds(self) -> dict[str, Any]:
+        """The types of the parameters that a worker provides."""
+        hints = typing.get_type_hints(self._function) if self.injected else {}
+        return {name: hints.get(name, Any) for name in self.injected}
 
     def _resolve(self) -> dict[str, Hint]:
         """Read the type hints; late, when all names in them are defined."""

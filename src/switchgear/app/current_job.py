@@ -47,6 +47,7 @@ class CurrentJob:
         losses: int = 0,
         attempts_limit: int = 0,
         timeout_seconds: float = 0.0,
+        trace: str = "",
         on_progress: Callable[[int, int, str], None] | None = None,
     ) -> None:
         self.handle = handle
@@ -55,6 +56,8 @@ class CurrentJob:
         """The name of the task."""
         self.attempt = attempt
         """Which start of the job this is, from 1 on, those included whose worker was lost."""
+        self.trace = trace
+        """The traceparent of the submitter's span (W3C Trace Context); empty if there is none."""
         self.losses = losses
         """How many of the earlier attempts ended because a worker, or the server, was lost."""
         self.attempts_limit = attempts_limit

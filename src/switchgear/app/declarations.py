@@ -6,24 +6,18 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from weakref import WeakSet
+
+from switchgear.app.app_registry import the_apps
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
 
-__all__ = ["UNDECLARED_WAYS", "Undeclared", "app_declarations", "module_of_caller", "remember", "undeclared_text"]
+__all__ = ["UNDECLARED_WAYS", "Undeclared", "app_declarations", "module_of_caller", "undeclared_text"]
 
 Undeclared: TypeAlias = Literal["remove", "report", "keep"]
 UNDECLARED_WAYS: Final = ("remove", "report", "keep")
 
 Declaration: TypeAlias = tuple[str, dict[str, Any]]
-
-_apps: WeakSet[App] = WeakSet()
-
-
-def remember(app: App) -> None:
-    """Know an app of this process, so that another one of the same name is noticed."""
-    _apps.add(app)
 
 
 def module_of_caller(depth: int) -> str:
@@ -46,16 +40,12 @@ def app_declarations(app: App) -> list[Declaration]:
     schedules = app.declared_schedules()
     told: list[Declaration] = [("limit", {"function": name, **values, **owner}) for name, values in limits.items()]
     told += [("schedule", schedule.declaration() | owner) for schedule in schedules]
-    if owner and app.undeclared != "keep" and not _is_ambiguous(app):
+    # If another app of this process has the same name, neither knows all that belongs to the name.
+    if owner and app.undeclared != "keep" and not the_apps.has_other_named(app):
         names = [schedule.name for schedule in schedules]
         remove = app.undeclared == "remove"
         told.append(("declare", owner | {"schedules": names, "functions": list(limits), "remove": remove}))
     return told
-
-
-def _is_ambiguous(app: App) -> bool:
-    """Whether another app of this process has the same name, so that neither knows all that belongs to the name."""
-    return any(other.name == app.name for other in _apps if other is not app)
 
 
 def undeclared_text(schedules: Sequence[str], functions: Sequence[str], removed: bool) -> str:

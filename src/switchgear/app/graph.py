@@ -62,9 +62,9 @@ class Signature(Generic[R]):
         """`submit` with asyncio."""
         return await self.task.submit_async(*self.args, **self.kwargs)
 
-    def request(self) -> SubmitRequest:
-        """The request that submits it."""
-        return self.task.request(self.args, self.kwargs, watch=False)
+    def request(self, trace: str = "") -> SubmitRequest:
+        """The request that submits it, as part of this trace."""
+        return self.task.request(self.args, self.kwargs, watch=False, trace=trace)
 
 
 class Group(Generic[R]):
@@ -89,18 +89,25 @@ class Group(Generic[R]):
 
     def submit(self) -> JobGroup[R]:
         """Submit all, pipelined; see Task.submit_many."""
-        return JobGroup.submit(self.members[0].task.app, self._tasks(), self._requests())
+        with self.members[0].task.sending() as span:
+            group = JobGroup.submit(self.members[0].task.app, self._tasks(), self._requests(span.trace))
+            span.accepted_many(len(group))
+            return group
 
     async def submit_async(self) -> JobGroup[R]:
         """`submit` with asyncio."""
-        return await JobGroup.submit_async(self.members[0].task.app, self._tasks(), self._requests())
+        with self.members[0].task.sending() as span:
+            requests = self._requests(span.trace)
+            group = await JobGroup.submit_async(self.members[0].task.app, self._tasks(), requests)
+            span.accepted_many(len(group))
+            return group
 
     def _tasks(self) -> Task[Any, R] | list[Task[Any, R]]:
         tasks = [member.task for member in self.members]
         return tasks[0] if all(task.name == tasks[0].name for task in tasks) else tasks
 
-    def _requests(self) -> Iterator[SubmitRequest]:
-        return (member.request() for member in self.members)
+    def _requests(self, trace: str) -> Iterator[SubmitRequest]:
+        return (member.request(trace) for member in self.members)
 
 
 class Chain(Generic[J]):

@@ -44,6 +44,7 @@ def current_job_of(assignment: AssignedJob, on_progress: Callable[[int, int, str
         losses=assignment.losses,
         attempts_limit=assignment.attempts_limit,
         timeout_seconds=assignment.timeout_seconds,
+        trace=assignment.trace,
         on_progress=on_progress,
     )
 
@@ -60,29 +61,63 @@ def references_of(task: Task[Any, Any], payload: bytes) -> list[str]:
 
 def run(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
     """Run a task that is a plain function."""
+    tracing = task.app.tracing
+    if tracing is None:
+        return _run(task, assignment, job)
+    with tracing.processing(assignment) as span:
+        outcome = _run(task, assignment, job)
+        span.ended(outcome)
+    return outcome
+
+
+def _run(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
     with running(job):
         try:
             args, kwargs = _arguments(task, assignment)
         except Exception as error:
             return _unreadable(error)
+        hooks = task.app.hooks
         try:
-            value = task.function(*args, **kwargs)
+            if hooks.middleware or task.injected:
+                value = hooks.call(task, job, args, kwargs)
+            else:
+                value = task.function(*args, **kwargs)
         except BaseException as error:
-            return classify(task, assignment, job, error)
+            outcome = classify(task, assignment, job, error)
+            if hooks.middleware:
+                hooks.tell(job, error, outcome)
+            return outcome
         return _result(task, value)
 
 
 async def run_async(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
     """Run a task that is a coroutine function."""
+    tracing = task.app.tracing
+    if tracing is None:
+        return await _run_async(task, assignment, job)
+    with tracing.processing(assignment) as span:
+        outcome = await _run_async(task, assignment, job)
+        span.ended(outcome)
+    return outcome
+
+
+async def _run_async(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
     with running(job):
         try:
             args, kwargs = _arguments(task, assignment)
         except Exception as error:
             return _unreadable(error)
+        hooks = task.app.hooks
         try:
-            value = await task.function(*args, **kwargs)
+            if hooks.middleware or task.injected:
+                value = await hooks.call_async(task, job, args, kwargs)
+            else:
+                value = await task.function(*args, **kwargs)
         except BaseException as error:
-            return classify(task, assignment, job, error)
+            outcome = classify(task, assignment, job, error)
+            if hooks.middleware:
+                await hooks.tell_async(job, error, outcome)
+            return outcome
         return _result(task, value)
 
 

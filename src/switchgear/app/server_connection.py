@@ -96,10 +96,17 @@ class ServerConnection:
     async def _connect(self) -> None:
         address = await self._address()
         loop = asyncio.get_running_loop()
-        stream = ClientStream(str(address), greets=True, silence_seconds=SILENCE_SECONDS, on_lost=self._on_lost)
+        stream = ClientStream(
+            str(address),
+            greets=True,
+            silence_seconds=SILENCE_SECONDS,
+            token=address.token,
+            on_lost=self._on_lost,
+        )
         try:
             async with asyncio.timeout(DEFAULT_TIMEOUT_SECONDS):
-                await loop.create_connection(lambda: stream, address.host, address.port)
+                tls = address.tls_context()
+                await loop.create_connection(lambda: stream, address.host, address.port, ssl=tls)
                 await stream.greeted
                 if self._check_prefix is not None:
                     await self._ask_for_prefix(stream, self._check_prefix)

@@ -39,8 +39,9 @@ class ServerLocation(ABC):
 class FixedLocation(ServerLocation):
     """A server at a fixed address."""
 
-    def __init__(self, url: str) -> None:
-        self._address = ServerAddress.parse(url)
+    def __init__(self, url: str, token: str | None = None) -> None:
+        address = ServerAddress.parse(url)
+        self._address = address.secured_by(address.security.with_token(token))
 
     def address(self) -> ServerAddress:
         return self._address
@@ -50,10 +51,13 @@ class FixedLocation(ServerLocation):
         return str(self._address)
 
 
-def location_of(url: str) -> ServerLocation:
-    """The location of a URL, `gearman://HOST:PORT` or `embedded:PATH`; raises ConfigError."""
+def location_of(url: str, token: str | None = None) -> ServerLocation:
+    """The location of a URL, `gearman://HOST:PORT`, `gearmans://HOST:PORT` or `embedded:PATH`; raises ConfigError.
+
+    `token` identifies the client; default: that of the environment.
+    """
     if url.strip().startswith(EMBEDDED_SCHEME):
         from switchgear.app.embedded_location import EmbeddedLocation  # with a server of one's own comes more to import
 
         return EmbeddedLocation(url.strip())
-    return FixedLocation(url)
+    return FixedLocation(url, token)

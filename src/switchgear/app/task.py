@@ -8,13 +8,16 @@ import inspect
 import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sized
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullcontext
 from hashlib import blake2b
 from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
 
+from switchgear.app.app_registry import the_apps
 from switchgear.app.arguments import Arguments, to_json
 from switchgear.app.task_options import EDGE_POLICIES, SubmitKeywords, TaskOptions
+from switchgear.app.tracing import SendSpan
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ArgumentError
 from switchgear.job_options import JOB_OPTION_NAMED
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from switchgear.app.job import Job
     from switchgear.app.job_group import JobGroup
 
-__all__ = ["AsyncTask", "Task", "task_name"]
+__all__ = ["AsyncTask", "Task", "new_task", "task_name"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +36,7 @@ R = TypeVar("R")
 _KEY_BYTES: Final = 64  # what servers take of a unique key; longer ones are hashed
 _DIGEST_BYTES: Final = 16
 _DEFAULTS: Final = TaskOptions()
+_NOT_TRACED: Final = SendSpan()
 
 
 class Task(Generic[P, R]):
@@ -41,14 +45,16 @@ class Task(Generic[P, R]):
     Calling it calls the function, here and now.  `submit` has a worker call it, and gives a Job.
     """
 
-    def __init__(self, app: App, function: Callable[..., Any], name: str, options: TaskOptions) -> None:
+    def __init__(self, app: App | None, function: Callable[..., Any], name: str, options: TaskOptions) -> None:
+        """Without an app it is a shared task, which finds its app when it is needed."""
         functools.update_wrapper(self, function)
-        self.app = app
+        self._app = app
         self.name = name
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments: Arguments[R] = Arguments(function, name)
-        self.arguments.check_reference = lambda reference: _check_same_server(app, reference)
+        self.arguments.check_reference = lambda reference: _check_same_server(self.app, reference)
+        self.injected = self.arguments.injected
         self.settings = options  # what counts for the next submission
         self._declared = options  # what the workers know
         self._wanted: dict[str, list[str] | None] = {}  # which arguments `unique` and `key` are given; None: all
@@ -60,7 +66,34 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.injected:
+            return cast(R, self._call_with_resources(args, kwargs))
         return cast(R, self.function(*args, **kwargs))
+
+    def _call_with_resources(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function here, with resources for the parameters that are not given."""
+        given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
+        kinds = {name: kind for name, kind in self.injected_kinds.items() if name not in given}
+        with ExitStack() as stack:
+            return self.function(*args, **kwargs, **self.app.hooks.resources.values(self.name, kinds, stack))
+
+    @functools.cached_property
+    def injected_kinds(self) -> dict[str, Any]:
+        """The types of the parameters that a worker provides."""
+        return self.arguments.injected_kinds
+
+    @property
+    def app(self) -> App:
+        """The app of the task; raises ConfigError if a shared task does not know it yet."""
+        if self._app is None:
+            the_apps.bind_shared(the_apps.default_app())
+        if self._app is None:  # a copy with other options, of a task that has its app by now
+            self._app = the_apps.default_app()
+        return self._app
+
+    def bind(self, app: App) -> None:
+        """Give a shared task its app."""
+        self._app = app
 
     @property
     def options(self) -> TaskOptionsOf[P, R]:
@@ -89,11 +122,21 @@ class Task(Generic[P, R]):
         Raises ArgumentError if the function cannot be called with these arguments, ServerUnreachable, ServerRefused or
         ExtensionRequired.
         """
-        return self.app.submit_request(self, self.request(args, kwargs))
+        if self.app.tracing is None:
+            return self.app.submit_request(self, self.request(args, kwargs))
+        with self.sending() as span:
+            job = self.app.submit_request(self, self.request(args, kwargs, trace=span.trace))
+            span.accepted(job.handle)
+            return job
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`submit` with asyncio."""
-        return await self.app.submit_request_async(self, self.request(args, kwargs))
+        if self.app.tracing is None:
+            return await self.app.submit_request_async(self, self.request(args, kwargs))
+        with self.sending() as span:
+            job = await self.app.submit_request_async(self, self.request(args, kwargs, trace=span.trace))
+            span.accepted(job.handle)
+            return job
 
     def submit_many(self, *iterables: Iterable[Any]) -> JobGroup[R]:
         """Submit a job for each item, or for each row of items if there are several iterables.
@@ -103,13 +146,20 @@ class Task(Generic[P, R]):
         """
         from switchgear.app.job_group import JobGroup
 
-        return JobGroup.submit(self.app, self, self._requests(iterables, watch=False))
+        with self.sending() as span:
+            group = JobGroup.submit(self.app, self, self._requests(iterables, watch=False, trace=span.trace))
+            span.accepted_many(len(group))
+            return group
 
     async def submit_many_async(self, *iterables: Iterable[Any]) -> JobGroup[R]:
         """`submit_many` with asyncio."""
         from switchgear.app.job_group import JobGroup
 
-        return await JobGroup.submit_async(self.app, self, self._requests(iterables, watch=False))
+        with self.sending() as span:
+            requests = self._requests(iterables, watch=False, trace=span.trace)
+            group = await JobGroup.submit_async(self.app, self, requests)
+            span.accepted_many(len(group))
+            return group
 
     def map(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> Iterator[R]:
         """The results for each item, or for each row of items if there are several iterables.
@@ -120,13 +170,15 @@ class Task(Generic[P, R]):
         """
         from switchgear.app.task_map import map_jobs
 
-        return map_jobs(self, self._requests(iterables, watch=True), window, in_order)
+        with self.sending() as span:  # the jobs are submitted later, one after the other
+            return map_jobs(self, self._requests(iterables, watch=True, trace=span.trace), window, in_order)
 
     def amap(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> AsyncIterator[R]:
         """`map` with asyncio."""
         from switchgear.app.task_map import map_jobs_async
 
-        return map_jobs_async(self, self._requests(iterables, watch=True), window, in_order)
+        with self.sending() as span:
+            return map_jobs_async(self, self._requests(iterables, watch=True, trace=span.trace), window, in_order)
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature[R]:
         """The task with arguments, to be submitted later, as part of a chain or group."""
@@ -146,12 +198,30 @@ class Task(Generic[P, R]):
         """The key that the option `key` gives for these arguments; None without the option."""
         return self._chosen("key", self.arguments.bind(args, kwargs))
 
-    def request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool = True) -> SubmitRequest:
-        """The request that submits a job with these arguments."""
+    def sending(self) -> AbstractContextManager[SendSpan]:
+        """A span around the submission of jobs of this task; one without effect if nothing traces them, or if the
+        trace was given as an option."""
+        tracing = self.app.tracing
+        if tracing is None or self.settings.trace is not None:
+            return nullcontext(_NOT_TRACED)
+        return tracing.sending(self.name)
+
+    def request(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool = True, trace: str = ""
+    ) -> SubmitRequest:
+        """The request that submits a job with these arguments; `trace` is that of its `sending`."""
+        if self.app.hooks.middleware:
+            return self.app.hooks.prepared(self, args, dict(kwargs))._request(args, kwargs, watch=watch, trace=trace)
+        return self._request(args, kwargs, watch=watch, trace=trace)
+
+    def _request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool, trace: str) -> SubmitRequest:
         by_name = self.arguments.bind(args, kwargs)
         payload = self.arguments.encode_bound(by_name)
         settings = self.settings
         now = self.app.now()
+        options = self._json_options(by_name, payload, now)
+        if trace or settings.trace:
+            options["trace"] = settings.trace or trace
         return SubmitRequest(
             function=self.name.encode(),
             unique=self._unique_key(by_name),
@@ -160,11 +230,11 @@ class Task(Generic[P, R]):
             durable=settings.durable,
             watch=watch,
             run_at=settings.at if settings.at is not None else now + settings.delay if settings.delay else 0.0,
-            options=self._json_options(by_name, payload, now),
+            options=options,
             needs=self._needs if b'"$job"' not in payload else self._needs_with_references(payload),
         )
 
-    def _requests(self, iterables: tuple[Iterable[Any], ...], watch: bool) -> Iterator[SubmitRequest]:
+    def _requests(self, iterables: tuple[Iterable[Any], ...], *, watch: bool, trace: str) -> Iterator[SubmitRequest]:
         if not iterables:
             raise TypeError(f"{self.name}: an iterable of arguments is needed")
         # Raised now, and not when the first result is asked for.
@@ -172,24 +242,30 @@ class Task(Generic[P, R]):
             if not isinstance(iterable, Iterable):
                 raise TypeError(f"{self.name}: {iterable!r} is not iterable")
         rows = self._rows(iterables) if len(iterables) > 1 else ((item,) for item in iterables[0])
-        return self._alike(rows, watch) if self._is_alike() else (self.request(row, {}, watch=watch) for row in rows)
+        if self._is_alike():
+            return self._alike(rows, watch, trace)
+        return (self.request(row, {}, watch=watch, trace=trace) for row in rows)
 
     def _is_alike(self) -> bool:
         """Whether jobs of this task differ only in their payloads, unless jobs are among their arguments."""
         settings = self.settings
+        if self.app.hooks.middleware:
+            return False
         of_its_own = settings.unique or settings.key is not None or settings.after or settings.expires is not None
         of_its_own = of_its_own or settings.label is not None
         return not (of_its_own or settings.at is not None or settings.delay)
 
-    def _alike(self, rows: Iterable[tuple[Any, ...]], watch: bool) -> Iterator[SubmitRequest]:
+    def _alike(self, rows: Iterable[tuple[Any, ...]], watch: bool, trace: str) -> Iterator[SubmitRequest]:
         """Requests that differ only in their payloads."""
         bind, encode_bound, function = self.arguments.bind, self.arguments.encode_bound, self.name.encode()
         settings, needs = self.settings, self._needs
         priority, durable, options = settings.priority, settings.durable, schedule_options(settings)
+        if trace or settings.trace:
+            options["trace"] = settings.trace or trace
         for row in rows:
             payload = encode_bound(bind(row, {}))
             if b'"$job"' in payload:
-                yield self.request(row, {}, watch=watch)
+                yield self.request(row, {}, watch=watch, trace=trace)
             else:
                 yield SubmitRequest(function, payload, b"", priority, durable, watch, 0.0, options, needs)
 
@@ -322,7 +398,16 @@ class AsyncTask(Task[P, R]):
 
     # Called, it gives a coroutine like the function; everything else is about what comes of it.
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        if self.injected:
+            return cast(Coroutine[Any, Any, R], self._call_with_resources_async(args, kwargs))
         return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))
+
+    async def _call_with_resources_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
+        kinds = {name: kind for name, kind in self.injected_kinds.items() if name not in given}
+        async with AsyncExitStack() as stack:
+            resources = await self.app.hooks.resources.values_async(self.name, kinds, stack)
+            return await self.function(*args, **kwargs, **resources)
 
 
 class TaskOptionsOf(Generic[P, R]):
@@ -437,6 +522,19 @@ def _handles_of(before: Any) -> Iterable[str]:
     if isinstance(handle, str):
         return (handle,)
     raise TypeError(f"after: expected a job, a group or a handle, not {before!r}")
+
+
+def new_task(app: App | None, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[Any, Any]:
+    """A task of this app, or a shared one; raises TypeError or ValueError."""
+    if isinstance(function, Task):
+        raise TypeError(f"{function.name} is a task already")
+    if not callable(function):
+        raise TypeError(f"a task is made of a function, not of {function!r}")
+    name = task_name(function) if name is None else name
+    if not name or "\0" in name or name.encode(errors="ignore").decode() != name:
+        raise ValueError(f"{name!r} cannot be the name of a task")
+    kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+    return kind(app, function, name, options)
 
 
 def task_name(function: Callable[..., Any]) -> str:

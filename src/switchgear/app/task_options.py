@@ -112,6 +112,7 @@ class SubmitKeywords(JobKeywords, total=False):
 
     delay: Seconds | None
     at: datetime | float | None
+    trace: str | None
     after: Any  # a Job, JobGroup or handle, a pair of one and a policy, or an iterable of these
     on_failure: EdgePolicyName
 
@@ -145,6 +146,7 @@ class TaskOptions:
     durable: bool | None = None
     delay: float | None = None  # from here on: of one submission
     at: float | None = None  # seconds since the epoch
+    trace: str | None = None  # the traceparent of the submitter's span
     after: tuple[Any, ...] = ()
     on_failure: str = "fail"
 
@@ -297,6 +299,15 @@ def _check_of(option: JobOption) -> Callable[[Any, str], Any]:
 
 
 # Job options that have their own type in Python.
+def _trace(value: Any, name: str) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a traceparent, not {value!r}")
+    read: bytes = _OPTION_OF[name].read(value)  # raises OptionError, which is a ValueError
+    return read.decode()
+
+
 _JOB_OPTION_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "retries": _whole(0, _OPTION_OF["retries"].most - 1),
     "expires": _optional(_positive_seconds),
@@ -307,6 +318,7 @@ _JOB_OPTION_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "delay": _optional(duration_seconds),
     "at": _optional(_moment),
     "after": _predecessors,
+    "trace": _trace,
 }
 _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     **{name: _JOB_OPTION_CHECKS.get(name) or _check_of(option) for name, option in _OPTION_OF.items()},

@@ -52,6 +52,13 @@ _LEVELS = {
     "DEBUG": "debug",
 }
 
+# Options, their variables, and the options of the listening URL.
+_TLS_FILES = (
+    ("ssl-certificate", "GEARMAND_SERVER_PEM", "cert"),
+    ("ssl-key", "GEARMAND_SERVER_KEY", "key"),
+    ("ssl-ca-file", "GEARMAND_CA_CERTIFICATE", "client_ca"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GearmandSettings:
@@ -214,6 +221,21 @@ def _check_counts(given: Mapping[str, str]) -> None:
             raise ConfigError(f"--{name}: expected at least {least}, got {argument}")
 
 
+def _tls_options(given: Mapping[str, str], environ: Mapping[str, str], warnings: list[str]) -> dict[str, str]:
+    """The options of the listening URL for TLS; none without `--ssl`."""
+    if "ssl" not in given:
+        warnings += [f"--{name} has no effect without --ssl" for name, _, _ in _TLS_FILES if name in given]
+        return {}
+    options = {"tls": "yes"}
+    for name, variable, option in _TLS_FILES:
+        file = given.get(name) or environ.get(variable, "")
+        if file:
+            options[option] = file
+    if "cert" not in options:
+        raise ConfigError("--ssl needs --ssl-certificate=FILE, or the variable GEARMAND_SERVER_PEM")
+    return options
+
+
 def _listen(
     given: Mapping[str, str], environ: Mapping[str, str], flags: dict[str, object], warnings: list[str]
 ) -> None:
@@ -222,9 +244,10 @@ def _listen(
         raise ConfigError(f"--protocol: there is no protocol module '{module}'; the only one is http")
     if module is None and "http-port" in given:
         warnings.append("--http-port has no effect: nothing listens there without --protocol=http")
+    options = _tls_options(given, environ, warnings)
     host = given.get("listen")
     port = given.get("port") or environ.get("GEARMAND_PORT")
-    if host is None and port is None and module is None:
+    if host is None and port is None and module is None and not options:
         return
     if host is not None:
         flags["allow_remote"] = True  # an address was named explicitly
@@ -235,7 +258,8 @@ def _listen(
         http_port = _port("http-port", given.get("http-port", DEFAULT_HTTP_PORT))
         urls.append(f"http://{written}:{http_port}?api=gearmand")
     try:
-        flags["listen"] = tuple(ListenUrl.parse(url) for url in urls)
+        first, *others = [ListenUrl.parse(url) for url in urls]
+        flags["listen"] = (replace(first, options=options), *others)
     except ValueError as error:
         raise ConfigError(f"--listen: {error}") from None
 

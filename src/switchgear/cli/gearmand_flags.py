@@ -43,7 +43,6 @@ class GearmandFlag:
         return f"{short}--{self.name}" + (f" {self.argument}" if self.argument else "")
 
 
-_NO_TLS = "there is no TLS here yet, and going on without it would send in the clear what was meant to be secret."
 _NO_QUEUE = "this queue plug-in does not exist here; see --queue-type."
 
 
@@ -159,10 +158,19 @@ _TABLE: list[GearmandFlag] = [
     ),
     GearmandFlag("HTTP", "http-port", "", "PORT", "effect", "Port of --protocol=http. Default: 8080."),
     GearmandFlag("Gear", "port", "p", "PORT", "effect", "Port to listen on. Default: GEARMAND_PORT, else 4730."),
-    GearmandFlag("Gear", "ssl", "", "", "refused", _NO_TLS),
-    GearmandFlag("Gear", "ssl-ca-file", "", "FILE", "refused", _NO_TLS),
-    GearmandFlag("Gear", "ssl-certificate", "", "FILE", "refused", _NO_TLS),
-    GearmandFlag("Gear", "ssl-key", "", "FILE", "refused", _NO_TLS),
+    GearmandFlag("Gear", "ssl", "", "", "effect", "Encrypt connections by TLS; needs a certificate."),
+    GearmandFlag(
+        "Gear",
+        "ssl-ca-file",
+        "",
+        "FILE",
+        "effect",
+        "Only clients with a certificate of these authorities can connect. Default: GEARMAND_CA_CERTIFICATE, else all.",
+    ),
+    GearmandFlag(
+        "Gear", "ssl-certificate", "", "FILE", "effect", "The server's certificate. Default: GEARMAND_SERVER_PEM."
+    ),
+    GearmandFlag("Gear", "ssl-key", "", "FILE", "effect", "Its private key. Default: GEARMAND_SERVER_KEY."),
     GearmandFlag("libsqlite3", "libsqlite3-db", "", "FILE", "effect", "The file of --queue-type=libsqlite3."),
     GearmandFlag("libsqlite3", "libsqlite3-table", "", "NAME", "ignored", "the store names its tables itself."),
     GearmandFlag(

@@ -250,7 +250,7 @@ def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
     """
     try:
         with Client(server) as client:
-            found = client.control("job", handle=handle)
+            found = client.control("job", handle=handle, workers=True)
     except ServerRefused as error:
         if error.code != JOB_NOT_FOUND:
             raise
@@ -262,9 +262,27 @@ def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
     print_table([Column(""), Column("", wrap=True)], _job_fields(found))
     for title in ("payload", "result", "error", "warnings"):
         _show_text(title, found[title])
+    if found["attempt_history"]:
+        click.echo("\nattempts")
+        for attempt in found["attempt_history"]:
+            click.echo(f"  {_attempt_line(attempt)}")
     click.echo("\nhistory")
     for entry in found["log"]:
         click.echo(f"  {moment(entry['at'], 'microseconds')}  {entry['cause'].replace('_', ' ')}")
+
+
+def _attempt_line(attempt: Mapping[str, Any]) -> str:
+    """One attempt: its number, start, outcome, duration, and worker."""
+    outcome = attempt["outcome"].replace("_", " ")
+    if attempt["ended_at"] is not None:
+        outcome += f" after {short_duration(max(0.0, attempt['ended_at'] - attempt['started_at']))}"
+    worker = attempt["worker"]
+    if worker is None:
+        by_whom = ""
+    else:
+        host = f", {attempt['worker_host']}" if attempt["worker_host"] else ""
+        by_whom = f", by {printable(worker)} ({attempt['protocol']}{printable(host)})"
+    return f"{attempt['attempt']}  {moment(attempt['started_at'], 'milliseconds')}  {outcome}{by_whom}"
 
 
 def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
@@ -278,6 +296,7 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "label": text_of(job["label"]),
         "key": text_of(job["key"]),
         "requires": ",".join(job["requires"]),
+        "trace": job["trace"],
         "attempts": _attempts(job),
         "lost": _losses(job),
         "progress": _progress(job),

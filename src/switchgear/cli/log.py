@@ -25,6 +25,7 @@ from switchgear.cli.output import (
 from switchgear.client import Client
 from switchgear.config import load_config
 from switchgear.errors import ConfigError, StorageError
+from switchgear.joblog.audit import AuditQuery, LoggedAudit
 from switchgear.joblog.job_log import JobLog
 from switchgear.joblog.runs import FunctionSummary, LoggedRun, Outcome, RunQuery
 from switchgear.text import without_secrets
@@ -63,6 +64,7 @@ Examples:
   switchgear log --failed --since 24h
   switchgear log --unfinished --function resize
   switchgear log --summary --since yesterday --until today
+  switchgear log --audit --since 24h
   switchgear log --json --function mail --limit 1000 | jq '[.runs[].seconds] | max'
   switchgear log --server gearman://jobs.example:4730 --failed
   switchgear log --url postgresql://jobs@db.example/jobs --key order-4711
@@ -81,6 +83,7 @@ Examples:
 )
 @click.option("--before", type=click.IntRange(1), metavar="ID", help="Only runs older than the one with this number.")
 @click.option("--summary", is_flag=True, help="Instead of runs, show counts and durations for each function.")
+@click.option("--audit", is_flag=True, help="Instead of runs, show what operators have done, and what was refused.")
 @click.option("--url", metavar="URL", help="The log to read: sqlite:PATH or postgresql://USER@HOST/DATABASE.")
 @click.option(
     "--config",
@@ -111,6 +114,7 @@ def log(
     limit: int,
     before: int | None,
     summary: bool,
+    audit: bool,
     url: str | None,
     file: Path | None,
     server: str | None,
@@ -132,8 +136,12 @@ def log(
     query = RunQuery(function, key, handle, host, since, until, outcome, before or 0, limit)
     if summary:
         _refuse_with_summary(ctx)
+    if audit:
+        _refuse_with_audit(ctx)
     with _opened(url, file, server) as job_log:
-        if summary:
+        if audit:
+            _show_audit(job_log.find_audit(AuditQuery(since, until, before or 0, limit)), limit, as_json)
+        elif summary:
             _show_summary(job_log.summarize(query), as_json)
         else:
             _show_runs(job_log.find(query), limit, as_json)
@@ -187,6 +195,45 @@ def _refuse_with_summary(ctx: click.Context) -> None:
     for name in ("failed", "unfinished", "limit", "before"):
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError(f"--summary counts all of them: --{name} does not go with it.")
+
+
+def _refuse_with_audit(ctx: click.Context) -> None:
+    for name in ("function", "key", "handle", "host", "failed", "unfinished", "summary"):
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError(f"--audit shows actions, not runs: --{name} does not go with it.")
+
+
+def _show_audit(entries: list[LoggedAudit], limit: int, as_json: bool) -> None:
+    next_before_id = entries[-1].id if len(entries) == limit else None
+    if as_json:
+        print_json({"entries": [asdict(entry) for entry in entries], "next_before_id": next_before_id})
+        return
+    columns = [
+        Column("ID", right=True),
+        Column("WHEN"),
+        Column("WHO"),
+        Column("FROM"),
+        Column("PROTOCOL"),
+        Column("OUTCOME"),
+        Column("ACTION"),
+        Column("OF", wrap=True),
+    ]
+    rows = [
+        [
+            str(entry.id),
+            moment(entry.at),
+            entry.identity,
+            entry.address,
+            entry.protocol,
+            entry.outcome,
+            entry.verb,
+            shortened(entry.target),
+        ]
+        for entry in entries
+    ]
+    print_table(columns, rows)
+    if next_before_id:
+        click.echo(f"There may be more: --before {next_before_id}", err=True)
 
 
 def _show_runs(runs: list[LoggedRun], limit: int, as_json: bool) -> None:

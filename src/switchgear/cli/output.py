@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import sys
 import time
@@ -19,6 +20,7 @@ from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.cli.main import UNREACHABLE_HINT
 from switchgear.cli.tables import Column, table_lines
 from switchgear.client.address import DEFAULT_URL, Locator
+from switchgear.client.connection_security import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from switchgear.errors import ConfigError
 from switchgear.text import printable, without_secrets
 from switchgear.units import parse_duration, parse_when
@@ -134,33 +136,55 @@ def locators(urls: Iterable[str]) -> list[str | Locator]:
     return [place.url if place.directory is None else place for place in places]
 
 
+def token_file_option(command: F) -> F:
+    """The option `--token-file FILE`, which every connection of this process uses."""
+    return click.option(
+        "--token-file",
+        metavar="FILE",
+        expose_value=False,
+        is_eager=True,
+        callback=_use_token_file,
+        help="The file with the token that identifies you to the server. Default: SWITCHGEAR_TOKEN, then"
+        " SWITCHGEAR_TOKEN_FILE.",
+    )(command)
+
+
+def _use_token_file(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        os.environ.pop(TOKEN_VARIABLE, None)
+        os.environ[TOKEN_FILE_VARIABLE] = os.path.abspath(value)  # worker processes find it there too
+
+
 def server_option(command: F) -> F:
     """The option `--server URL`; its value is the current address."""
+    command = token_file_option(command)
     return click.option(
         "--server",
         callback=_server_address,
         metavar="URL",
         envvar=[SERVER_VARIABLE, APP_VARIABLE],
         default=lambda: DEFAULT_URL,
-        help="The server to talk to: gearman://HOST:PORT, or embedded:DIRECTORY for that of programs which use the"
-        f" directory. Default: {SERVER_VARIABLE}, then {APP_VARIABLE}, then {DEFAULT_URL}.",
+        help="The server to talk to: gearman://HOST:PORT, gearmans:// for TLS, or embedded:DIRECTORY for that of"
+        f" programs which use the directory. Default: {SERVER_VARIABLE}, then {APP_VARIABLE}, then {DEFAULT_URL}.",
     )(command)
 
 
 def named_server_option(help_text: str) -> Callable[[F], F]:
     """The option `--server URL` of a command that needs none: its value is the current address, or None if neither the
     option nor a variable names one."""
-    return click.option(
+    option = click.option(
         "--server",
         callback=lambda ctx, param, value: None if value is None else _server_address(ctx, param, value),
         metavar="URL",
         envvar=[SERVER_VARIABLE, APP_VARIABLE],
         help=help_text,
     )
+    return lambda command: option(token_file_option(command))
 
 
 def servers_option(command: F) -> F:
     """The option `--server URL`, any number of times; see `locators`."""
+    command = token_file_option(command)
     return click.option(
         "--server",
         "servers",

@@ -98,9 +98,12 @@ def _words(name: str) -> click.Choice[str]:
     "--allow-remote",
     is_flag=True,
     default=None,
-    help="Permit listening on addresses that other machines can reach. There are no passwords, and without CURVE no"
-    " encryption: every peer that can connect can run jobs and read payloads. ZeroMQ listeners with a key need no"
-    " permission.",
+    help="Permit listening on addresses that other machines can reach, without encryption or without identities: every"
+    " peer that can connect may do what anonymous peers may. Listeners with TLS and an access file, and ZeroMQ"
+    " listeners with a key, need no permission.",
+)
+@click.option(
+    "--access-file", metavar="FILE", help="Let only identities of this file in; `switchgear access` writes it."
 )
 @click.option(
     "--set",
@@ -127,6 +130,7 @@ def serve(
     log_file: str | None,
     log_format: str | None,
     allow_remote: bool | None,
+    access_file: str | None,
     settings: tuple[str, ...],
     demo: bool,
 ) -> None:
@@ -145,6 +149,7 @@ def serve(
         "log.file": log_file,
         "log.format": log_format,
         "allow_remote": allow_remote,
+        "access.file": access_file,
     }
     _add_settings(flags, settings)
     # Errors in other settings are told in this format too.

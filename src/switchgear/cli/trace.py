@@ -135,7 +135,7 @@ def trace(port: int, shown_bytes: int, once: bool, server: str) -> None:
     port (0: any free one). A line has the seconds since the start, the number of the connection, > for what the program
     sent or < for what it received, and the packet with its fields. What is not Gearman passes too, shown as bytes.
     """
-    address = ServerAddress.parse(server)
+    address = ServerAddress.parse_plain(server, "trace")
     try:
         asyncio.run(_trace(address.host, address.port, port, shown_bytes, once))
     except OSError as error:

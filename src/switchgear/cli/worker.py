@@ -23,6 +23,8 @@ Examples, with an app:
   switchgear worker myapp:app
   switchgear worker myapp:app --slots 16 --processes 4
   switchgear worker myapp --reload
+  switchgear worker mypackage
+  switchgear worker shop.mail:app shop.images:app --slots 4
   switchgear worker mypackage.tasks:app --functions mypackage.tasks.mail,mypackage.tasks.sms
   switchgear worker myapp:app --burst
 
@@ -124,7 +126,7 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("names", metavar="MODULE:APP | FUNCTION...", nargs=-1, required=True)
+@click.argument("names", metavar="MODULE:APP... | FUNCTION...", nargs=-1, required=True)
 @_number("--slots", "slots", 0, "App: threads for plain functions. Default: 8.")
 @_number("--async-slots", "async_slots", 0, "App: coroutine functions that run at once. Default: 100.")
 @_number("--processes", "processes", 0, 'App: child processes. Default: one per core if a task says run_in="process".')
@@ -194,8 +196,10 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 def worker(ctx: click.Context, /, names: tuple[str, ...], command: str | None, **options: Any) -> None:
     """Run the tasks of an app, or a command for each job of the FUNCTIONs.
 
-    MODULE:APP is a switchgear.App in a module that can be imported from here; MODULE is enough if it has only one. Jobs
-    come from the servers of the app, or from those given by --server.
+    MODULE:APP is a switchgear.App in a module that can be imported from here; MODULE is enough if it has only one. A
+    package will do: its app is looked for in its modules app, tasks, worker, jobs and main, and all modules called
+    tasks in it are imported. Several apps can be named; each has slots of its own. Jobs come from the servers of the
+    app, or from those given by --server.
 
     A server that cannot be reached is tried again until it can be; if the connection is lost, jobs that came over it
     are stopped, because the server gives them to other workers.
@@ -205,11 +209,9 @@ def worker(ctx: click.Context, /, names: tuple[str, ...], command: str | None, *
     _refuse_foreign(ctx, command, given)
     if command is not None:
         ctx.exit(_by_command(command, names, options))
-    if len(names) > 1:
-        raise click.UsageError("one app at a time; for a worker that runs a command for FUNCTIONs give --exec", ctx)
-    from switchgear.cli.worker_app import work_for_app
+    from switchgear.cli.worker_app import work_for_apps
 
-    ctx.exit(work_for_app(names[0], options, servers=options["servers"] if "servers" in given else None))
+    ctx.exit(work_for_apps(names, options, servers=options["servers"] if "servers" in given else None))
 
 
 def _refuse_foreign(ctx: click.Context, command: str | None, given: set[str]) -> None:

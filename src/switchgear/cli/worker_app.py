@@ -1,4 +1,4 @@
-"""`switchgear worker MODULE:APP`: runs the tasks of an app."""
+"""`switchgear worker MODULE:APP`: runs the tasks of an app, or of several."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from types import FrameType
@@ -23,17 +23,18 @@ from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, server_location
 from switchgear.cli.report_writer import ReportWriter
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, RetryLater, Stopped
+from switchgear.errors import ConfigError
 from switchgear.text import counted
 from switchgear.units import short_duration
 
-__all__ = ["work_for_app"]
+__all__ = ["work_for_apps"]
 
 RELOAD_SECONDS: Final = 0.5  # between checks of the source
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STDOUT, _STDERR = 1, 2
 
 
-def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | None) -> ExitCode:
+def work_for_apps(targets: Sequence[str], options: dict[str, Any], servers: Sequence[str] | None) -> ExitCode:
     """Work until stopped; raises ConfigError if there is no such app, or nothing for it to do."""
     with _output_apart(options["as_json"]) as output:
         reporter = _AppReporter(
@@ -45,7 +46,7 @@ def work_for_app(target: str, options: dict[str, Any], servers: Sequence[str] | 
                 output=output,
             )
         )
-        code = _work_for_app(target, options, servers, reporter)
+        code = _work_for_apps(targets, options, servers, reporter)
     if code is None:
         _restart_process()
     return code
@@ -71,28 +72,61 @@ def _output_apart(is_apart: bool) -> Iterator[TextIO | None]:
         os.close(ours)
 
 
-def _work_for_app(
-    target: str, options: dict[str, Any], servers: Sequence[str] | None, reporter: _AppReporter
+def _work_for_apps(
+    targets: Sequence[str], options: dict[str, Any], servers: Sequence[str] | None, reporter: _AppReporter
 ) -> ExitCode | None:
     """Work until stopped; returns the exit code, or None if the process is to be started again."""
     if options["reload"]:
         _disable_bytecode()
     try:
-        app = load_app(target)
+        apps = {target: load_app(target) for target in targets}
     except AppNotFound as error:
         if not options["reload"]:
             raise
         _wait_for_repair(error)
         return None
+    if len(set(map(id, apps.values()))) < len(apps):
+        raise ConfigError(f"{', '.join(apps)} are not several apps, but one")
     set_up_logging(options["log_level"], options["log_format"])
     watch = SourceWatch(os.getcwd()) if options["reload"] else None  # before anything else takes time
-    only = options["only"]
+    reporter.shows_tracebacks = not all(app.logs_failures for app in apps.values())
+    chosen = _chosen_tasks(apps, options["only"])
+    workers = {
+        app: _worker(target, app, options, servers, reporter, chosen[target])
+        for target, app in apps.items()
+        if target in chosen
+    }
+    return _work(workers, reporter, options["drain_timeout"], watch)
+
+
+def _chosen_tasks(apps: Mapping[str, App], functions: str | None) -> dict[str, frozenset[str] | None]:
+    """The tasks that --functions names, by app, without the apps that have none of them; None: all."""
+    if functions is None:
+        return dict.fromkeys(apps)
+    names = frozenset(name.strip() for name in functions.split(",") if name.strip())
+    if len(apps) == 1:
+        return dict.fromkeys(apps, names)
+    unknown = names.difference(*(app.tasks for app in apps.values()))
+    if unknown or not names:
+        raise ConfigError(f"none of the apps has a task {', '.join(sorted(unknown))}")
+    return {target: names & app.tasks.keys() for target, app in apps.items() if names & app.tasks.keys()}
+
+
+def _worker(
+    target: str,
+    app: App,
+    options: dict[str, Any],
+    servers: Sequence[str] | None,
+    reporter: _AppReporter,
+    only: frozenset[str] | None,
+) -> AppWorker:
+    """The worker of one app, which is not started yet; `only` are the names of its tasks, if not all."""
     executor_choice = choose_executors(
         app.tasks,
         slots=options["slots"],
         async_slots=options["async_slots"],
         processes=options["processes"],
-        only=frozenset(name.strip() for name in only.split(",") if name.strip()) if only is not None else None,
+        only=only,
     )
     settings = WorkerSettings(
         name=options["name"],
@@ -111,46 +145,56 @@ def _work_for_app(
     locations = [server_location(url) for url in servers] if servers is not None else None
     if locations is not None:
         app.use_locations(locations)  # tasks submit where the worker works
-    reporter.shows_tracebacks = not app.logs_failures
-    worker = AppWorker(app, executor_choice, settings, reporter, locations=locations, target=target)
     reporter.serving(target, executor_choice)
-    return _work(app, worker, reporter, settings.drain_seconds, watch)
+    return AppWorker(app, executor_choice, settings, reporter, locations=locations, target=target)
 
 
 def _work(
-    app: App, worker: AppWorker, reporter: _AppReporter, drain_seconds: float, watch: SourceWatch | None
+    workers: Mapping[App, AppWorker], reporter: _AppReporter, drain_seconds: float, watch: SourceWatch | None
 ) -> ExitCode | None:
     received: list[int] = []
+
+    def stop_all(seconds: float, reason: str = "stop") -> None:
+        for worker in workers.values():
+            worker.stop(seconds, reason)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         received.append(number)  # first of all: the next signal may come while we are here
         if len(received) > 1:
-            worker.stop(0.0)
+            stop_all(0.0)
         else:
-            worker.stop(drain_seconds)
+            stop_all(drain_seconds)
             reporter.stopping(signal.Signals(number), drain_seconds)
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:
-        worker.start()
-        while not worker.wait(RELOAD_SECONDS if watch is not None else None):
-            changed = watch.changes() if watch is not None else []
-            if changed and not received:
-                reporter.note(f"{', '.join(map(os.path.relpath, changed))} changed; starting afresh")
-                worker.stop(drain_seconds, "reload")
-                watch = None
+        for worker in workers.values():
+            worker.start()
+        for worker in workers.values():
+            while not worker.wait(RELOAD_SECONDS if watch is not None else None):
+                changed = watch.changes() if watch is not None else []
+                if changed and not received:
+                    reporter.note(f"{', '.join(map(os.path.relpath, changed))} changed; starting afresh")
+                    stop_all(drain_seconds, "reload")
+                    watch = None
+            if worker.end_reason == "restart":  # all of them, in one process
+                stop_all(drain_seconds, "restart")
     finally:
+        stop_all(0.0)  # if one has ended through a defect
         for number, handler in before.items():
             signal.signal(number, handler)
-    app.close()
-    for location in worker.locations:  # an embedded server that lives in this process is left in good order
-        location.close()
-    if not received and worker.end_reason in ("restart", "reload"):
-        if worker.end_reason == "restart":
-            reporter.note(f"starting afresh after {counted(worker.finished_jobs, 'job')}")
+    for app, worker in workers.items():
+        app.close()
+        for location in worker.locations:  # an embedded server that lives in this process is left in good order
+            location.close()
+    reasons = {worker.end_reason for worker in workers.values()}
+    if not received and reasons & {"restart", "reload"}:
+        if "restart" in reasons:
+            finished_jobs = sum(worker.finished_jobs for worker in workers.values())
+            reporter.note(f"starting afresh after {counted(finished_jobs, 'job')}")
         return None
     code = ExitCode.INTERRUPTED if signal.SIGINT in received else ExitCode.SUCCESS
-    if worker.left_behind:  # a function that does not return must not keep us from our end
+    if any(worker.left_behind for worker in workers.values()):  # a function that does not return must not keep us
         _flush()
         os._exit(code)
     return code

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
 
+from switchgear.client.connection_security import NO_SECURITY, ConnectionSecurity
 from switchgear.errors import ConfigError
 from switchgear.numbers import whole_number
 from switchgear.protocol_registry import MAX_PORT
 from switchgear.protocols.gearman.plugin import PLUGIN
 from switchgear.text import without_secrets
 
+if TYPE_CHECKING:
+    import ssl
+
 __all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "Locator", "ServerAddress"]
 
 DEFAULT_PORT: Final = PLUGIN.default_port
+TLS_SCHEME: Final = "gearmans"
 DEFAULT_URL: Final = f"gearman://127.0.0.1:{DEFAULT_PORT}"
 
 _URL: Final = re.compile(
@@ -47,7 +53,12 @@ class Address:
         port = whole_number(match["port"].encode()) if match["port"] else int(cls.default_port)
         if not port or port > MAX_PORT:
             raise ConfigError(f'"{text}" has the port {match["port"]}; ports are 1 to {MAX_PORT}')
-        return cls(match["six"] or match["host"], port)
+        return cls.of_scheme((match["scheme"] or cls.scheme).lower(), match["six"] or match["host"], port)
+
+    @classmethod
+    def of_scheme(cls, scheme: str, host: str, port: int) -> Self:
+        """The address of a URL with one of the class's schemes."""
+        return cls(host, port)
 
     @property
     def is_six(self) -> bool:
@@ -69,13 +80,57 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress(Address):
-    """A Gearman server's host and port."""
+    """A Gearman server's host and port; `gearmans://` for one that speaks TLS."""
 
     scheme: ClassVar[str] = "gearman"
+    other_schemes: ClassVar[tuple[str, ...]] = (TLS_SCHEME,)
     default_port: ClassVar[int] = DEFAULT_PORT
-    rule: ClassVar[str] = "clients and workers speak gearman://"
+    rule: ClassVar[str] = "clients and workers speak gearman:// or gearmans://"
 
     port: int = DEFAULT_PORT
+    uses_tls: bool = False
+    security: ConnectionSecurity = field(default=NO_SECURITY, compare=False, repr=False)
+
+    @classmethod
+    def of_scheme(cls, scheme: str, host: str, port: int) -> Self:
+        return cls(host, port, scheme == TLS_SCHEME, ConnectionSecurity.from_environment())
+
+    @classmethod
+    def parse_plain(cls, text: str, who: str) -> ServerAddress:
+        """Read a URL for somebody that does not speak TLS; raises ConfigError rather than connecting without it."""
+        address = cls.parse(text)
+        if address.uses_tls:
+            raise ConfigError(f"{address}: {who} cannot speak TLS; use {cls.scheme}://")
+        return address
+
+    def secured_by(self, security: ConnectionSecurity) -> ServerAddress:
+        """The same address with other settings of the client."""
+        return ServerAddress(self.host, self.port, self.uses_tls, security)
+
+    @property
+    def token(self) -> str:
+        """The token to send there; raises ConfigError if others could read it on its way."""
+        token = self.security.token
+        if token and not self.uses_tls and not is_loopback(self.host):
+            raise ConfigError(f"the token is not sent to {self}, which is not encrypted; use {TLS_SCHEME}://")
+        return token
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What encrypts connections; `None` if they are not. Raises ConfigError."""
+        return self.security.tls_context() if self.uses_tls else None
+
+    def __str__(self) -> str:
+        return f"{TLS_SCHEME if self.uses_tls else self.scheme}://{self._place}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its name or address."""
+    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 class Locator(Protocol):

@@ -31,6 +31,9 @@ def describe_os_error(error: OSError | UnicodeError) -> str:
     """The text of an error of the operating system, without its number."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if type(error).__module__ == "ssl":  # whose numbers are not those of other errors
+        text = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
+        return f"TLS: {str(text).lower().replace('_', ' ')}"
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         return os.strerror(error.errno or 0)  # asyncio adds its own text to the number
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -13,10 +13,19 @@ from difflib import get_close_matches
 from urllib.parse import parse_qsl
 
 from switchgear.numbers import whole_number
-from switchgear.protocol_registry import MAX_PORT, ProtocolPlugin, built_in_protocols, find_protocol, protocol_named
+from switchgear.protocol_registry import (
+    ACCESS_KINDS,
+    MAX_PORT,
+    OPEN,
+    ProtocolPlugin,
+    access_kinds,
+    built_in_protocols,
+    find_protocol,
+    protocol_named,
+)
 from switchgear.text import without_secrets
 
-__all__ = ["ListenUrl"]
+__all__ = ["ListenUrl", "is_protected", "tls_problem"]
 
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://"
@@ -78,6 +87,16 @@ class ListenUrl:
         return float(self.option(name))
 
     @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted by TLS."""
+        return self.options.get("tls", "no").lower() == "yes"
+
+    @property
+    def access(self) -> frozenset[str]:
+        """The kinds of credentials that are accepted, or only `open`; see `access_kinds`."""
+        return access_kinds(self.options.get("access", "") or ",".join(ACCESS_KINDS))
+
+    @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect; False for names other than `localhost`, which may mean any address."""
         if self.host.lower() == "localhost" or self.host.lower().endswith(".localhost"):
@@ -129,6 +148,23 @@ def _options(query: str, protocol: ProtocolPlugin, url: str) -> dict[str, str]:
             raise ValueError(f'"{url}", option {key}: {error}') from None
         options[key] = value
     return options
+
+
+def tls_problem(url: ListenUrl) -> str:
+    """What is wrong with the TLS and access options of a URL; empty if nothing is."""
+    if url.uses_tls and not url.options.get("cert"):
+        return f"{url} has tls=yes and names no certificate: cert=FILE"
+    named = [name for name in ("cert", "key", "client_ca") if url.options.get(name)]
+    if named and not url.uses_tls:
+        return f"{url} has {named[0]}, and no tls=yes"
+    if url.access == {"certificate"} and not url.options.get("client_ca"):
+        return f"{url} accepts only client certificates, and names no authority for them: client_ca=FILE"
+    return ""
+
+
+def is_protected(url: ListenUrl, *, has_identities: bool) -> bool:
+    """Whether a TCP listener is encrypted, and knows who connects."""
+    return url.uses_tls and (bool(url.options.get("client_ca")) or (has_identities and OPEN not in url.access))
 
 
 def _perhaps(word: str, known: Mapping[str, object]) -> str:

@@ -35,6 +35,11 @@ _OTHER_VARIABLES = frozenset(
         "SWITCHGEAR_PURE",  # variables of the package build, which may be exported while a server is started
         "SWITCHGEAR_SERVER",
         "SWITCHGEAR_URL",
+        "SWITCHGEAR_TOKEN",
+        "SWITCHGEAR_TOKEN_FILE",
+        "SWITCHGEAR_TLS_CA",
+        "SWITCHGEAR_TLS_CERT",
+        "SWITCHGEAR_TLS_KEY",
         "SWITCHGEAR_FUNCTION",
         "SWITCHGEAR_HANDLE",
         "SWITCHGEAR_UNIQUE",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from switchgear.config.listen import ListenUrl
+from switchgear.config.listen import ListenUrl, is_protected, tls_problem
 from switchgear.config.setting import Checked, Setting, setting
 from switchgear.config.setting_types import (
     Choice,
@@ -36,6 +36,7 @@ from switchgear.units import GIB, KIB, MIB
 __all__ = [
     "SECTIONS",
     "SETTINGS",
+    "AccessConfig",
     "Config",
     "EngineConfig",
     "GearmanConfig",
@@ -114,6 +115,21 @@ class LimitsConfig(Checked):
         Seconds(1, 86_400),
         "The server closes the connection of a peer that reads nothing of its waiting output for this long.",
         "A busy peer on a slow network recovers within seconds; a stuck one does not.",
+        reloadable=True,
+    )
+    tls_handshakes: int = setting(
+        500,
+        WholeNumber(1, 1_000_000),
+        "The maximum number of connections of a listener whose TLS handshake is not complete. The server closes further"
+        " ones at once.",
+        "A handshake costs the server a millisecond and a stranger nothing; a real peer completes it within a second.",
+        reloadable=True,
+    )
+    tls_handshake_seconds: float = setting(
+        10,
+        Seconds(1, 3_600),
+        "How long a peer may take to complete its TLS handshake.",
+        "Long enough for a slow network; a peer that is silent must not keep its place.",
         reloadable=True,
     )
     functions: int = setting(
@@ -403,6 +419,21 @@ class LogConfig(Checked):
 
 
 @dataclass(frozen=True)
+class AccessConfig(Checked):
+    """Who may do what."""
+
+    file: str = setting(
+        "",
+        FilePath(empty=True),
+        "The access file: identities with their roles, functions, and hashed tokens, certificates or CURVE keys;"
+        " `switchgear access` writes it. It is read again on SIGHUP. Without it, every peer that can connect may do"
+        " everything.",
+        "On one machine of one user there is nobody to keep out.",
+        flag="--access-file",
+    )
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """The whole configuration of a server."""
 
@@ -414,8 +445,7 @@ class Config(Checked):
         ),
         ListenUrls(),
         "The addresses to listen on, each with its protocol: SCHEME://HOST:PORT.",
-        "Every protocol at its usual port, and loopback only: none has passwords, and only the ZeroMQ protocols can"
-        " be encrypted.",
+        "Every protocol at its usual port, and loopback only: encryption and identities need files of their own.",
         flag="--listen",
     )
     store: str = setting(
@@ -436,7 +466,7 @@ class Config(Checked):
     allow_remote: bool = setting(
         False,
         Switch(),
-        "Permit listening on addresses that other machines can reach.",
+        "Permit listening on addresses that other machines can reach, without encryption or without identities.",
         "Every peer that can connect can run jobs and read payloads; this should be an explicit decision.",
         flag="--allow-remote",
     )
@@ -462,6 +492,7 @@ class Config(Checked):
     storage: StorageConfig = field(default_factory=StorageConfig)
     joblog: JobLogConfig = field(default_factory=JobLogConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -474,10 +505,22 @@ class Config(Checked):
             )
         for url in self.listen:
             protocol = protocol_named(url.scheme)
-            is_closed = protocol.is_outgoing or bool(protocol.has_curve and self.zeromq.curve_key_file)
+            problem = tls_problem(url)
+            if url.options.get("access", "open") != "open" and not self.access.file:
+                problem = f"{url} demands identities, and there is no access file: access.file"
+            if problem:
+                raise ConfigError(f"listen: {problem}")
+            is_closed = (
+                protocol.is_outgoing
+                or bool(protocol.has_curve and self.zeromq.curve_key_file)
+                or is_protected(url, has_identities=bool(self.access.file))
+            )
             if not (url.is_loopback or is_closed or self.allow_remote):
+                lacks = (
+                    "identities" if url.uses_tls else "encryption" if self.access.file else "encryption or identities"
+                )
                 raise ConfigError(
-                    f"listen: other machines can reach {url}, which has neither passwords nor encryption;"
+                    f"listen: other machines can reach {url}, which has no {lacks}; see docs/howto/tls-and-access.md;"
                     " if that is wanted, say so with --allow-remote or allow_remote = true"
                 )
 
@@ -507,6 +550,7 @@ SECTIONS: Mapping[str, type[Checked]] = {
     "storage": StorageConfig,
     "joblog": JobLogConfig,
     "log": LogConfig,
+    "access": AccessConfig,
 }
 
 

@@ -154,6 +154,9 @@ class Attempts:
             worker.running.pop(job.id, None)
             job.worker = None
             job.function.run_times.note(self._state.now_us - job.taken_us)
+            if self._state.global_subscribers:
+                for peer in self._state.global_subscribers:
+                    peer.job_detached(job)
         function = job.function
         function.running -= 1
         # After a restart the job has no worker, and was not counted.

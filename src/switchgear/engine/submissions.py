@@ -357,6 +357,8 @@ class Submissions:
             job.key = options.key
         if options.label:
             job.label = options.label
+        if options.trace:
+            job.trace = options.trace
         if options.crash_limit != -1:
             job.crash_limit = options.crash_limit
         if options.retention_us != -1:

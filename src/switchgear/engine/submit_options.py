@@ -32,6 +32,7 @@ class SubmitOptions:
     retention_us: int = -1  # how long the job is kept after its end; -1: the server's setting
     requires: bytes = b""  # tags that a worker needs to run it, sorted, with commas
     label: bytes = b""  # what people see beside the function
+    trace: bytes = b""  # its traceparent; see switchgear.trace_context
     schedule: bytes = b""  # the schedule that makes the job
     linked: Job | None = None  # the job, if it is linked to its predecessors already; see `Submissions.submit_wide`
     # Shared by all jobs that are submitted with this object, which has no other options then.
@@ -42,5 +43,5 @@ class SubmitOptions:
         if self.details is not None:
             return 0
         texts = len(self.name) + len(self.origin) + len(self.key) + len(self.reducer) + len(self.schedule)
-        texts += len(self.requires) + len(self.label)
+        texts += len(self.requires) + len(self.label) + len(self.trace)
         return DETAILS_BYTES + EDGE_BYTES * len(self.predecessors) + texts

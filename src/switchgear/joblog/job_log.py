@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Self, TypedDict, Unpack
 
 from switchgear.errors import ConfigError, StorageError
+from switchgear.joblog.audit import AuditEntry, AuditQuery, LoggedAudit, put_all
 from switchgear.joblog.database import Ask, Database, Server
 from switchgear.joblog.postgres import PostgresDatabase
 from switchgear.joblog.runs import (
@@ -191,6 +192,24 @@ class JobLog:
         statement = self._database.statements["summary"].replace("$where", where)
         rows = self._database.query(statement, values)
         return sorted(map(summary_from_row, rows), key=lambda summary: summary.function)
+
+    # --- the audit log ---
+
+    def find_audit(self, query: AuditQuery) -> list[LoggedAudit]:
+        """Entries of the audit log that match, newest first."""
+        rows = self._database.query(self._database.statements["find_audit"], query.values())
+        return [LoggedAudit.from_row(tuple(row)) for row in rows]
+
+    def put_audit(self, host: str, entries: Sequence[AuditEntry]) -> None:
+        """Write entries of the audit log, all or none."""
+        statement = self._database.statements["put_audit"]
+        self._database.do(lambda ask: put_all(ask, statement, host, entries))
+
+    def drop_audit(self, before_us: int) -> int:
+        """Delete the entries before this time; returns how many."""
+        statement = self._database.statements["drop_audit"]
+        changed: int = self._database.do(lambda ask: ask(statement, {"before_us": before_us}).changed)
+        return changed
 
     # --- for servers ---
 

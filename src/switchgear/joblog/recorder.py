@@ -20,22 +20,34 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
 from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.errors import StorageError
+from switchgear.joblog.audit import AuditQuery, AuditWriter, LoggedAudit
 from switchgear.joblog.database import ConnectionLost, Server
 from switchgear.joblog.job_log import JobLog
-from switchgear.joblog.runs import LONGEST_NAME, RunRow, readable
-from switchgear.model import DONE, FINAL_STATES, RUNNING, SECOND_US, Cause, Job
+from switchgear.joblog.runs import (
+    LONGEST_NAME,
+    LoggedRun,
+    LoggedStart,
+    RunQuery,
+    RunRow,
+    readable,
+    start_line,
+    starts_of,
+)
+from switchgear.model import DONE, FINAL_STATES, RUNNING, SECOND_US, Cause, Job, Worker
 
-__all__ = ["Recorder", "Tell"]
+__all__ = ["Recorder", "Tell", "described_worker"]
 
 log = logging.getLogger("switchgear")
 
 Key: TypeAlias = int | tuple[int, int]  # a job's id, and for a retried job also the time of the retry
-Start: TypeAlias = tuple[Job, int, str]  # the first start, and the protocol of the worker
+WorkerText: TypeAlias = tuple[str, str, str]  # its protocol, name and address
+Start: TypeAlias = tuple[Job, int, WorkerText]  # the first start, and the worker
 Row = TypeVar("Row", RunRow, RunRow | Start)
 Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the telemetry's table, from any thread
 
@@ -44,6 +56,7 @@ Tell: TypeAlias = Callable[[str, Mapping[str, object]], None]  # an event of the
 GATHER_SECONDS: Final = 0.2
 # How long the event loop may have to wait while values are bound: half a millisecond.
 BATCH_ROWS: Final = 1024
+PAGE_ROWS: Final = 500  # that are read at a time
 # Some seconds of a busy server, and some 40 MB; ten times that if all of them carry long errors.
 QUEUE_ROWS: Final = 100_000
 # Rows are dropped in bulk, because the queue is rebuilt each time.
@@ -70,6 +83,14 @@ STOPPED: Final = (
 )
 ENDED: Final = 3  # its index in a row
 PROTOCOL: Final = 10
+WORKER: Final = 13
+WORKER_HOST: Final = 14
+STARTS: Final = 15
+LONGEST_STARTS: Final = 16_384  # as in the statements of the databases
+NO_WORKER: Final[tuple[str, str, str]] = ("", "", "")
+ONE_LINE: Final = {ord("\t"): " ", ord("\n"): " "}  # what separates the words and lines of starts
+MOST_RUNS: Final = 50  # of one job, that is how often it was retried
+MOST_SEARCHED: Final = 2_000  # rows that wait, among which all runs of a job are looked for
 START_LENGTH: Final = 3
 
 
@@ -99,9 +120,11 @@ class Recorder:
         self._backlog: dict[Key, RunRow] = {}  # taken from `_pending`, not yet written
         self._started: set[int] = set()  # jobs whose start was written, and not their end
         self._names: dict[bytes, str] = {}
+        self._workers: dict[int, tuple[bytes, WorkerText]] = {}  # by id, with the name that they had
         self._noted = threading.Event()
         self._stopping = threading.Event()
         self._failed_at = 0.0
+        self.audit = AuditWriter(server.host, self._noted.set)
         self._thread = threading.Thread(target=self._run, name="joblog-writer", daemon=True)
 
     @property
@@ -112,7 +135,29 @@ class Recorder:
     @property
     def waiting(self) -> int:
         """How many rows are not written yet."""
-        return len(self._pending) + len(self._backlog)
+        return len(self._pending) + len(self._backlog) + self.audit.waiting
+
+    def find_audit(self, query: AuditQuery) -> list[LoggedAudit]:
+        """Entries of the audit log, with those that were noted a moment ago; for any thread. Raises StorageError."""
+        self.audit.write(self._log)
+        return self._log.find_audit(query)
+
+    def running_at(self, seconds: float, most_rows: int) -> tuple[list[LoggedRun], bool]:
+        """The runs that had begun at a time and not ended, as far as they are written, and whether these are all.
+
+        Only so many runs are looked at, those that began last. Raises StorageError, and may take long.
+        """
+        found: list[LoggedRun] = []
+        query = RunQuery(until=seconds + 1e-6, limit=PAGE_ROWS)
+        for _ in range(max(1, most_rows // PAGE_ROWS)):
+            page = self._log.find(query)
+            found += [
+                run for run in page if run.started_at is not None and (run.ended_at is None or run.ended_at > seconds)
+            ]
+            if len(page) < PAGE_ROWS:
+                return found, True
+            query = replace(query, before_id=page[-1].id)
+        return found, False
 
     def start(self) -> None:
         """Start the writer.  Raises StorageError if it can never work; a database that cannot be reached is retried."""
@@ -129,6 +174,15 @@ class Recorder:
         self._thread.join(CLOSE_SECONDS)
         if self.waiting:
             log.warning("job log: gave up on %d entries that could not be written in time", self.waiting)
+
+    def find_starts(self, handle: str, job_id: int) -> dict[int, LoggedStart]:
+        """The starts of a job that the log knows, by their times in microseconds; for any thread, and it may take as
+        long as the database does.  Raises StorageError."""
+        recent = self.recent_starts(job_id)
+        found: dict[int, LoggedStart] = {}
+        for run in self._log.find(RunQuery(handle=handle, limit=MOST_RUNS)):
+            found.update({round(start.started_at * SECOND_US): start for start in run.starts})
+        return found | starts_of(recent)
 
     # --- in the event loop's thread ---
 
@@ -150,10 +204,12 @@ class Recorder:
                 continue  # it was submitted, which is not logged
             if len(moves) == 2 and job.state is RUNNING:
                 worker = job.worker
-                pending[job.id] = (job, moves[1], worker.protocol if worker is not None else "")
+                pending[job.id] = (job, moves[1], self._worker(worker) if worker is not None else NO_WORKER)
             elif len(moves) == 4 and job.state is DONE and moves[0] == TAKEN:
-                protocol = _protocol_of(pending.get(job.id))
-                pending[job.id] = self._row(job, job.created_us, moves[1], moves[3], job.attempts, "done", protocol)
+                worker_text, starts = _worker_of(pending.get(job.id))
+                pending[job.id] = self._row(
+                    job, job.created_us, moves[1], moves[3], job.attempts, "done", worker_text, starts
+                )
             else:
                 self._note_unusual(job, moves)
         if len(pending) > self._queue_rows:
@@ -177,13 +233,47 @@ class Recorder:
         if not started_us and not is_final:
             return
         key: Key = job.id if submitted_us == job.created_us else (job.id, submitted_us)
-        protocol = job.worker.protocol if job.worker is not None else _protocol_of(self._pending.get(key))
+        worker_text, starts = _worker_of(self._pending.get(key))
+        if job.worker is not None:
+            worker_text = self._worker(job.worker)
+            line = start_line(moves[-1], *worker_text)
+            starts = starts if starts.endswith(line) else starts[-LONGEST_STARTS:] + line
         ended_us = job.finished_us if is_final else 0
         state = job.state.name.lower()
-        self._pending[key] = self._row(job, submitted_us, started_us, ended_us, job.attempts, state, protocol)
+        self._pending[key] = self._row(
+            job, submitted_us, started_us, ended_us, job.attempts, state, worker_text, starts
+        )
+
+    def _worker(self, worker: Worker) -> WorkerText:
+        """What the log says of a worker."""
+        known = self._workers.get(worker.id)
+        if known is not None and known[0] is worker.name:
+            return known[1]
+        if len(self._workers) >= MOST_NAMES:
+            self._workers.clear()
+        text = described_worker(worker)
+        self._workers[worker.id] = worker.name, text
+        return text
+
+    def recent_starts(self, job_id: int) -> str:
+        """Lines of starts of a job that are not written yet; of an earlier run only if few rows wait."""
+        with self._lock:
+            found = [entries.get(job_id) for entries in (self._backlog, self._pending)]
+            if self.waiting <= MOST_SEARCHED:
+                rows = [*self._backlog.items(), *self._pending.items()]
+                found += [row for key, row in rows if isinstance(key, tuple) and key[0] == job_id]
+        return "".join([_worker_of(entry)[1] for entry in found])
 
     def _row(
-        self, job: Job, submitted_us: int, started_us: int, ended_us: int, attempts: int, state: str, protocol: str
+        self,
+        job: Job,
+        submitted_us: int,
+        started_us: int,
+        ended_us: int,
+        attempts: int,
+        state: str,
+        worker_text: WorkerText,
+        starts: str,
     ) -> RunRow:
         name = job.function.name
         function = self._names.get(name)
@@ -198,14 +288,15 @@ class Recorder:
         if state not in ("done", "running"):
             code = job.result_code
             error = readable(job.error or job.result)  # in some protocols the result of a failure is the error
-        origin, message = "", ""
+        origin, message, trace = "", "", ""
         if job.has_details:
             origin = job.origin
+            trace = job.trace.decode()
             if job.message and ended_us:
                 message = readable(job.message)
         return (
-            job.id, submitted_us, started_us, ended_us, attempts, code, state, function, key, origin, protocol, error,
-            message,
+            job.id, submitted_us, started_us, ended_us, attempts, code, state, function, key, origin, worker_text[0],
+            error, message, worker_text[1], worker_text[2], starts, trace,
         )  # fmt: skip
 
     def _identify(self, name: bytes) -> str:
@@ -250,6 +341,11 @@ class Recorder:
 
     def _write(self) -> bool:
         """Write all noted rows; False if the database did not take them."""
+        try:
+            self.audit.write(self._log)
+        except StorageError as error:
+            self._report_failure(error)
+            return False
         self._take()
         items = list(self._backlog.items())
         for start in range(0, len(items), BATCH_ROWS):
@@ -280,11 +376,12 @@ class Recorder:
         for key, entry in newer.items():
             if len(entry) == START_LENGTH:
                 # Only fields that never change are read from the job, which may have ended by now.
-                job, started_us, protocol = entry
-                backlog[key] = self._row(job, job.created_us, started_us, 0, 1, "running", protocol)
+                job, started_us, worker_text = entry
+                starts = start_line(started_us, *worker_text) if worker_text[1] else ""
+                backlog[key] = self._row(job, job.created_us, started_us, 0, 1, "running", worker_text, starts)
                 self._started.add(job.id)
             else:
-                backlog[key] = _with_protocol(entry, backlog.get(key))
+                backlog[key] = _with_worker(entry, backlog.get(key))
                 if not entry[ENDED]:
                     self._started.add(entry[0])
         if len(self._backlog) > self._queue_rows:
@@ -300,6 +397,7 @@ class Recorder:
         count = 0
         try:
             before_us = time.time_ns() // 1000 - int(self.keep_seconds * SECOND_US)
+            self._log.drop_audit(before_us)
             before_us = self._log.drop_bound(before_us, self.keep_count)
             while not self._stopping.is_set():
                 dropped = self._log.drop(before_us, TRIM_ROWS)
@@ -312,18 +410,33 @@ class Recorder:
             self._tell("joblog_trimmed", {"count": count})
 
 
+def described_worker(worker: Worker) -> WorkerText:
+    """The protocol of a worker, its name or else its number, and the address that it comes from."""
+    host = getattr(getattr(worker.peer, "transport", None), "host", "") or ""
+    name = readable(worker.name, LONGEST_NAME) if worker.name else f"worker {worker.id}"
+    return worker.protocol, name.translate(ONE_LINE), readable(str(host), LONGEST_NAME).translate(ONE_LINE)
+
+
 def _job_id(entry: RunRow | Start) -> int:
     return entry[0].id if len(entry) == START_LENGTH else entry[0]
 
 
-def _protocol_of(earlier: RunRow | Start | None) -> str:
-    """The protocol of the worker of a row; from the start of the run if the job has ended."""
+def _worker_of(earlier: RunRow | Start | None) -> tuple[WorkerText, str]:
+    """The worker of a row, and its lines of starts; from the start of the run if the job has ended."""
     if earlier is None:
-        return ""
-    return earlier[2] if len(earlier) == START_LENGTH else earlier[PROTOCOL]
+        return NO_WORKER, ""
+    if len(earlier) == START_LENGTH:
+        text = earlier[2]
+        return text, start_line(earlier[1], *text) if text[1] else ""
+    return (earlier[PROTOCOL], earlier[WORKER], earlier[WORKER_HOST]), earlier[STARTS]
 
 
-def _with_protocol(row: RunRow, earlier: RunRow | None) -> RunRow:
-    if earlier is None or row[PROTOCOL]:
+def _with_worker(row: RunRow, earlier: RunRow | None) -> RunRow:
+    """A row that replaces an earlier one that was not written: with all starts, and with the worker if it has none."""
+    if earlier is None:
         return row
-    return (*row[:PROTOCOL], earlier[PROTOCOL], row[11], row[12])
+    worker = row if row[PROTOCOL] else earlier
+    return (
+        *row[:PROTOCOL], worker[PROTOCOL], row[11], row[12], worker[WORKER], worker[WORKER_HOST],
+        (earlier[STARTS] + row[STARTS])[-LONGEST_STARTS:], row[16],
+    )  # fmt: skip

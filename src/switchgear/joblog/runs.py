@@ -16,6 +16,7 @@ __all__ = [
     "COLUMNS",
     "FunctionSummary",
     "LoggedRun",
+    "LoggedStart",
     "Outcome",
     "RegisteredTask",
     "RunQuery",
@@ -25,12 +26,15 @@ __all__ = [
     "readable",
     "result_fields",
     "run_from_row",
+    "start_line",
+    "starts_of",
     "summary_from_row",
 ]
 
 # Job number, submitted, started, ended, attempts, result code, state, function, unique key or name, origin, protocol,
-# error, message: the columns of a server's job, in the order of the statement put_runs.
-RunRow: TypeAlias = tuple[int, int, int, int, int, int, str, str, str, str, str, str, str]
+# error, message, worker, its address, lines of starts, trace: the columns of a server's job, in the order of the
+# statement put_runs.
+RunRow: TypeAlias = tuple[int, int, int, int, int, int, str, str, str, str, str, str, str, str, str, str, str]
 
 Moment: TypeAlias = float | datetime | None
 TaskResult: TypeAlias = int | bytes | str | BaseException | None
@@ -56,6 +60,10 @@ COLUMNS: Final = (
     "protocol",
     "error",
     "result",
+    "worker",
+    "worker_host",
+    "starts",
+    "trace",
 )
 
 # A stack trace fits; a worker that answers with megabytes must not fill the log with them.
@@ -64,6 +72,7 @@ LONGEST_TEXT: Final = 4096
 LONGEST_NAME: Final = 512
 
 SECOND_US: Final = 1_000_000
+START_WORDS: Final = 4
 LATEST_US: Final = 2**62
 LARGEST_CODE: Final = 2**63 - 1
 
@@ -90,6 +99,16 @@ class RegisteredTask:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedStart:
+    """One attempt of a job: when it began, and on which worker."""
+
+    started_at: float  # seconds since the epoch
+    protocol: str
+    worker: str
+    worker_host: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedRun:
     """One row of the log.  Times are seconds since the epoch, or None."""
 
@@ -110,6 +129,10 @@ class LoggedRun:
     source: str  # "server", or "worker" for a task that was registered
     origin: str
     protocol: str
+    worker: str = ""  # of the last attempt: its name, or what the server has called it
+    worker_host: str = ""  # the address that it came from
+    starts: tuple[LoggedStart, ...] = ()  # every attempt of a server's job, the last ones if there were very many
+    trace: str = ""  # the traceparent of the submitter's span
 
     @property
     def seconds(self) -> float | None:
@@ -211,7 +234,27 @@ def run_from_row(row: Sequence[Any]) -> LoggedRun:
         source=fields["source"],
         origin=fields["origin"],
         protocol=fields["protocol"],
+        worker=fields["worker"],
+        worker_host=fields["worker_host"],
+        starts=tuple(starts_of(fields["starts"]).values()),
+        trace=fields["trace"],
     )
+
+
+def start_line(started_us: int, protocol: str, worker: str, worker_host: str) -> str:
+    """A start as the log has it; see `starts_of`."""
+    return f"{started_us}\t{protocol}\t{worker}\t{worker_host}\n"
+
+
+def starts_of(lines: str) -> dict[int, LoggedStart]:
+    """The starts in some lines, by their microseconds since the epoch; each once, though a line may have been written
+    twice, and without a first line that was cut."""
+    found: dict[int, LoggedStart] = {}
+    for line in lines.split("\n"):
+        words = line.split("\t")
+        if len(words) == START_WORDS and words[0].isdigit():
+            found[int(words[0])] = LoggedStart(int(words[0]) / SECOND_US, words[1], words[2], words[3])
+    return found
 
 
 def summary_from_row(row: Sequence[Any]) -> FunctionSummary:

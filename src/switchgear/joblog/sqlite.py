@@ -42,7 +42,7 @@ LOG_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 # A statement is prepared once for each of these numbers of rows, and a batch is padded to the next. While values are
 # bound no other thread of this process can run, which for the largest is half a millisecond.
 STATEMENT_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-FILLER: Final = (0,) * 13
+FILLER: Final = (0,) * 17
 
 
 class SqliteDatabase(Database[sqlite3.Connection]):

@@ -136,6 +136,10 @@ class Peer:
     def job_started(self, job: Job) -> None:
         """A job was assigned to a worker. Only global subscribers are told."""
 
+    def job_detached(self, job: Job) -> None:
+        """A job was taken from its worker, or its worker is gone or has failed: if it does not end with that, it will
+        run again. Only global subscribers are told."""
+
     def assign(self, worker: Worker, job: Job) -> None:
         """A job was assigned to this worker, which had granted credit."""
 

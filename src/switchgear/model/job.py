@@ -109,6 +109,7 @@ class Details:
         "starts",
         "time_left_s",
         "timeout_us",
+        "trace",
         "unique_scope",
         "unique_until_us",
         "unsent",
@@ -155,6 +156,7 @@ class Details:
         self.retention_us = -1  # how long it is kept after its end; -1: the server's setting
         self.schedule = b""  # the schedule that made it
         self.requires = b""  # tags and amounts that a worker needs to run it; see engine.requirements
+        self.trace = b""  # its traceparent; see switchgear.trace_context
         self.message = b""  # a text for people about what its worker is doing
         self.rank = 0  # its place in its queue, if not that of its submission; see engine.ready_queues
 
@@ -380,6 +382,7 @@ class Job:
             size += DETAILS_BYTES + EDGE_BYTES * len(details.predecessors) + len(details.name) + len(details.origin)
             size += len(details.key) + len(details.reducer) + len(details.schedule) + len(details.requires)
             size += len(details.label)
+            size += len(details.trace)
         if self.subscribers is not None:
             size += SUBSCRIPTION_BYTES * len(self.subscribers)
         if self.history is not None:
@@ -684,6 +687,14 @@ class Job:
     @requires.setter
     def requires(self, requires: bytes) -> None:
         self.own_details().requires = requires
+
+    @property
+    def trace(self) -> bytes:
+        return self.details.trace
+
+    @trace.setter
+    def trace(self, trace: bytes) -> None:
+        self.own_details().trace = trace
 
     @property
     def message(self) -> bytes:

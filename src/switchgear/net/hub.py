@@ -17,6 +17,7 @@ from typing import Any, Final
 from switchgear.engine.deadlines import NEVER_US
 from switchgear.engine.engine import Engine
 from switchgear.errors import StorageError
+from switchgear.joblog.audit import AuditEntry
 from switchgear.model import Job, JobState, PlainJob, Worker
 from switchgear.net.clock import SystemClock
 from switchgear.net.commits import Commits
@@ -31,7 +32,7 @@ from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import PendingRead, Reading, Step
 from switchgear.protocols.session import Session
 from switchgear.storage.base import JobQuery, Snapshot, Store
-from switchgear.telemetry import Telemetry
+from switchgear.telemetry import Telemetry, repeatable
 
 __all__ = ["Hub"]
 
@@ -64,6 +65,7 @@ class Hub(Context):
         self.lost_connections = 0  # in this turn
         store.count_in(engine.memory)
         self.on_stop_requested: Callable[[bool], None] = lambda graceful: None
+        self.on_audit: Callable[[AuditEntry], None] | None = None
         # Runs the verbs of operators; at the end the answer is added to the list.
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
         # Collects the rows of a live table, and adds them to the list.
@@ -285,6 +287,29 @@ class Hub(Context):
         transport = session.transport
         fields = {"protocol": session.protocol, "host": transport.host, "port": transport.port}
         self.telemetry.emit("bad_input", code=code, text=text, **fields)
+
+    def audit(self, session: Session, verb: str, target: str, outcome: str = "done") -> None:
+        transport = session.transport
+        address = f"{transport.host}:{transport.port}"
+        identity = session.permissions.name
+        target = repeatable(target)
+        if outcome == "done":  # a refusal has an event of its own
+            fields = {"identity": identity, "protocol": session.protocol, "address": address}
+            self.telemetry.emit("operator_action", verb=verb, target=target, **fields)
+        if self.on_audit is not None:
+            now_us = self.clock.now_us()
+            self.on_audit(AuditEntry(now_us, identity, session.protocol, address, verb, target, outcome))
+
+    def count_authentication_failed(self, session: Session) -> None:
+        transport = session.transport
+        fields = {"protocol": session.protocol, "host": transport.host, "port": transport.port}
+        self.telemetry.emit("authentication_failed", **fields)
+
+    def count_access_refused(self, session: Session, text: str) -> None:
+        transport = session.transport
+        fields = {"protocol": session.protocol, "host": transport.host, "port": transport.port}
+        self.telemetry.emit("access_refused", identity=session.permissions.name, text=text, **fields)
+        self.audit(session, "access", text, "refused")
 
     def soon(self, action: Callable[[], object]) -> None:
         self._loop.call_soon(self._act, action)

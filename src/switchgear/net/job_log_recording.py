@@ -37,4 +37,5 @@ def start_recorder(config: Config, hub: Hub, handle_prefix: str) -> Recorder | N
     )
     recorder.start()
     hub.report_changes(recorder.note)
+    hub.on_audit = recorder.audit.note
     return recorder

@@ -10,8 +10,10 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from switchgear.access.identities import OPEN_ACCESS, Identities, ListenerAccess
 from switchgear.config import Config, LimitsConfig, ListenUrl
 from switchgear.errors import AddressInUse
 from switchgear.model import Peer
@@ -19,6 +21,7 @@ from switchgear.net.file_descriptors import check_descriptors, permitted_limits
 from switchgear.net.hub import Hub
 from switchgear.net.protocol_detection import DetectingSession
 from switchgear.net.tcp import Connection, TcpListener
+from switchgear.net.tls import ServerTls
 from switchgear.protocol_registry import ListenerKind, load_factory, protocol_named
 from switchgear.protocols.context import Context
 from switchgear.protocols.session_factory import (
@@ -60,6 +63,9 @@ class Listeners:
         self.addresses: list[str] = []
         self.is_guest = False  # the server runs in a user's program, which has set the limit of descriptors
         self.is_private = False  # on TCP, only processes of the server's own user and of root may connect
+        self.identities = Identities(Path(config.access.file)) if config.access.file else None
+        if self.identities is not None:
+            self.identities.load()
         self._curve_keys: CurveServerKeys | None = None
         self._server = ServerEnvironment(config, hub.engine, f"{handle_prefix}:".encode(), socket.gethostname())
         self.factories: dict[str, SessionFactory] = {}  # by scheme
@@ -83,12 +89,29 @@ class Listeners:
             if kind is ListenerKind.ZEROMQ:
                 await self._open_zeromq(url)
             elif kind is not ListenerKind.OUTGOING:
-                listener = TcpListener(url, self.hub, self.limits, self.tcp_sessions(url), self.tcp_listeners)
+                sessions, access = self.tcp_sessions(url), self._access(url)
+                tls = ServerTls(url, has_identities=not access.is_open) if url.uses_tls else None
+                listener = TcpListener(url, self.hub, self.limits, sessions, self.tcp_listeners, access, tls)
                 await self._bind(listener)
                 self.addresses += listener.addresses
         # Listen only when all addresses are bound: a client that reaches one may rely on the others.
         for listener in reversed(self.tcp_listeners):
             await self._retry_busy(listener, listener.listen)
+
+    def _access(self, url: ListenUrl) -> ListenerAccess:
+        """Which identities a listener accepts."""
+        return OPEN_ACCESS if self.identities is None else ListenerAccess(self.identities, url.access)
+
+    def reload_access(self) -> int:
+        """Read the access file and the files of TLS again; returns how many connections were closed because their
+        identities may do less.  Raises ConfigError and changes nothing."""
+        contexts = [
+            (listener.tls, listener.tls.prepare()) for listener in self.tcp_listeners if listener.tls is not None
+        ]
+        reduced = self.identities.load() if self.identities is not None else []
+        for tls, context in contexts:
+            tls.use(context)
+        return sum(listener.close_identities(reduced) for listener in self.tcp_listeners) if reduced else 0
 
     async def start(self) -> None:
         """Serve those who have connected and will connect, and connect to other servers; raises ConfigError."""
@@ -234,7 +257,9 @@ class Listeners:
         own_url = ListenUrl(url.scheme, url.host, port)
         config = self.config.zeromq
         make = describing(url, zeromq_socket.make_session)
-        listener = ZmtpListener(own_url, self.hub, self.limits, make, config, self._handshakes(), self.tcp_listeners)
+        listener = ZmtpListener(
+            own_url, self.hub, self.limits, make, config, self._handshakes(), self.tcp_listeners, self._access(url)
+        )
         await self._bind(listener)
         return listener
 

@@ -44,6 +44,12 @@ METRICS: Final[dict[str, Metric]] = {
         Metric("switchgear_function_paused", "gauge", FUNCTION, "1 while the function is paused."),
         Metric("switchgear_job_wait_seconds", "histogram", FUNCTION, "How long jobs were ready before each start."),
         Metric("switchgear_job_run_seconds", "histogram", FUNCTION, "How long each attempt ran."),
+        Metric(
+            "switchgear_flow_jobs_total",
+            "counter",
+            ("submitter", "worker"),
+            "Jobs that workers have ended, by the protocols of submitter and worker.",
+        ),
         Metric("switchgear_workers", "gauge", ("protocol",), "Registered workers."),
         Metric("switchgear_connections", "gauge", ("protocol",), "Open connections by the protocol of the listener."),
         Metric("switchgear_commit_seconds", "histogram", (), "How long each commit of the store took."),
@@ -142,6 +148,7 @@ class Metrics:
                 yield b""
         events = hub.telemetry.counts
         families: list[tuple[str, Iterator[tuple[str, object]]]] = [
+            ("switchgear_flow_jobs_total", self._flow_samples()),
             ("switchgear_workers", ((label("protocol", name), count) for name, count in workers.items())),
             ("switchgear_connections", ((label("protocol", name), count) for name, count in connections.items())),
             ("switchgear_storage_up", iter([("", int(hub.storage_error is None))])),
@@ -164,6 +171,16 @@ class Metrics:
         yield (
             family_head(commits, is_open=is_open) + histogram_lines(commits.name, "", hub.commits.commit_times)
         ).encode()
+
+    def _flow_samples(self) -> Iterator[tuple[str, object]]:
+        """The jobs of each pair of protocols that has occurred."""
+        flows = self._engine.flows
+        names = METRICS["switchgear_flow_jobs_total"].labels
+        for worker, by_source in flows.by_worker.items():
+            for submitter, flow in zip(flows.sources, by_source, strict=True):
+                jobs = sum(flow.counts())
+                if jobs:
+                    yield labels(names, (submitter, worker)), jobs
 
 
 def build_labels() -> str:

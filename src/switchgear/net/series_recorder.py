@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from switchgear.model import SECOND_US, Function
-from switchgear.net.operations.functions import oldest_ready_us
+from switchgear.net.operations.functions import function_portions, oldest_ready_us
 from switchgear.net.series import COUNTED, FINE_SECONDS, WIDTH, FunctionHistory
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class SeriesRecorder:
         self._counts: dict[Function, tuple[int, ...]] = {}  # at the last sample
         self._total_counts: Sequence[int] | None = None
         self._held_bytes = 0
+        self._may_forget = True  # not known to be in vain in this sample
 
     def look_after(self) -> None:
         """Called once a second: take a sample if it is time."""
@@ -80,11 +81,11 @@ class SeriesRecorder:
         functions = list(self._engine.functions.values())
         counts: dict[Function, tuple[int, ...]] = {}
         other = list(ZEROS)
+        self._may_forget = True
         sampled: set[bytes] = set()
-        for start in range(0, len(functions), FUNCTIONS_PER_STEP):
-            if start:
-                yield False
-            for function in functions[start : start + FUNCTIONS_PER_STEP]:
+        for portion in function_portions(functions, FUNCTIONS_PER_STEP):
+            yield False
+            for function in portion:
                 counts[function] = present = function.counts()[:COUNTED]
                 values = self._values(function, present, now_us)
                 history = self._history(function.name, values)
@@ -117,7 +118,7 @@ class SeriesRecorder:
         history = self.by_function.get(name)
         if history is not None or not any(values) or name == OTHER_FUNCTIONS:
             return history
-        if len(self.by_function) < MOST_RECORDED_FUNCTIONS or self._forget_idle():
+        if len(self.by_function) < MOST_RECORDED_FUNCTIONS or (self._may_forget and self._forget_idle()):
             history = self.by_function[name] = FunctionHistory()
         return history
 
@@ -127,6 +128,7 @@ class SeriesRecorder:
             if name not in self._engine.functions and history.is_idle:
                 del self.by_function[name]
                 return True
+        self._may_forget = False
         return False
 
     def _make_room(self) -> Steps:

@@ -43,6 +43,7 @@ from switchgear.net.listeners import Listeners
 from switchgear.net.log_setup import configure_log, logs_to_stderr, reopen_log
 from switchgear.net.loop_lag import LoopLag
 from switchgear.net.metrics import Metrics
+from switchgear.net.operations.context import done_in_thread
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.peer_user import can_tell_users
 from switchgear.net.service_manager import ServiceManager
@@ -190,6 +191,8 @@ class Service:
         self.operations = Operations(self.hub, f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
+        self.operations.context.in_thread = done_in_thread
+        self.operations.context.commit_times = self.hub.commits.commit_times
         self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
         self.hub.watcher = self.operations.live_rows.in_steps
@@ -364,6 +367,7 @@ class Service:
         if self._reload is None:
             return
         self.manager.reloading()
+        self._reload_access()
         try:
             self._reload_config(self._reload)
         finally:
@@ -388,6 +392,16 @@ class Service:
             self.recorder.keep_seconds = new.joblog.keep_seconds
             self.recorder.keep_count = new.joblog.keep_count
         self.telemetry.emit("config_reloaded")
+
+    def _reload_access(self) -> None:
+        """Read the access file, certificates and keys again; if one is bad, all of the old ones stay in force."""
+        try:
+            closed = self.listeners.reload_access()
+        except ConfigError as error:
+            self.telemetry.emit("access_not_reloaded", reason=error)
+            return
+        if self.config.access.file:
+            self.telemetry.emit("access_reloaded", closed=closed)
 
     # --- periodic tasks ---
 
@@ -495,11 +509,18 @@ def load_wake_policy(name: str) -> WakePolicy | None:
 
 def check_files(config: Config) -> list[str]:
     """Problems with the files that a configuration names."""
+    from switchgear.access.access_file import read_access_file
     from switchgear.net.curve_keys import check_client_keys, load_server_keys
+    from switchgear.net.tls import ServerTls
 
     problems = []
     checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]
     checks += [partial(check_database, path) for path in databases(config)]
+    if config.access.file:
+        checks.append(lambda: read_access_file(Path(config.access.file)))
+    checks += [
+        partial(ServerTls, url, has_identities=bool(config.access.file)) for url in config.listen if url.uses_tls
+    ]
     if config.zeromq.curve_key_file:
         checks.append(lambda: load_server_keys(config.zeromq))
     if config.zeromq.curve_clients_dir:

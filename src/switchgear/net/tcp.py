@@ -20,11 +20,14 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from switchgear.access.identities import OPEN_ACCESS, ListenerAccess
+from switchgear.access.permissions import Permissions
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.errors import AddressInUse, ConfigError
 from switchgear.net.burst_acceptor import BurstAcceptor
 from switchgear.net.hub import Hub
 from switchgear.net.peer_user import is_same_user, user_behind
+from switchgear.net.tls import ServerTls, TlsFailure, TlsStream
 from switchgear.protocols.context import Context
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
@@ -68,8 +71,13 @@ class TcpListener:
         limits: LimitsConfig,
         make_session: Callable[[Context, PeerTransport], ByteSession],
         listeners: list[TcpListener] | None = None,
+        access: ListenerAccess = OPEN_ACCESS,
+        tls: ServerTls | None = None,
     ) -> None:
         self.url = url
+        self.access = access
+        self.tls = tls  # None: connections are not encrypted
+        self.tls_handshakes: dict[Connection, float] = {}  # those that are not complete, and when they began
         self.hub = hub
         self.limits = limits
         self.make_session = make_session
@@ -164,7 +172,8 @@ class TcpListener:
     @property
     def addresses(self) -> list[str]:
         """The listening addresses, as a user would write them."""
-        return [str(ListenUrl(self.url.scheme, host, port)) for host, port in self.endpoints]
+        options = {"tls": "yes"} if self.tls is not None else {}
+        return [str(ListenUrl(self.url.scheme, host, port, options)) for host, port in self.endpoints]
 
     def stop_accepting(self) -> None:
         if self._server is not None:
@@ -200,9 +209,20 @@ class TcpListener:
         for connection in list(self.connections):
             connection.abort()
 
+    def close_identities(self, reduced: list[Permissions]) -> int:
+        """Close the connections of peers that may do less from now on; returns how many."""
+        count = 0
+        for connection in list(self.connections):
+            session = connection.session
+            if session is not None and session.permissions in reduced:
+                connection.abort()
+                count += 1
+        return count
+
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection."""
         self.connections.discard(connection)
+        self.tls_handshakes.pop(connection, None)
         self.by_host[connection.host] -= 1
         if not self.by_host[connection.host]:
             del self.by_host[connection.host]
@@ -220,6 +240,8 @@ class TcpListener:
             and sum(listener.by_host[connection.host] for listener in self.listeners) >= limit
         ):
             return f"it has {limit} connections already"
+        if len(self.tls_handshakes) >= self.limits.tls_handshakes:
+            return f"{len(self.tls_handshakes)} TLS handshakes are not complete"
         return ""
 
     def look_after(self) -> None:
@@ -227,6 +249,9 @@ class TcpListener:
         now = asyncio.get_running_loop().time()
         for connection in list(self.connections):
             connection.check_reader(now)
+        for connection, begun in list(self.tls_handshakes.items()):
+            if now - begun > self.limits.tls_handshake_seconds:
+                connection.fail_handshake(f"it took longer than {self.limits.tls_handshake_seconds:g} s")
 
     # --- memory ---
 
@@ -286,6 +311,7 @@ class Connection(PeerTransport):
         self.received_bytes = 0  # since the connection was made
         self.is_costly = False  # even a short read takes long to handle: the keys of an encrypted connection do
         self.transport: asyncio.Transport | None = None
+        self.tls: TlsStream | None = None
         self._stalled_since = 0.0  # 0: the peer reads
         self._stalled_bytes = 0  # what would be unread now, if the peer had read nothing since the last check
         self._waits_for_store = False  # input is not read meanwhile
@@ -317,8 +343,15 @@ class Connection(PeerTransport):
         set_keepalive(sock, self.listener.limits)
         self.listener.connections.add(self)
         self.listener.by_host[self.host] += 1
-        self.session = self.listener.make_session(self.hub, self)
+        self.access = self.listener.access
+        self.permissions = self.access.anonymous()
         self.hub.telemetry.emit("connection_made", host=self.host, port=self.port)
+        if self.listener.tls is None:
+            self.session = self.listener.make_session(self.hub, self)
+        else:
+            self.is_encrypted = True
+            self.tls = self.listener.tls.begin()
+            self.listener.tls_handshakes[self] = asyncio.get_running_loop().time()
 
     def _refusal_of_user(self) -> str:
         """Why this connection is refused at a listener for one user; empty if it is not."""
@@ -327,9 +360,69 @@ class Connection(PeerTransport):
         return ""
 
     def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        if self.tls is None:
+            self._plain_received(data)
+        elif self._lingering is not None:
+            pass  # after its goodbye, TLS decrypts nothing
+        elif self.tls.is_ready:
+            self._encrypted_received(self.tls, data)
+        elif self.transport is not None:
+            # A handshake takes a millisecond; hundreds of peers that connect at once must not stop the others.
+            self._rest = data
+            self.transport.pause_reading()
+            self.hub.fair_queue.add(self._shake_hands)
+
+    # --- TLS ---
+
+    def _shake_hands(self) -> None:
+        """Go on with the handshake; when it is complete, the session begins."""
+        tls, transport = self.tls, self.transport
+        if tls is None or transport is None or transport.is_closing():
+            return
+        data, self._rest = self._rest, b""
+        transport.resume_reading()
+        self._encrypted_received(tls, data)
+
+    def _encrypted_received(self, tls: TlsStream, data: bytes) -> None:
+        try:
+            plain = tls.receive(data)
+        except TlsFailure as failure:
+            self.fail_handshake(str(failure))
+            return
+        outgoing = tls.take_outgoing()
+        if outgoing and self.transport is not None:
+            self.transport.write(outgoing)
+        if self in self.listener.tls_handshakes and tls.is_ready:
+            self._begin_session(tls)
+        if plain:
+            self._plain_received(plain)
+        if tls.has_ended and not self._ended:
+            self.eof_received()
+
+    def _begin_session(self, tls: TlsStream) -> None:
+        """The handshake is complete: who is the peer?"""
+        del self.listener.tls_handshakes[self]
+        if not self.access.is_open:
+            certificate = tls.certificate()
+            found = self.access.by_certificate(certificate) if certificate is not None else None
+            if found is not None:
+                self.permissions = found
+        self.session = self.listener.make_session(self.hub, self)
+
+    def fail_handshake(self, reason: str) -> None:
+        """Close a connection whose encryption failed, and report it."""
+        fields = {"protocol": self.listener.url.scheme, "host": self.host, "port": self.port}
+        self.hub.telemetry.emit("handshake_failed", reason=reason, **fields)
+        if self.tls is not None and self.transport is not None:
+            self.transport.write(self.tls.take_outgoing())  # an alert, which says why
+            self.transport.close()
+
+    # --- input ---
+
+    def _plain_received(self, data: bytes) -> None:
         session = self.session
         size = len(data)
-        self.received_bytes += size
         if session is None or session.closing:
             return
         hub = self.hub
@@ -506,6 +599,8 @@ class Connection(PeerTransport):
                 return
         if size > WRITE_BYTES or self._unwritten:
             self._write_later(transport, out, size)
+        elif self.tls is not None:
+            transport.write(self.tls.encrypt(out))
         elif len(out) == 1:
             transport.write(out[0])
         elif size < LONG_BYTES:
@@ -542,7 +637,10 @@ class Connection(PeerTransport):
             batch.append(piece)
             size += len(piece)
         self._unwritten_bytes -= size
-        transport.writelines(batch)
+        if self.tls is None:
+            transport.writelines(batch)
+        else:
+            transport.write(self.tls.encrypt(batch))
         if self._is_stalled_now():
             return  # `resume_writing` continues
         self._count_output(self._unwritten_bytes + self.queued_bytes)
@@ -571,6 +669,8 @@ class Connection(PeerTransport):
         self._leave()
         self._rest = b""
         try:
+            if self.tls is not None:
+                transport.write(self.tls.goodbye())
             transport.write_eof()
         except OSError:  # the peer has reset the connection, and asyncio has not reported it yet
             transport.abort()
@@ -582,7 +682,12 @@ class Connection(PeerTransport):
         if self.transport is not None and not self.transport.is_closing():
             if self._unwritten:
                 unwritten, self._unwritten = self._unwritten, deque()
-                self.transport.writelines(unwritten)
+                if self.tls is None:
+                    self.transport.writelines(unwritten)
+                else:
+                    self.transport.write(self.tls.encrypt(list(unwritten)))
+            if self.tls is not None:
+                self.transport.write(self.tls.goodbye())
             self.transport.close()
 
     def is_of_same_user(self) -> bool:

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from switchgear.access.identities import OPEN_ACCESS, ListenerAccess
 from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.net.foreign_protocols import ZMTP, foreign_protocol, foreign_refusal
 from switchgear.net.hub import Hub
@@ -65,11 +66,12 @@ class ZmtpListener(TcpListener):
         config: ZeromqConfig,
         make_handshake: HandshakeMaker | None = None,
         listeners: list[TcpListener] | None = None,
+        access: ListenerAccess = OPEN_ACCESS,
     ) -> None:
-        super().__init__(url, hub, limits, self._begin_session, listeners)
+        super().__init__(url, hub, limits, self._begin_session, listeners, access)
         self.config = config
         self.make_handshake = make_handshake  # None for the NULL mechanism
-        self.router = ZmtpRouter(hub, make)
+        self.router = ZmtpRouter(hub, make, access)
         self.in_handshake: set[ZmtpSession] = set()
         self.sessions_with_ttl: set[ZmtpSession] = set()  # sessions whose peers announced a time to live
         self._next_id = secrets.randbits(32)  # a random start, so that routing ids from before a restart name no peer
@@ -128,20 +130,29 @@ class ZmtpListener(TcpListener):
 class ZmtpRouter(PeerTransport):
     """The transport of a listener's `MessageSession`: sends each message to the peer that its first frame names."""
 
-    def __init__(self, hub: Hub, make: MessageSessionMaker) -> None:
+    def __init__(self, hub: Hub, make: MessageSessionMaker, access: ListenerAccess = OPEN_ACCESS) -> None:
         self.hub = hub
+        self.access = access
+        self.permissions = access.anonymous()
         self.peers: dict[bytes, ZmtpSession] = {}  # sessions by routing id
         self._undelivered: list[Message] = []
         self._is_closing = False
         self.messages = make(hub, self)
 
-    def register(self, session: ZmtpSession) -> None:
-        """Add a peer whose handshake is complete; it replaces an older connection with the same routing id."""
+    def register(self, session: ZmtpSession) -> bool:
+        """Add a peer whose handshake is complete; it replaces an older connection with the same routing id.
+
+        False if that is a connection of another identity, which would lose its messages to the new one.
+        """
         routing_id = session.zmtp.routing_id
         old = self.peers.get(routing_id)
+        if old is not None and old.permissions is not session.permissions:
+            return False
         self.peers[routing_id] = session
+        self.messages.peer_identified(routing_id, session.permissions)
         if old is not None:
             old.close_replaced()
+        return True
 
     def forget(self, session: ZmtpSession) -> None:
         """Remove a closed connection, and tell the session that its peer is gone."""
@@ -150,6 +161,7 @@ class ZmtpRouter(PeerTransport):
             del self.peers[routing_id]
             if not self._is_closing:
                 self.messages.peer_gone(routing_id)
+            self.messages.forget_peer(routing_id)
 
     def deliver(self, connection: Connection, messages: list[Message]) -> None:
         """Let the session handle messages of a peer."""
@@ -290,11 +302,8 @@ class ZmtpSession(ByteSession):
     def _hear(self, data: bytes) -> None:
         zmtp = self.zmtp
         messages = zmtp.receive(data)
-        if not self._is_known and zmtp.is_ready:
-            self._is_known = True
-            self.connection.is_costly = False
-            self.listener.in_handshake.discard(self)
-            self.router.register(self)
+        if not self._is_known and zmtp.is_ready and not self._get_known():
+            return
         if zmtp.outgoing:
             self.out += zmtp.outgoing
             zmtp.outgoing = []
@@ -311,6 +320,23 @@ class ZmtpSession(ByteSession):
             self._fail()
         elif zmtp.has_more:
             self.connection.when_taken(self.go_on)
+
+    def _get_known(self) -> bool:
+        """Let the router have this session, whose handshake is complete; False if the peer is refused."""
+        access = self.listener.access
+        if not access.is_open:
+            permissions = access.by_curve_key(self.zmtp.peer_key) if self.zmtp.peer_key else None
+            self.identify(permissions or access.anonymous())
+            if not self.permissions.roles:
+                self.fail_handshake("its key belongs to no identity, and others may do nothing here")
+                return False
+        if not self.router.register(self):
+            self.fail_handshake("another identity is connected with the same routing id")
+            return False
+        self._is_known = True
+        self.connection.is_costly = False
+        self.listener.in_handshake.discard(self)
+        return True
 
     def _fail(self) -> None:
         """Close the connection after input that violates the protocol."""

@@ -104,6 +104,19 @@ class Context(ABC):
     def count_bad_input(self, session: Session, code: str, text: str) -> None:
         """Count a violation of the protocol by a peer."""
 
+    def audit(  # noqa: B027 - a server without a log for it has nothing to note
+        self, session: Session, verb: str, target: str, outcome: str = "done"
+    ) -> None:
+        """Note what an operator has done, or was refused, for the audit log."""
+
+    def count_authentication_failed(self, session: Session) -> None:
+        """Count and log that no identity has the credential of a peer."""
+        self.count_bad_input(session, "AUTHENTICATION_FAILED", "no identity has this credential")
+
+    def count_access_refused(self, session: Session, text: str) -> None:
+        """Count and log that a peer was refused something that it may not do."""
+        self.count_bad_input(session, "NOT_ALLOWED", text)
+
     @abstractmethod
     def soon(self, action: Callable[[], object]) -> None:
         """Call this in the next turn: for reactions to events of the engine, which must not be called from an event."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.access.permissions import NO_PERMISSIONS, Permissions
 from switchgear.errors import PeerError, Refused
 from switchgear.model import Job, Worker
 from switchgear.protocols.context import Context
@@ -42,6 +43,21 @@ class MessageSession(Session):
         self._promised: list[Job] = []  # jobs that the answer to the request promises
         self._has_changes = False  # some of `delayed` wait for more than the promised jobs
         self._held_has_changes = False
+        self.is_access_checked = not transport.access.is_open  # peers have permissions of their own
+        self._permissions: dict[bytes, Permissions] = {}  # by routing id, of those that are connected
+
+    def peer_identified(self, identity: bytes, permissions: Permissions) -> None:
+        """Note the permissions of a new peer with this routing id."""
+        if self.is_access_checked:
+            self._permissions[identity] = permissions
+
+    def forget_peer(self, identity: bytes) -> None:
+        """Forget the permissions of a peer whose connection is closed."""
+        self._permissions.pop(identity, None)
+
+    def permissions_of(self, identity: bytes) -> Permissions:
+        """The permissions of the peer with this routing id; none if it is gone."""
+        return self._permissions.get(identity, NO_PERMISSIONS) if self.is_access_checked else self.permissions
 
     @abstractmethod
     def handle_message(self, message: Message) -> None:
@@ -75,6 +91,8 @@ class MessageSession(Session):
         engine = self.engine
         self._forget_change()
         self._requester = message[0]
+        if self.is_access_checked:
+            self.identify(self.permissions_of(message[0]))
         engine.speaker = self
         try:
             self.handle_message(message)

@@ -16,12 +16,15 @@ from typing import Any
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.access.permissions import Permissions
 from switchgear.errors import PeerError, Refused
 from switchgear.model import DONE, FAILED, FINAL_STATES, Job, Worker
 from switchgear.protocols.context import Context
 from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import PendingRead, Reading, Step, awaited, close_steps
 from switchgear.protocols.transport import PeerTransport
+from switchgear.refusals import REFUSED_NOT_ALLOWED, REFUSED_UNIDENTIFIED
+from switchgear.verbs.access import Role
 
 __all__ = ["ByteSession", "Session"]
 
@@ -42,10 +45,33 @@ class Session(Output):
         self.is_paused = False  # the operation continues when the peer has read its output
         self.has_ended_operation = False  # input is read again
         self.write_paused = False  # much was pushed to it; more is pushed when it has read that
+        self.permissions = transport.permissions  # of the peer; see `identify`
+        self.is_guarded = not transport.permissions.is_full  # the peer may not do everything
 
     @abstractmethod
     def closed(self) -> None:
         """Handle the closing of the connection or listener."""
+
+    # --- access ---
+
+    def identify(self, permissions: Permissions) -> None:
+        """Give the peer other permissions: it has identified itself."""
+        self.permissions = permissions
+        self.is_guarded = not permissions.is_full
+
+    def require(self, verb: str, needed: frozenset[Role], function: bytes | None = None) -> None:
+        """Raise Refused unless the peer has one of these roles, and may use the function."""
+        if self.is_guarded:
+            refusal = self.permissions.refusal(verb, needed, function)
+            if refusal:
+                raise self.access_refusal(refusal)
+
+    def access_refusal(self, text: str) -> Refused:
+        """The error for something that the peer may not do; it is counted."""
+        self.context.count_access_refused(self, text)
+        if self.permissions.is_anonymous and not self.transport.access.is_open:
+            return Refused(REFUSED_UNIDENTIFIED, text)
+        return Refused(REFUSED_NOT_ALLOWED, text)
 
     # --- flow control ---
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.access.identities import OPEN_ACCESS, ListenerAccess
+from switchgear.access.permissions import FULL_PERMISSIONS, Permissions
+
 if TYPE_CHECKING:
     from switchgear.protocols.session import ByteSession
 
@@ -23,6 +26,9 @@ class PeerTransport(ABC):
     port: int = 0
     descriptor: int = -1
     is_loopback: bool = True
+    access: ListenerAccess = OPEN_ACCESS  # which identities its listener accepts
+    permissions: Permissions = FULL_PERMISSIONS  # of the peer, by its certificate or key, or of everybody
+    is_encrypted: bool = False
 
     @abstractmethod
     def write(self, out: list[Any]) -> None:

@@ -35,3 +35,4 @@ class Extra(msgspec.Struct, array_like=True, frozen=True, gc=False):
     message: bytes = b""
     requires: bytes = b""
     label: bytes = b""
+    trace: bytes = b""

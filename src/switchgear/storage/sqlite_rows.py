@@ -157,6 +157,7 @@ def _later_fields(job: Job) -> tuple[Any, ...]:
         job.message,
         job.requires,
         job.label,
+        job.trace,
     )
 
 
@@ -274,3 +275,5 @@ def _set_extra(job: Job, extra: Extra) -> None:
         job.requires = extra.requires
     if extra.label:
         job.label = extra.label
+    if extra.trace:
+        job.trace = extra.trace

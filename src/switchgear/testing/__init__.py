@@ -6,6 +6,7 @@
     SlowStore        a store whose reads take as long as a test wants, fail, or never end
     in_memory        an app with a server in memory, an InMemoryServer, that runs its jobs in the same thread; waiting
                      for what cannot come raises WouldWaitForever
+    replay           runs a job that a server has, by its handle, in this process
 
 `python -m switchgear.testing.simulation --seed N` plays one history of the deterministic simulation, and
 `python -m switchgear.testing.lifecycle_diagram` redraws the diagram of a job's life in the documentation.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from switchgear.testing.in_memory_server import InMemoryServer, WouldWaitForever, in_memory
     from switchgear.testing.invariants import BrokenInvariant, check_engine
     from switchgear.testing.recording_peer import RecordingPeer
+    from switchgear.testing.replay import replay
     from switchgear.testing.slow_store import SlowStore
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "WouldWaitForever",
     "check_engine",
     "in_memory",
+    "replay",
 ]
 
 # Imported when first used, because pytest loads the plugin of this package in every project that has it installed.
@@ -43,6 +46,7 @@ __getattr__, __dir__ = lazy_names(
         "switchgear.testing.in_memory_server": ("InMemoryServer", "WouldWaitForever", "in_memory"),
         "switchgear.testing.invariants": ("BrokenInvariant", "check_engine"),
         "switchgear.testing.recording_peer": ("RecordingPeer",),
+        "switchgear.testing.replay": ("replay",),
         "switchgear.testing.slow_store": ("SlowStore",),
     },
 )

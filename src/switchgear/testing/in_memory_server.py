@@ -96,6 +96,7 @@ class InMemoryServer:
         if self._raise_errors:
             self._transport.original_error = self._worker.errors.get
         self._restore = self.app.use_transport(self._transport, self.now)
+        self.app.hooks.start_process()
         return self
 
     def __exit__(
@@ -106,6 +107,7 @@ class InMemoryServer:
         self._restore = None
         self._transport.close()
         self._worker.leave()
+        self.app.hooks.stop_process()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -113,6 +115,7 @@ class InMemoryServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.app.hooks.close_loop()
         self.__exit__(kind, error, trace)
 
     # --- running jobs ---
@@ -221,6 +224,33 @@ class InMemoryServer:
             for request, handle in self._transport.submitted
             if wanted is None or request.function.decode() == wanted
         ]
+
+    def assert_submitted(
+        self, task: Task[Any, Any] | str, *, with_: Mapping[str, Any] | None = None, times: int | None = None
+    ) -> list[Submitted]:
+        """Raise AssertionError unless the task was submitted: with these arguments, of those given, and so many times.
+
+        Without `times`, once or more often.  Returns the submissions that match.
+        """
+        all_of_task = self.submitted(task)
+        wanted = with_ or {}
+        found = [
+            each
+            for each in all_of_task
+            if all(name in each.arguments and each.arguments[name] == value for name, value in wanted.items())
+        ]
+        if found if times is None else len(found) == times:
+            return found
+        name = getattr(task, "name", task)
+        with_text = f" with {dict(wanted)}" if wanted else ""
+        expected = "" if times is None else f" {times} times, but {len(found)}"
+        others = "".join(f"\n  {dict(each.arguments)}" for each in all_of_task)
+        shown = f"; its submissions:{others}" if others else "; it was not submitted at all"
+        raise AssertionError(f"{name} was not submitted{with_text}{expected}{shown}")
+
+    def assert_not_submitted(self, task: Task[Any, Any] | str, *, with_: Mapping[str, Any] | None = None) -> None:
+        """Raise AssertionError if the task was submitted, with these arguments if some are given."""
+        self.assert_submitted(task, with_=with_, times=0)
 
     def explain(self, job: Any) -> str:
         """Why a job is in its state."""

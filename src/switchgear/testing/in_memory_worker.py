@@ -105,7 +105,7 @@ class InMemoryWorker:
 
     def _run(self, task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
         if task.is_async:
-            return run_in_a_loop(run_async(task, assignment, job))
+            return run_in_a_loop(_and_close(task, run_async(task, assignment, job)))
         return run(task, assignment, job)
 
     def _noting(self, task: Task[Any, Any], handle: str) -> Task[Any, Any]:
@@ -182,3 +182,11 @@ def run_in_a_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     if trouble:
         raise trouble[0]
     return found[0]
+
+
+async def _and_close(task: Task[Any, Any], outcome: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Close the resources of the event loop, which is made for this job alone."""
+    try:
+        return await outcome
+    finally:
+        await task.app.hooks.close_loop()

@@ -10,6 +10,8 @@ time that the field may be missing, and the types are read at run time.
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 __all__ = [
+    "AuditAnswer",
+    "AuditPage",
     "BulkProgress",
     "CancelAnswer",
     "ConnectionAnswer",
@@ -131,6 +133,31 @@ class ConnectionsAnswer(TypedDict):
     count: int
 
 
+class AuditAnswer(TypedDict):
+    """What somebody has done, or was refused (`outcome`), and from where."""
+
+    id: int
+    at: float
+    identity: str
+    protocol: str
+    address: str
+    verb: str
+    target: str
+    outcome: str
+    host: str
+
+
+class AuditPage(TypedDict):
+    """Entries, newest first; `next_before_id` is `before_id` of the next page, or null if there is none.
+
+    Not `stored`: the server writes no job log, and so no audit log; its own log tells of actions.
+    """
+
+    entries: list[AuditAnswer]
+    next_before_id: int | None
+    stored: bool
+
+
 class ReasonAnswer(TypedDict):
     """One reason: a word for programs, a text for people, and figures."""
 
@@ -247,6 +274,7 @@ class JobSummary(TypedDict):
     key: PlainBytes
     label: PlainBytes
     requires: list[str]  # tags and amounts that a worker needs to be given the job
+    trace: str  # its traceparent, or nothing
     losses: int
     crash_limit: int | None
     unique_scope: str
@@ -263,6 +291,18 @@ class StateChange(TypedDict):
     at: float
 
 
+class AttemptAnswer(TypedDict):
+    """One start of a job: when, until when, the cause of its end, and its worker, if the job log knows it."""
+
+    attempt: int
+    started_at: float
+    ended_at: float | None
+    outcome: str
+    worker: str | None
+    worker_host: str | None
+    protocol: str | None
+
+
 class JobAnswer(JobSummary):
     """A job in all detail."""
 
@@ -271,6 +311,7 @@ class JobAnswer(JobSummary):
     result: PlainBytes
     warnings: PlainBytes
     log: list[StateChange]
+    attempt_history: list[AttemptAnswer]
 
 
 class JobsPage(TypedDict):

@@ -3,27 +3,44 @@
 See `verbs.answers` about units and about when annotations are evaluated.
 """
 
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
-from switchgear.verbs.answers import PlainBytes
+from switchgear.verbs.answers import JobLogFigures, PlainBytes
 
 __all__ = [
     "FUNCTION_COLUMNS",
     "WORKER_COLUMNS",
     "AlarmAnswer",
     "ConnectionCounts",
+    "DurationFigures",
     "EndedCounts",
     "ErrorGroupAnswer",
     "ErrorsAnswer",
     "FlowAnswer",
     "FlowsAnswer",
+    "GraphAnswer",
+    "GraphGroupAnswer",
+    "GraphGroupEdge",
     "HeldMemory",
+    "JobLogSize",
+    "KeyFigures",
+    "KeysAnswer",
     "OldestReady",
     "OverviewAnswer",
+    "PastAnswer",
+    "PastFigures",
+    "PastFunction",
+    "PastRun",
+    "PastTotals",
     "RateFigures",
     "SeriesAnswer",
     "StateCounts",
+    "StorageAnswer",
     "StoreSummary",
+    "StreamAnswer",
+    "StreamWorker",
+    "StuckJob",
+    "TimesAnswer",
     "WorkerCounts",
 ]
 
@@ -215,11 +232,209 @@ class ErrorsAnswer(TypedDict):
     searched_to: int
 
 
+# --- the task stream ---
+
+
+class StreamWorker(TypedDict):
+    """A worker by the id that rows have."""
+
+    name: PlainBytes
+    protocol: str
+
+
+class StreamAnswer(TypedDict):
+    """Attempts that ended, the oldest first, and what runs now; `columns` say what is in a row.
+
+    A row has the number of its function in `functions`. If `sampled`, so many jobs end that rows are samples. `dropped`
+    rows were left out. `next` is the cursor of the next request.
+    """
+
+    at: float
+    recording_since: float
+    sampled: bool
+    dropped: int
+    next: int
+    functions: list[PlainBytes]
+    workers: dict[str, StreamWorker]
+    columns: list[str]
+    rows: list[list[Any]]
+    running: list[list[Any]]
+
+
+# --- the past ---
+
+
+class PastFigures(TypedDict):
+    """What a function did in the step before a time, and its state at that time; see `SeriesAnswer`."""
+
+    submitted: float
+    done: float
+    failed: float
+    ready: float
+    running: float
+    oldest: float
+    workers: float
+
+
+class PastTotals(PastFigures):
+    """The figures of all functions together; `at` is the time of the point, at most a `step` before."""
+
+    at: float
+    step: int
+
+
+class PastFunction(PastFigures):
+    """The figures of one function."""
+
+    function: PlainBytes
+
+
+class PastRun(TypedDict):
+    """An attempt that had begun and not ended; `worker` is the protocol of its worker."""
+
+    handle: str
+    function: str
+    started_at: float | None
+    ended_at: float | None
+    outcome: str
+    worker: str
+
+
+class PastAnswer(TypedDict):
+    """What is known of a time: null and empty where nothing is.
+
+    `running_from` is `joblog`, or `none` if there is no job log.
+    """
+
+    t: float
+    totals: PastTotals | None
+    functions: list[PastFunction]
+    running: list[PastRun]
+    running_complete: bool
+    running_from: str
+
+
+# --- storage ---
+
+
+class JobLogSize(JobLogFigures):
+    """The job log, and the size of its files; null if it has none."""
+
+    file_bytes: int | None
+
+
+class StorageAnswer(TypedDict):
+    """The store: how long commits take, how many changed jobs wait for one, and the size of its files.
+
+    Half of all commits, and 99 of 100, ended within these seconds; see `FlowAnswer` about the ranges.
+    """
+
+    url: str
+    is_durable: bool
+    error: str
+    waiting_changes: int
+    commits: int
+    mean_commit_seconds: float | None
+    p50_commit_seconds: float | None
+    p99_commit_seconds: float | None
+    file_bytes: int | None
+    joblog: JobLogSize | None
+
+
+# --- graphs ---
+
+
+class GraphGroupAnswer(TypedDict):
+    """Jobs of one function with similar names, equally far from those that wait for nothing.
+
+    In `label`, * stands for numbers. A label or a function is empty if the group has several. `is_frontier`: some of
+    its jobs are ready or run.
+    """
+
+    id: int
+    label: PlainBytes
+    function: PlainBytes
+    layer: int
+    states: dict[str, int]
+    jobs: int
+    examples: list[str]
+    is_frontier: bool
+
+
+class GraphGroupEdge(TypedDict):
+    """So many jobs of one group wait for jobs of another."""
+
+    before: int
+    after: int
+    jobs: int
+
+
+class StuckJob(TypedDict):
+    """A job that could be next, and why it is not running."""
+
+    handle: str
+    word: str
+    text: str
+
+
+class GraphAnswer(TypedDict):
+    """The unfinished jobs of a graph in at most 300 groups; `complete` if no job and no edge was left out."""
+
+    groups: list[GraphGroupAnswer]
+    edges: list[GraphGroupEdge]
+    jobs: int
+    complete: bool
+    stuck: list[StuckJob]
+
+
+# --- one function ---
+
+
+class DurationFigures(TypedDict):
+    """How many durations were in each range (the last one has no end), and within how many seconds half of them, and 99
+    of 100, ended; null if there are none, or beyond the last bound."""
+
+    counts: list[int]
+    mean_seconds: float | None
+    p50_seconds: float | None
+    p99_seconds: float | None
+
+
+class TimesAnswer(TypedDict):
+    """How long jobs of a function were ready before each start, and how long each attempt took, since the start of the
+    server; `bounds` are the ends of the ranges in seconds."""
+
+    function: str
+    bounds: list[float]
+    wait: DurationFigures
+    run: DurationFigures
+
+
+class KeyFigures(TypedDict):
+    """The ready and running jobs of one key."""
+
+    key: PlainBytes
+    ready: int
+    running: int
+
+
+class KeysAnswer(TypedDict):
+    """The keys of a function that distinguishes them, those with most ready jobs first.
+
+    `count` is the number of all keys that the server knows. If not `complete`, not all of them were looked at.
+    """
+
+    function: str
+    keys: list[KeyFigures]
+    count: int
+    complete: bool
+
+
 # --- the rows of live tables ---
 
 FUNCTION_COLUMNS: Final = (
     "name", "total", "ready", "running", "waiting", "scheduled", "workers", "paused", "submitted", "done", "failed",
-    "cancelled", "expired", "requeued", "oldest_ready_at",
+    "cancelled", "expired", "requeued", "oldest_ready_at", "limited",
 )  # fmt: skip
 WORKER_COLUMNS: Final = (
     "id", "name", "protocol", "address", "functions", "running", "job", "job_function", "job_started_at", "asleep",

@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 MOST_NAME_BYTES: Final = 512
+MOST_STREAM_ROWS: Final = 5_000
 MOST_TEXT_BYTES: Final = 1024
 SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "oldest", "workers")
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
@@ -262,6 +263,51 @@ _ROWS: Final = (
         library="(for programs that watch a server; GET /v1/series over HTTP)",
     ),
     OperatorVerb(
+        "stream",
+        "Show which worker ran which job from when to when; recorded while somebody asks for it.",
+        Role.READ,
+        live_answers.StreamAnswer,
+        (
+            Argument(
+                "since",
+                Number(LATEST_SECONDS),
+                "Only attempts that ended since then.",
+                unit="seconds since the epoch",
+                default=0,
+            ),
+            Argument("cursor", Whole(), "Only attempts after those of another answer: its `next`."),
+            Argument(
+                "limit",
+                Whole(1, MOST_STREAM_ROWS, clamped=True),
+                "The maximum number of attempts; of more, some are left out.",
+                default=1000,
+            ),
+            Argument("seconds", Number(60, 1), "Go on recording for so long; default: 30 seconds.", unit="seconds"),
+        ),
+        is_long=True,
+        command="(GET /v1/stream over HTTP)",
+        library="(for programs that watch a server; GET /v1/stream over HTTP)",
+    ),
+    OperatorVerb(
+        "at",
+        "Show what is known of an earlier time: figures of functions, and what ran.",
+        Role.READ,
+        live_answers.PastAnswer,
+        (Argument("t", Number(LATEST_SECONDS), "The time.", unit="seconds since the epoch", required=True),),
+        is_long=True,
+        command="(GET /v1/at over HTTP)",
+        library="(for programs that watch a server; GET /v1/at over HTTP)",
+    ),
+    OperatorVerb(
+        "storage",
+        "Show how fast the store is, how far it is behind, and how large its files are.",
+        Role.READ,
+        live_answers.StorageAnswer,
+        is_long=True,
+        command="(GET /v1/storage over HTTP)",
+        library="(for programs that watch a server; GET /v1/storage over HTTP)",
+    ),
+    OperatorVerb(
         "connections",
         "List the connections that make the server hold most.",
         Role.READ,
@@ -299,6 +345,20 @@ _ROWS: Final = (
         library="App.workers",
         text_commands=("workers",),
     ),
+    OperatorVerb(
+        "audit",
+        "List what operators have done, and what was refused to whom, newest first.",
+        Role.OPERATE,
+        answers.AuditPage,
+        (
+            replace(SINCE, help="Only actions since then: 2030-01-31T18:00, or seconds since the epoch."),
+            replace(BEFORE_ID, help="Only entries older than the one with this number."),
+            replace(LIMIT, help="The maximum number of entries.", unit="entries"),
+        ),
+        is_long=True,
+        command="(switchgear log --audit, which reads the database)",
+        library="(for programs that watch a server; GET /v1/audit over HTTP)",
+    ),
     # --- functions ---
     OperatorVerb(
         "functions",
@@ -309,6 +369,28 @@ _ROWS: Final = (
         command="functions",
         library="App.functions",
         text_commands=("status", "prioritystatus"),
+    ),
+    OperatorVerb(
+        "times",
+        "Show how long the jobs of a function wait and run.",
+        Role.READ,
+        live_answers.TimesAnswer,
+        (FUNCTION_NAME,),
+        command="(GET /v1/functions/{function}/times over HTTP)",
+        library="(for programs that watch a server; over HTTP)",
+    ),
+    OperatorVerb(
+        "keys",
+        "List the keys of a function with limits by key, those with most ready jobs first.",
+        Role.READ,
+        live_answers.KeysAnswer,
+        (
+            FUNCTION_NAME,
+            Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of keys.", default=100),
+        ),
+        is_long=True,
+        command="(GET /v1/functions/{function}/keys over HTTP)",
+        library="(for programs that watch a server; over HTTP)",
     ),
     OperatorVerb(
         "pause",
@@ -414,7 +496,15 @@ _ROWS: Final = (
         "Show one job: its state, what it was given, what came of it, and its history.",
         Role.READ,
         answers.JobAnswer,
-        (ONE_HANDLE,),
+        (
+            ONE_HANDLE,
+            Argument(
+                "workers",
+                Boolean(),
+                "Also look up in the job log which workers made the attempts.",
+                default=False,
+            ),
+        ),
         also=_ONE_JOB,
         is_long=True,
         command="job",
@@ -439,6 +529,20 @@ _ROWS: Final = (
         is_long=True,
         command="(GET /v1/errors over HTTP; switchgear jobs --state failed lists the jobs)",
         library="(for programs that watch a server; GET /v1/errors over HTTP)",
+    ),
+    OperatorVerb(
+        "graph",
+        "Show the unfinished jobs of a graph in groups, where it goes on, and why it is stuck.",
+        Role.READ,
+        live_answers.GraphAnswer,
+        (
+            FUNCTION,
+            replace(NAME, help="Only jobs whose names begin with this."),
+            replace(HANDLE_OR_SELECTION, help="Only jobs that are connected with this one."),
+        ),
+        is_long=True,
+        command="(GET /v1/graph over HTTP; switchgear dwork graph draws small graphs)",
+        library="(for programs that watch a server; GET /v1/graph over HTTP)",
     ),
     OperatorVerb(
         "states",

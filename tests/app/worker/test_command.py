@@ -32,7 +32,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
         (["tests.app.worker.tasks:nothing"], "has no nothing; it has app"),
         (["tests.app.worker.tasks:add"], "is not a switchgear.App but a function"),
         (["tests/app/worker/tasks.py"], "did you mean tests.app.worker.tasks?"),
-        ([TARGET, "another"], "one app at a time"),
+        ([TARGET, "another"], "there is no module another"),
         ([TARGET, "--functions", "ad"], "the app has no task ad"),
         ([TARGET, "--slots", "-1"], "--slots"),
         ([TARGET, "--slots", "0", "--functions", "add"], "no slots for any task: add"),

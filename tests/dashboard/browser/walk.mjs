@@ -38,5 +38,13 @@ const handle = await fetch(new URL("v1/jobs?function=etl.load&limit=1", base)).t
 await visit(`graph?handle=${encodeURIComponent(handle.jobs[0].handle)}`, "graph-around");
 await visit("jobs?function=no-such-function&state=failed", "jobs-empty");
 await ready(page);
+if (folder) {
+  // What shows the passing of time is looked at again, when some has passed.
+  for (const [route, milliseconds] of [["stream", 14000], ["overview", 4000]]) {
+    await show(page, base, route);
+    await page.waitForTimeout(milliseconds);
+    await page.screenshot({ path: `${folder}/${route}-${scheme}${width < 500 ? "-narrow" : ""}.png` });
+  }
+}
 await browser.close();
 console.log(JSON.stringify({ places, problems }));

@@ -28,6 +28,7 @@ MESSAGES: dict[str, list[tuple[str, int, Any, Any]]] = {
         ("id", 101, INT64, ONE),
         ("state", 102, INT32, ONE),
         ("after", 103, INT64, MANY),
+        ("trace", 104, BYTES, ONE),
     ],
     "QueryMsg": [
         ("type", 1, INT32, ONE),
@@ -78,6 +79,8 @@ def written(query: Query) -> bytes:
         for state, time_us in task.log:
             part.log.add(state=state, time=time_us)
         copy_present(task, part, "error", "id", "state")
+        if task.trace:
+            part.trace = task.trace
     copy_present(query, message, *FIELDS)
     data: bytes = message.SerializeToString()
     return data
@@ -120,6 +123,7 @@ def task_of(message: Any) -> Task:
     task.successors = [dep.name for dep in message.succ]
     task.log = [LogEntry(entry.state, entry.time) for entry in message.log]
     task.after = list(message.after)
+    task.trace = message.trace
     read_present(message, task, "error", "id", "state")
     return task
 

@@ -26,6 +26,7 @@ def tasks(draw: st.DrawFn, own_fields: bool = True) -> Task:
     task = Task(draw(NAMES), draw(NAMES), draw(NAME_LISTS), draw(NAME_LISTS))
     task.log = draw(st.lists(st.builds(LogEntry, INT32, INT64), max_size=2))
     task.error = draw(st.none() | NAMES)
+    task.trace = draw(NAMES)
     if own_fields:
         task.id = draw(st.none() | INT64)
         task.state = draw(st.none() | INT32)
@@ -191,6 +192,14 @@ def test_the_answers_to_steal_are_messages_like_others(host: bytes, names: list[
         log = [LogEntry(LogState.STOLEN, time_us)]
         expected = Query(QueryType.TRANSFER, [Task(name, host, log=log) for name in names])
         assert writer.write(names, time_us) == encode(expected)
+
+
+@given(NAMES, st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=4))
+def test_so_are_those_with_traces(host: bytes, tasks: list[tuple[bytes, bytes]]) -> None:
+    log = [LogEntry(LogState.STOLEN, 5)]
+    expected = Query(QueryType.TRANSFER, [Task(name, host, log=log, trace=trace) for name, trace in tasks])
+    names, traces = [name for name, _ in tasks], [trace for _, trace in tasks]
+    assert TransferWriter(host).write(names, 5, traces) == encode(expected)
 
 
 def test_a_message_of_many_small_parts_is_read_in_one_go() -> None:

@@ -50,8 +50,14 @@ EXTENSIONS = (
     "HAND_BACK",
     "WORKER_TAGS",
     "WORKER_RESOURCES",
+    "JOB_PUSH_TRACED",
 )
-KINDS = {kind.name: int(kind) for kind in Kind} | {name: 1000 + place for place, name in enumerate(EXTENSIONS)}
+KINDS = {
+    **{kind.name: int(kind) for kind in Kind},
+    **{name: 1000 + place for place, name in enumerate(EXTENSIONS)},
+    "AUTHENTICATE": 1020,
+    "AUTHENTICATED": 1021,
+}
 SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "exceptions": lambda: {"exceptions": True},
     "one attempt": lambda: {"settings": EngineSettings(attempts=1)},

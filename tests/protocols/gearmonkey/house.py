@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from switchgear.engine.engine import EngineSettings
+from switchgear.protocols.gearmonkey.command_access import check_command
 from switchgear.protocols.gearmonkey.listener_state import GearMonkeySetup
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 from switchgear.protocols.gearmonkey.verbs import VERBS
@@ -56,7 +57,7 @@ class MonkeyHouse(MessageHouse):
     def __init__(self, *, keeps: bool = False, settings: EngineSettings | None = None, **limits: Any) -> None:
         super().__init__(keeps=keeps, settings=settings)
         sizes = {"packet_bytes": PACKET_BYTES, "name_bytes": NAME_BYTES, **limits}
-        self.setup = GearMonkeySetup(self.engine, VERBS, "test", **sizes)
+        self.setup = GearMonkeySetup(self.engine, VERBS, "test", check_command, **sizes)
         self.talkers: dict[str, Talker] = {}
         self.peers_read = True  # and take at once what they are sent
 

@@ -16,10 +16,12 @@ from typing import Any, cast
 
 import h11
 
+from switchgear.access.identities import OPEN_ACCESS
 from switchgear.engine.engine import EngineSettings
 from switchgear.net.hub import Hub
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.identity import check_request
 from switchgear.protocols.http.listener import HttpState
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
@@ -102,6 +104,8 @@ class HttpHouse(MessageHouse):
         self.operator = Operations(cast(Hub, self), "H:t:")
         self.setup = HttpSetup(Router(ROUTES, BrowserGuard(hosts)), b"H:t:", PACKET_BYTES, NAME_BYTES)
         self.setup.shared = HttpState(self.engine)
+        self.setup.check_request = check_request
+        self.access = OPEN_ACCESS  # of connections that are made from now on
         self.connections: dict[str, HttpPeer] = {}
 
     def peer(self, name: str) -> HttpPeer:
@@ -144,6 +148,8 @@ class HttpPeer:
     def __init__(self, house: HttpHouse) -> None:
         self.house = house
         self.wire = FakeTransport(house)
+        self.wire.access = house.access
+        self.wire.permissions = house.access.anonymous()
         self.session = self.wire.session = HttpSession(house, self.wire, house.setup)
         self.methods: list[str] = []
 

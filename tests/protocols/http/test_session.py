@@ -213,15 +213,17 @@ def test_every_handler_says_which_route_is_its() -> None:
 
 
 def test_a_role_that_is_missing_is_named() -> None:
-    from switchgear.protocols.http.guard import BrowserGuard
-    from switchgear.protocols.http.routing import Router
+    from switchgear.access.access_file import AccessEntry, AccessList
+    from switchgear.access.identities import Identities, ListenerAccess
     from switchgear.verbs.access import Role
 
     house = HttpHouse()
-    house.setup.router = Router(ROUTES, BrowserGuard(()), frozenset({Role.READ}))
+    house.access = ListenerAccess(Identities(access=AccessList(AccessEntry("anonymous", frozenset({Role.READ})))))
     answer = house.ask("c", "POST", "/v1/functions/f/jobs", b"")
-    assert (answer.status, answer.code) == (403, "not_allowed")
-    assert answer.json["detail"] == "POST /v1/functions/{function}/jobs needs the role submit"
+    assert (answer.status, answer.code) == (401, "unidentified")
+    assert answer.headers["www-authenticate"] == 'Bearer realm="switchgear"'
+    text = "POST /v1/functions/{function}/jobs needs the role submit, which anonymous does not have"
+    assert answer.json["detail"] == text
     assert house.ask("c", "GET", "/v1/functions").status == 200
 
 

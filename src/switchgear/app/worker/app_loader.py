@@ -1,4 +1,7 @@
-"""Loads the app that a user names on the command line: `module:app`."""
+"""Loads the app that a user names on the command line: `module:app`, or a package that has one.
+
+The modules that the app includes or discovers are imported with it, and for a package all its modules `tasks`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AppNotFound", "load_app"]
 
+# The modules of a package in which its app is looked for.
+APP_MODULES: Final = ("app", "tasks", "worker", "jobs", "main")
+
 _IMPORTERS: Final = ("importlib", "<frozen importlib", os.path.dirname(__file__))
 
 
@@ -29,9 +35,11 @@ class AppNotFound(ConfigError):
 
 
 def load_app(target: str) -> App:
-    """The app called `MODULE:NAME`, or the only one in `MODULE`; raises AppNotFound.
+    """The app called `MODULE:NAME`, or the only one in `MODULE`, with all its tasks; raises AppNotFound.
 
-    Modules are looked for in the current directory first, as `python -m` does.
+    `MODULE` may be a package: then the app may be in its modules `app`, `tasks` and others, and the modules `tasks` of
+    the package and of those within it are imported.  Modules are looked for in the current directory first, as
+    `python -m` does.
     """
     module_name, _, name = target.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
@@ -41,9 +49,41 @@ def load_app(target: str) -> App:
     if here not in sys.path:
         sys.path.insert(0, here)
     module = _import(module_name)
-    app = _named(module, name) if name else _only(module)
+    is_package = hasattr(module, "__path__")
+    app = _named(module, name) if name else _of_package(module) if is_package else _only(module)
     app.run_here = False  # the caller runs its jobs
+    _load_tasks(app, module_name if is_package and not name else "")
     return app
+
+
+def _load_tasks(app: App, package: str) -> None:
+    """Import the modules in which tasks of the app are declared."""
+    from switchgear.app.app_registry import the_apps
+    from switchgear.app.task_modules import task_modules
+
+    try:
+        modules = [*app.include, *(found for name in app.discover for found in task_modules(name))]
+        modules += task_modules(package) if package else []
+    except ConfigError as error:
+        raise AppNotFound(str(error)) from error
+    for name in dict.fromkeys(modules):
+        _import(name)
+    if modules and the_apps.has_unbound() and not app.tasks:
+        the_apps.default_app()  # raises the error that says what to do
+
+
+def _of_package(package: ModuleType) -> App:
+    """The app of a package: its own, or that of one of its modules with a usual name."""
+    if _apps_of(package):
+        return _only(package)
+    usual = [f"{package.__name__}.{name}" for name in APP_MODULES]
+    found = [name for name in usual if importlib.util.find_spec(name) is not None]
+    for name in found:
+        module = _import(name)
+        if _apps_of(module):
+            return _only(module)
+    looked = f" nor in {', '.join(found)}" if found else f"; the usual place is {usual[0]}"
+    raise AppNotFound(f"there is no switchgear.App in {package.__name__}{looked}", _file_of(package))
 
 
 def _hint(target: str) -> str:

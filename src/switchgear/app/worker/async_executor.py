@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 from switchgear.app.job_execution import error_text, run_async
 from switchgear.app.transport import JOB_LOOPS
@@ -22,8 +24,10 @@ class AsyncExecutor(Executor):
     This is not the event loop of the connections: a job that blocks its loop must not cost the worker its lease.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, at_end: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """`at_end` is run in the event loop after the last job."""
         super().__init__(slots)
+        self._at_end = at_end
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}  # belongs to the jobs' thread
         self._jobs_loop: asyncio.AbstractEventLoop | None = None
         self._pool = ThreadPoolExecutor(thread_name_prefix="switchgear-jobs")  # for what jobs ask `asyncio.to_thread`
@@ -72,6 +76,8 @@ class AsyncExecutor(Executor):
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(_wait_for(asyncio.all_tasks(loop)))
+            if self._at_end is not None:
+                loop.run_until_complete(self._at_end())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             asyncio.set_event_loop(None)

@@ -59,7 +59,7 @@ class Child:
     def __init__(self, app: App, connection: socket.socket) -> None:
         self._app = app
         self._connection = connection
-        self._starts: SimpleQueue[StartJob] = SimpleQueue()
+        self._starts: SimpleQueue[StartJob | None] = SimpleQueue()  # None: there will be no more
         self._sending = threading.Lock()
         self._pacer = ProgressThrottle(lambda figures: self._send(figures))
         self._job: CurrentJob | None = None
@@ -74,12 +74,17 @@ class Child:
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=self._listen, name="switchgear-line", daemon=True).start()
+        self._app.hooks.start_process()
         self._send(ChildReady())
-        while True:
-            start = self._starts.get()
+        while (start := self._starts.get()) is not None:
             outcome = self._work(start.attempt, start.assignment)
             flush_output()  # what the job has printed; the end of this process may be sudden
             self._send(ended(start.attempt, outcome))
+        if self._runner is not None:
+            self._runner.run(self._app.hooks.close_loop())
+        self._app.hooks.stop_process()
+        flush_output()
+        os._exit(0)  # threads that jobs have left behind do not keep it
 
     def _work(self, number: int, assignment: AssignedJob) -> Outcome:
         def on_progress(done: int, total: int, message: str) -> None:
@@ -143,7 +148,9 @@ class Child:
                     self._starts.put(frame)
                 elif isinstance(frame, CancelJob):
                     self._cancel(frame)
-        os._exit(_WORKER_GONE if self._job is not None else 0)
+        if self._job is not None:
+            os._exit(_WORKER_GONE)
+        self._starts.put(None)
 
     def _receive(self) -> bytes:
         try:
@@ -178,7 +185,7 @@ def main(arguments: list[str]) -> None:
     if log_settings:
         set_up_logging(*log_settings.split(":"))
     if urls:
-        app.use_locations([location_of(url) for url in urls])
+        app.use_locations([location_of(url, app.token) for url in urls])
     Child(app, connection).serve()
 
 

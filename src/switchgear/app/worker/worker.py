@@ -93,6 +93,10 @@ class AppWorker:
         self._child_urls = [location.url for location in locations or ()]
         self._declarations = app.declarations()
         self._declared_tasks = app.tasks
+        self._hooks = app.hooks
+        self._runs_here = bool(executor_choice.in_threads or executor_choice.in_loop)
+        for task in (*executor_choice.in_threads.values(), *executor_choice.in_loop.values()):
+            app.hooks.resources.check(task.name, task.injected_kinds, is_async=task.is_async)
         self._executor_choice = executor_choice
         self._target = target
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
@@ -174,6 +178,9 @@ class AppWorker:
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._hooks.start_worker()
+        if self._runs_here:
+            self._hooks.start_process()
         self._stopping, self._deadline_over, self._changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._pools = self._make_pools()
         for pool in self._pools:
@@ -192,6 +199,9 @@ class AppWorker:
             await asyncio.gather(*connections, *helpers, return_exceptions=True)
             closed = await asyncio.gather(*(pool.executor.close() for pool in self._pools))
             self.left_behind = not all(closed)
+            if self._runs_here:
+                self._hooks.stop_process()
+            self._hooks.stop_worker()
 
     async def _until_stopped(self, connections: list[asyncio.Task[None]], helpers: list[asyncio.Task[None]]) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
@@ -268,7 +278,7 @@ class AppWorker:
                 )
             )
         if executor_choice.in_loop:
-            executor: Executor = AsyncExecutor(executor_choice.async_slots)
+            executor: Executor = AsyncExecutor(executor_choice.async_slots, self._hooks.close_loop)
             pools.append(self._new_pool("asyncio", executor, executor_choice.in_loop, is_first=not pools))
         if executor_choice.in_processes:
             for number in range(1, executor_choice.processes + 1):

@@ -144,7 +144,9 @@ class Application:
     def __init__(
         self, urls: str | Iterable[str], timeout_seconds: float, clock: Callable[[], float], rng: random.Random
     ) -> None:
-        addresses = [ServerAddress.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        addresses = [
+            ServerAddress.parse_plain(url, "this client") for url in ([urls] if isinstance(urls, str) else urls)
+        ]
         if not addresses:
             raise ValueError("an application needs a server")
         self.servers = list(dict.fromkeys(addresses))

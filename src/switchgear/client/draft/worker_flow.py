@@ -277,7 +277,9 @@ class DraftWorkerFlow:
         announce: Callable[[DraftTask, bytes], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        addresses = [ServerAddress.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
+        addresses = [
+            ServerAddress.parse_plain(url, "this worker") for url in ([urls] if isinstance(urls, str) else urls)
+        ]
         job_names = [ascii_bytes(name) for name in names]
         if not addresses or not job_names:
             raise ValueError("a worker needs a server and a name")

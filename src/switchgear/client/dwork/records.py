@@ -38,6 +38,7 @@ class NewTask:
 
     name: str | bytes
     after: tuple[str | bytes, ...] = ()
+    trace: str = ""  # the traceparent of the creator's span; needs a Switchgear server
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class StolenTask:
     name: str
     origin: str  # a host name; what it means is the server's business
     stolen_us: int  # when, by the server's clock
+    trace: str = ""  # the traceparent of its creator's span
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Stolen:
     @classmethod
     def task_of(cls, task: TaskMessage) -> StolenTask:
         stolen_us = next((at_us for state, at_us in reversed(task.log) if state == LogState.STOLEN), 0)
-        return StolenTask(text_of(task.name), text_of(task.origin), stolen_us)
+        return StolenTask(text_of(task.name), text_of(task.origin), stolen_us, text_of(task.trace))
 
 
 @dataclass(frozen=True, slots=True)

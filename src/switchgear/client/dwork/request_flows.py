@@ -90,8 +90,9 @@ class RequestFlows:
     def _task_message(self, task: TaskLike, common: tuple[bytes, ...]) -> Task:
         if isinstance(task, str | bytes):
             return Task(bytes_of(task), self.location, common)
+        trace = task.trace.encode() if isinstance(task, NewTask) else b""
         name, after = (task.name, task.after) if isinstance(task, NewTask) else task
-        return Task(bytes_of(name), self.location, (*names_of(after), *common))
+        return Task(bytes_of(name), self.location, (*names_of(after), *common), trace=trace)
 
     # --- those who work ---
 

@@ -85,9 +85,15 @@ class AsyncClient:
     For one event loop; any number of its tasks may use the client at once.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
-        """`timeout_seconds` is for connecting and for answers that need no job to run."""
-        self.address = ServerAddress.parse(url)
+    def __init__(
+        self, url: str = DEFAULT_URL, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, token: str | None = None
+    ) -> None:
+        """`timeout_seconds` is for connecting and for answers that need no job to run.
+
+        `token` identifies the client; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE in the environment.
+        """
+        address = ServerAddress.parse(url)
+        self.address = address.secured_by(address.security.with_token(token))
         self.timeout_seconds = timeout_seconds
         self._stream: ClientStream | None = None
         self._connecting = asyncio.Lock()
@@ -238,11 +244,12 @@ class AsyncClient:
             return self._stream
 
     async def _connect(self) -> ClientStream:
-        stream = ClientStream(str(self.address))
+        stream = ClientStream(str(self.address), token=self.address.token)
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: stream, self.address.host, self.address.port)
+                tls = self.address.tls_context()
+                await loop.create_connection(lambda: stream, self.address.host, self.address.port, ssl=tls)
         except (OSError, UnicodeError) as error:
             raise ServerUnreachable(f"cannot connect to {self.address}: {describe_os_error(error)}") from error
         return stream

@@ -22,6 +22,7 @@ class AssignedJob(msgspec.Struct, frozen=True):
     attempts_limit: int = 0  # of the job itself; 0: the task decides
     timeout_seconds: float = 0.0  # 0: none
     results: Mapping[str, bytes | None] = msgspec.field(default_factory=dict)  # by handle, of jobs among its arguments
+    trace: str = ""  # the traceparent of its submitter's span
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,15 @@ class Client:
     Not for use by several threads at once.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
-        """`timeout_seconds` is for connecting and for answers that need no job to run."""
-        self.address = ServerAddress.parse(url)
+    def __init__(
+        self, url: str = DEFAULT_URL, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, token: str | None = None
+    ) -> None:
+        """`timeout_seconds` is for connecting and for answers that need no job to run.
+
+        `token` identifies the client; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE in the environment.
+        """
+        address = ServerAddress.parse(url)
+        self.address = address.secured_by(address.security.with_token(token))
         self.timeout_seconds = timeout_seconds
         self._connection: GearmanConnection | None = None
         self._protocol = ClientProtocol(str(self.address))
@@ -163,8 +169,8 @@ class Client:
         """Find out, once, whether the server knows our extensions; raises ServerRefused if not."""
         if self._has_extensions:
             return
-        with GearmanConnection(self.address.host, self.address.port, self.timeout_seconds) as probe:
-            probe.send(b"version\r\n")
+        with GearmanConnection.to(self.address, self.timeout_seconds) as probe:
+            probe.send(request(Packet.ECHO_REQ, b"?"))
             probe.receive_answer()  # else a server that takes no connections now would seem to lack extensions
             probe.send(EXTENSION_PROBE)
             try:
@@ -180,7 +186,7 @@ class Client:
 
     def _connect(self) -> None:
         if self._connection is None:
-            self._connection = GearmanConnection(self.address.host, self.address.port, self.timeout_seconds)
+            self._connection = GearmanConnection.to(self.address, self.timeout_seconds)
             self._protocol = ClientProtocol(str(self.address))
             self._has_exceptions = False
 

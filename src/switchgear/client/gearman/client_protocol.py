@@ -19,7 +19,7 @@ from typing import Final
 
 from switchgear.client.gearman.error_codes import ARGUMENT_TOO_LARGE, error_in_packet, error_of
 from switchgear.client.gearman.packets import LARGEST_PACKET_BYTES, response_decoder
-from switchgear.client.gearman.requests import GreetingRequest, PendingRequest
+from switchgear.client.gearman.requests import AuthenticationRequest, GreetingRequest, PendingRequest
 from switchgear.client.gearman.submit_request import OptionsEncoder, SubmitRequest, encode_plain
 from switchgear.client.gearman.subscriptions import (
     JOB_EVENTS,
@@ -29,6 +29,7 @@ from switchgear.client.gearman.subscriptions import (
     Subscriptions,
 )
 from switchgear.errors import ExtensionRequired, ServerRefused, ServerUnreachable
+from switchgear.protocols.gearman.codec import request as packet_of
 from switchgear.protocols.gearman.messages import Packet
 
 __all__ = ["ClientProtocol"]
@@ -56,6 +57,7 @@ class ClientProtocol:
         self.packets_received = 0
         self.outgoing: list[bytes] = []  # to be sent by the owner of the connection
         self.unexpected_error: ServerRefused | None = None  # the last ERROR that answered no request
+        self.authentication_error: Exception | None = None  # why the server does not accept the token
         self._kind = ServerKind.NOT_ASKED
         self._on_ready = on_ready
         self._subscriptions: Subscriptions = CopySubscriptions()
@@ -64,6 +66,10 @@ class ClientProtocol:
         self._decoder = response_decoder()
 
     # --- the greeting ---
+
+    def authenticate(self, token: str) -> None:
+        """Identify this client; before anything else is sent."""
+        self.send_request(packet_of(Packet.AUTHENTICATE, token.encode()), AuthenticationRequest(self))
 
     def greet(self) -> None:
         """Find out the kind of the server."""
@@ -122,6 +128,8 @@ class ClientProtocol:
                 self._subscriptions.dispatch(kind, handle, rest)
             elif kind != NOOP:
                 self._on_answer(kind, body)
+                if self.authentication_error is not None:
+                    raise ServerUnreachable(f"the server does not accept the token: {self.authentication_error}")
         if self._decoder.failure is not None:
             raise ServerUnreachable(f"the server does not speak Gearman: {self._decoder.failure}")
 

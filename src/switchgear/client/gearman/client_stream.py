@@ -23,6 +23,7 @@ class ClientStream(asyncio.Protocol):
         *,
         greets: bool = False,
         silence_seconds: float = 0.0,
+        token: str = "",
         on_lost: Callable[[ClientStream, ServerUnreachable], None] | None = None,
     ) -> None:
         """`greets` asks for the kind of the server first.  A server that neither answers nor takes what is sent for
@@ -35,6 +36,7 @@ class ClientStream(asyncio.Protocol):
         self.problem: ServerUnreachable | None = None  # why the connection is over
         self.is_over = False
         self._greets = greets
+        self._token = token
         self._silence_seconds = silence_seconds
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -64,9 +66,11 @@ class ClientStream(asyncio.Protocol):
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_keepalive(sock)
+        if self._token:
+            self.protocol.authenticate(self._token)
         if self._greets:
             self.protocol.greet()
-            self.flush()
+        self.flush()
 
     def data_received(self, data: bytes) -> None:
         self._has_received = True

@@ -8,10 +8,13 @@ from collections import deque
 from typing import Final, Self
 
 from switchgear.client.address import ServerAddress
+from switchgear.client.gearman.error_codes import error_in_packet
 from switchgear.client.gearman.packets import response_decoder
 from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error, enable_keepalive
 from switchgear.errors import ServerUnreachable
 from switchgear.protocols.framing import Message
+from switchgear.protocols.gearman.codec import request
+from switchgear.protocols.gearman.messages import Packet
 
 __all__ = ["GearmanConnection"]
 
@@ -21,22 +24,58 @@ _READ_BYTES: Final = 256 * 1024
 class GearmanConnection:
     """One socket.  Not for use by several threads at once."""
 
-    def __init__(self, host: str, port: int, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
-        """Connect; raises ServerUnreachable.
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        *,
+        address: ServerAddress | None = None,
+    ) -> None:
+        """Connect; raises ServerUnreachable, or ServerRefused if the server does not accept the token.
+
+        `address` says whether the connection is encrypted, and by what the client is identified.
 
         `timeout_seconds` is how long the server may take to accept the connection, to read the next piece of output,
         and to answer. `receive` has its own deadline, for jobs that take longer.
         """
-        self.address = ServerAddress(host, port)
+        self.address = address or ServerAddress(host, port)
         self.timeout_seconds = timeout_seconds
         self._decoder = response_decoder()
         self._received: deque[Message] = deque()
         try:
-            self._socket = socket.create_connection((host, port), timeout_seconds)
+            self._socket = self._connected(socket.create_connection((host, port), timeout_seconds))
         except (OSError, UnicodeError) as error:
             raise ServerUnreachable(f"cannot connect to {self.address}: {describe_os_error(error)}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         enable_keepalive(self._socket)
+        if self.address.token:
+            try:
+                self._authenticate()
+            except BaseException:
+                self.close()
+                raise
+
+    @classmethod
+    def to(cls, address: ServerAddress, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> Self:
+        """Connect to this address; see `__init__`."""
+        return cls(address.host, address.port, timeout_seconds, address=address)
+
+    def _connected(self, plain: socket.socket) -> socket.socket:
+        context = self.address.tls_context()
+        if context is None:
+            return plain
+        try:
+            return context.wrap_socket(plain, server_hostname=self.address.host)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _authenticate(self) -> None:
+        self.send(request(Packet.AUTHENTICATE, self.address.token.encode()))
+        kind, body = self.receive_answer()
+        if kind == Packet.ERROR:
+            raise error_in_packet(body)
 
     def find_user(self) -> int | None:
         """The id of the user whose process has answered, if it is on this machine and the system tells; else None."""

@@ -8,6 +8,7 @@ from switchgear.errors import AlreadySubmitted, JobUnknown, NotFound, ServerRefu
 
 __all__ = [
     "ARGUMENT_TOO_LARGE",
+    "AUTHENTICATION_FAILED",
     "INVALID_COMMAND",
     "JOB_NOT_FOUND",
     "LEASE_EXPIRED",
@@ -20,6 +21,7 @@ __all__ = [
 
 ALREADY_SUBMITTED: Final = "ALREADY_SUBMITTED"
 ARGUMENT_TOO_LARGE: Final = "ARGUMENT_TOO_LARGE"
+AUTHENTICATION_FAILED: Final = "AUTHENTICATION_FAILED"  # the server does not accept the token
 INVALID_COMMAND: Final = "INVALID_COMMAND"  # the answer to a packet that the server does not know
 JOB_NOT_FOUND: Final = "JOB_NOT_FOUND"
 LEASE_EXPIRED: Final = "LEASE_EXPIRED"

@@ -15,6 +15,7 @@ __all__ = [
     "LARGEST_PACKET_BYTES",
     "PACKET_BYTES_OPTION",
     "SWITCHGEAR_OPTION",
+    "TRACES_OPTION",
     "control_packet",
     "name_bytes",
     "name_text",
@@ -29,6 +30,7 @@ LARGEST_PACKET_BYTES: Final = 2**32 - 1
 LONGEST_LINE_BYTES: Final = 1024 * 1024  # `workers` has one line per connection with all its functions
 
 SWITCHGEAR_OPTION: Final = b"switchgear"  # OPTION_REQ: only a server of ours agrees to it
+TRACES_OPTION: Final = b"traces"  # OPTION_REQ: a server of ours pushes the traces of jobs with them
 PACKET_BYTES_OPTION: Final = b"packet_bytes"  # OPTION_REQ: a server of ours tells the largest packet that it takes
 
 

@@ -150,6 +150,19 @@ class TextRequest(SingleRequest):
         return False
 
 
+class AuthenticationRequest(PendingRequest):
+    """The token of a client. If the server does not accept it, the connection is of no use."""
+
+    def __init__(self, protocol: ClientProtocol) -> None:
+        self._protocol = protocol
+
+    def on_answer(self, kind: int, body: bytes) -> bool:
+        return False
+
+    def fail(self, error: Exception) -> None:
+        self._protocol.authentication_error = error
+
+
 class GreetingRequest(PendingRequest):
     """The options that are asked for on a new connection, up to the echo behind them.
 

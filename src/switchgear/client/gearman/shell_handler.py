@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from switchgear.client.connection_security import SECRET_VARIABLES
 from switchgear.client.exit_status import describe_exit_status
 from switchgear.client.gearman.worker import WorkerJob
 from switchgear.errors import JobFailed
@@ -280,9 +281,9 @@ class _CommandRun:
 
 
 def environment_of(job: WorkerJob, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of a command: those of the worker, and some about the job."""
+    """The environment variables of a command: those of the worker without its secrets, and some about the job."""
     return {
-        **base,
+        **{name: value for name, value in base.items() if name not in SECRET_VARIABLES},
         "SWITCHGEAR_HANDLE": job.handle,
         "SWITCHGEAR_FUNCTION": job.function,
         "SWITCHGEAR_UNIQUE": job.unique,

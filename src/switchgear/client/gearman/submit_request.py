@@ -40,6 +40,7 @@ class ExtendedOptions(TypedDict, total=False):
     unique_policy: str  # if another job holds the unique key: join, reject or replace
     unique_for: float  # how long the job holds the unique key, even beyond its end
     requires: str | list[str]  # tags and amounts that a worker needs to be given the job
+    trace: str  # the traceparent of the submitter's span, which workers continue
     retention: float  # for how many seconds the job can be asked for after its end
 
 

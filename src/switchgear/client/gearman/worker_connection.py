@@ -16,7 +16,9 @@ from switchgear.client.gearman.worker_events import ReportsConfirmed, WorkerEven
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction, WorkerProtocol
 from switchgear.client.in_thread import in_thread
 from switchgear.client.sockets import CONNECT_SECONDS, describe_os_error, enable_keepalive
-from switchgear.errors import PeerError
+from switchgear.errors import ConfigError, PeerError
+from switchgear.protocols.gearman.codec import request
+from switchgear.protocols.gearman.messages import Packet
 
 __all__ = ["WorkerConnection", "WorkerConnectionOwner"]
 
@@ -77,6 +79,7 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         self._received_at = 0.0
         self._has_received = False  # something that makes sense, on this connection
         self._flushing = False
+        self._token = ""  # that of the address
         self._stopping = False
         self._at_once = False  # connect again without a pause
 
@@ -126,7 +129,10 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         self._problem = ""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await loop.create_connection(lambda: self, address.host, address.port)
+                tls, self._token = address.tls_context(), address.token
+                await loop.create_connection(lambda: self, address.host, address.port, ssl=tls)
+        except ConfigError as error:
+            return str(error)
         except (OSError, UnicodeError) as error:
             return f"cannot connect: {describe_os_error(error)}"
         heartbeats = asyncio.create_task(self._send_heartbeats())
@@ -205,6 +211,8 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         enable_keepalive(transport.get_extra_info("socket"))
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
         self._received_at = time.monotonic()
+        if self._token:
+            self._transport.write(request(Packet.AUTHENTICATE, self._token.encode()))
         self.protocol = WorkerProtocol(self._introduction)
         if self._stopping:
             self.protocol.stop_taking()

@@ -22,11 +22,12 @@ import msgspec
 
 from switchgear.client.gearman.argument_results import ArgumentResults
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
-from switchgear.client.gearman.error_codes import QUEUE_ERROR, error_in_packet
+from switchgear.client.gearman.error_codes import AUTHENTICATION_FAILED, QUEUE_ERROR, error_in_packet
 from switchgear.client.gearman.packets import (
     LARGEST_PACKET_BYTES,
     PACKET_BYTES_OPTION,
     SWITCHGEAR_OPTION,
+    TRACES_OPTION,
     name_bytes,
     name_text,
     response_decoder,
@@ -290,9 +291,12 @@ class WorkerProtocol:
         option, _, value = body.partition(b"\0")
         if option == PACKET_BYTES_OPTION:
             self.packet_bytes = wire_number(value)
+        elif option == TRACES_OPTION:
+            return
         elif self._phase is _Phase.ASKING_FOR_EXTENSIONS:
             self.extended = True
             self._send(Packet.OPTION_REQ, PACKET_BYTES_OPTION)
+            self._send(Packet.OPTION_REQ, TRACES_OPTION)
             self._announce_functions()
             for verb, arguments in self._introduction.declarations:
                 self._undeclared.append(f"{verb} {arguments.get('name') or arguments.get('function') or ''}".strip())
@@ -302,6 +306,8 @@ class WorkerProtocol:
 
     def _on_error(self, body: bytes) -> None:
         error = error_in_packet(body)
+        if error.code == AUTHENTICATION_FAILED:
+            raise PeerError(f"the token is not accepted: {error}")
         if self._phase is _Phase.ASKING_FOR_EXTENSIONS:
             self._serve_plainly()
         elif self._undeclared:
@@ -373,7 +379,15 @@ class WorkerProtocol:
     # --- jobs ---
 
     def _on_push(self, body: bytes) -> None:
-        handle, function, unique, attempt, losses, limit, timeout_ms, payload = split_fields(body, 8)
+        *fields, payload = split_fields(body, 8)
+        self._on_pushed(fields, b"", payload)
+
+    def _on_push_traced(self, body: bytes) -> None:
+        *fields, trace, payload = split_fields(body, 9)
+        self._on_pushed(fields, trace, payload)
+
+    def _on_pushed(self, fields: list[bytes], trace: bytes, payload: bytes) -> None:
+        handle, function, unique, attempt, losses, limit, timeout_ms = fields
         if self.granted:
             self.granted -= 1
         self._assign(
@@ -386,6 +400,7 @@ class WorkerProtocol:
                 wire_number(losses),
                 wire_number(limit),
                 wire_number(timeout_ms) / 1000,
+                trace=name_text(trace) if trace else "",
             )
         )
 
@@ -470,6 +485,7 @@ _ON_PACKET: Final[dict[int, Callable[[WorkerProtocol, bytes], None]]] = {
     Packet.CONTROL_RES: WorkerProtocol._on_control,
     Packet.ECHO_RES: WorkerProtocol._on_echo,
     Packet.JOB_PUSH: WorkerProtocol._on_push,
+    Packet.JOB_PUSH_TRACED: WorkerProtocol._on_push_traced,
     Packet.JOB_ASSIGN_UNIQ: WorkerProtocol._on_assign,
     Packet.NO_JOB: WorkerProtocol._on_no_job,
     Packet.NOOP: WorkerProtocol._on_noop,

@@ -38,6 +38,7 @@ from switchgear.protocols.wmp.codec import (
     manager_of,
     role_of,
     roles_of,
+    trace_of,
 )
 
 __all__ = ["WmpJob", "WmpResult", "WmpSend", "WmpStart", "WmpTiming", "WmpWorkerProtocol"]
@@ -82,6 +83,7 @@ class WmpJob:
         self.payload = payload
         self.reference = reference  # the manager's own name for it
         self.manager = manager  # the identity of the manager whose job it is
+        self.trace = ""  # the traceparent of its submitter's span, if the manager has sent it
         self.cancelled = threading.Event()  # set when the job is cancelled; then raise, or return None
         self.latest_progress: tuple[int, int, int | None] | None = None
         self.has_updates = False  # and the observer was told so
@@ -347,6 +349,7 @@ class WmpWorkerProtocol:
             self._refuse(run, reference, now)
             return
         job = WmpJob(role, payload, reference, manager, self._tell)
+        job.trace = trace_of(headers)
         self.free -= run.units
         run.sign_at = now + run.sign_seconds
         self._runs[job] = run

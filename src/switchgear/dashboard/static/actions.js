@@ -286,7 +286,7 @@ let isAsking = false;
 
 async function swap(token) {
   const answer = await fetch(address("v1/session"), {
-    method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: JSON.stringify({ token }),
+    method: "POST", headers: { Authorization: `Bearer ${token}`, Accept: "application/json" },
   });
   return answer.ok;
 }

@@ -31,6 +31,7 @@ export const PLACES = [
 ];
 const VIEWS = new Set([...PLACES.map((place) => place.id), "function", "job"]);
 
+const ANONYMOUS = "anonymous";
 const app = document.getElementById("app");
 const shown = { route: null, view: null, data: undefined, problem: null, at: -1, isMenuOpen: false, controller: null, loadedAt: 0 };
 const server = { version: "", prefix: "", alarms: 0, dead: 0, identity: null, features: null };
@@ -87,7 +88,7 @@ function draw() {
         <a class="brand" href=${link("overview")}><img src=${new URL("icon.svg", import.meta.url).href} alt="">Switchgear</a>
         ${group("now")}${group("work")}${group("server")}${group("past")}
         <div class="side-end">
-          ${server.identity?.name ? html`<p>${texts.login.as(server.identity.name)}</p><p><button class="button small" @click=${logOut}>${texts.login.out}</button></p>` : nothing}
+          ${server.identity && server.identity.identity !== ANONYMOUS ? html`<p>${texts.login.as(server.identity.identity)}</p><p><button class="button small" @click=${logOut}>${texts.login.out}</button></p>` : nothing}
           ${server.version ? html`<p title=${texts.prefixHelp}>${server.prefix}<br>${texts.version(server.version)}</p>` : nothing}
         </div>
       </nav>
@@ -229,6 +230,7 @@ async function start() {
   const [figures, identity] = await Promise.all([optional("v1/server").catch(() => null), optional("v1/session").catch(() => null)]);
   if (figures) Object.assign(server, { version: figures.version, prefix: figures.handle_prefix.replace(/^H:|:$/g, "") });
   server.identity = identity;
+  if (identity && !identity.roles.length) dispatchEvent(new CustomEvent("login-needed"));
   update();
 }
 

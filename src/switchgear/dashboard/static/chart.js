@@ -53,6 +53,7 @@ class LineChart extends HTMLElement {
     this.#data = [chart.times, ...chart.series.map((each) => each.values)];
     this.height = chart.height || 200;
     this.onRange = chart.onRange;
+    this.style.minHeight = `${this.height}px`;
     if (same && this.#plot) this.#plot.setData(this.#data);
     else this.#draw();
   }
@@ -79,6 +80,7 @@ class LineChart extends HTMLElement {
       width: Math.max(120, this.clientWidth), height: this.height,
       cursor: { y: false, drag: { x: true, y: false } },
       legend: { show: false },
+      padding: [10, 12, 0, 0],
       axes: [{ ...axis, size: 30, space: 80, values: (_, ticks, axisIndex, space, step) => ticks.map((tick) => timeText(tick, step)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format.short(tick)) }],
       scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.08)] } },
       series: [{}, ...this.#series.map((each) => {
@@ -113,3 +115,12 @@ class LineChart extends HTMLElement {
 }
 
 customElements.define("line-chart", LineChart);
+
+// Figures without the time before the first of them, of which nothing was recorded.
+export function recorded(series) {
+  const all = Object.values(series.values);
+  const first = series.times.findIndex((_, index) => all.some((values) => values[index] !== null));
+  if (first <= 0) return series;
+  const values = Object.fromEntries(Object.entries(series.values).map(([name, each]) => [name, each.slice(first)]));
+  return { ...series, times: series.times.slice(first), values };
+}

@@ -51,7 +51,6 @@ function asRow(columns, values) {
 function applyTable(topic, kind, data) {
   if (kind === "snapshot") live.topics[topic] = { columns: data.columns, rows: new Map() };
   const known = live.topics[topic];
-  if (!known) return;
   for (const values of data.rows) known.rows.set(keyOf(values[0]), asRow(known.columns, values));
   for (const key of data.gone || []) known.rows.delete(keyOf(key));
 }
@@ -68,12 +67,13 @@ function remember() {
   }
 }
 
+// A tab that has just come hears of changes before it gets its own snapshot; it cannot use them.
 function apply(topic, message) {
   const { kind, data } = message;
+  if (kind === "delta" && !live.topics[topic]) return;
   if (topic === "functions" || topic === "workers") applyTable(topic, kind, data);
-  else if (topic === "overview") live.topics.overview = kind === "snapshot" ? data : { ...live.topics.overview, ...data };
-  else if (topic === "stream") live.topics.stream = true;
-  else live.topics[topic] = data;
+  else if (topic === "overview") live.topics.overview = { ...(kind === "snapshot" ? {} : live.topics.overview), ...data };
+  else live.topics[topic] = topic === "stream" ? true : data;
   listener(topic, kind, data, message.at);
 }
 
@@ -165,6 +165,7 @@ function reconnectSoon(force = false) {
 }
 
 function disconnect() {
+  clearTimeout(restart);
   if (source) source.close();
   source = null;
   open = "";
@@ -178,7 +179,7 @@ function connect(topics) {
   open = text;
   source = new EventSource(address("v1/events", { topics: text }));
   const tell = (status) => {
-    if (mine.length) setStatus(status);
+    if (mine.length && !document.hidden) setStatus(status);
     if (hasLocks && giveUpLead) channel.postMessage({ type: "status", status });
   };
   tell("connecting");
@@ -188,8 +189,8 @@ function connect(topics) {
     if (source && source.readyState === EventSource.CLOSED) {
       source = null;
       open = "";
-      setTimeout(announce, 3000);
-      if (giveUpLead) setTimeout(reconnectSoon, 3000);
+      if (!hasLocks) restart = setTimeout(announce, 3000);
+      if (giveUpLead) restart = setTimeout(reconnectSoon, 3000);
     }
   };
   for (const kind of ["overview", "functions", "workers", "stream", "job"]) {

@@ -29,7 +29,7 @@ function tree(value, name = null, depth = 0) {
   const entries = Object.entries(value);
   const size = Array.isArray(value) ? t.items(entries.length) : t.keys(entries.length);
   if (!entries.length) return html`<div class="leaf">${label}<span class="word">${Array.isArray(value) ? "[]" : "{}"}</span></div>`;
-  return html`<details ?open=${depth < 2}><summary>${label}<span class="muted">${size}</span></summary>
+  return html`<details ?open=${depth < 3}><summary>${label}<span class="muted">${size}</span></summary>
     ${entries.slice(0, MOST_CHILDREN).map(([key, each]) => tree(each, key, depth + 1))}
     ${entries.length > MOST_CHILDREN ? html`<div class="leaf muted">${t.moreItems(entries.length - MOST_CHILDREN)}</div>` : nothing}
   </details>`;

@@ -209,8 +209,8 @@ export const texts = {
     searched: (count) => `All ${count} unsuccessful jobs that the server keeps were looked at.`, searchedTo: (count, id) => `${count} jobs were looked at, down to number ${id}.`,
   },
   dead: {
-    none: "Nothing needs you", noneText: "A job is dead when its attempts are spent, or too many of its workers were lost.", reason: "Reason", lost: "its worker was lost", losses: "Workers lost",
-    died: "Died", retryAll: "Retry all …",
+    none: "Nothing needs you", noneText: "A job is dead when its attempts are spent, or too many of its workers were lost.", losses: "Workers lost",
+    died: "Died",
   },
   schedules: {
     none: "There is no schedule", noneText: "The server makes jobs by itself, by cron lines or every so often:", noMatch: "No schedule fits", filter: "Filter by name or function", name: "Schedule", spec: "When",
@@ -228,9 +228,9 @@ export const texts = {
     shown: (shown, all) => `The ${shown} that hold most, of ${many(all, "connection")}.`,
   },
   storage: {
-    last: "Latest commit", lastNote: "until it was on disk", mean: "Mean", commits: (count) => `of ${count} commits`, p99: "99 of 100", longest: (span) => `the longest ${span}`, waiting: "Changes waiting",
+    half: "1 of 2 commits", halfNote: "until they were on disk", mean: "Mean", commits: (count) => `of ${count} commits`, p99: "99 of 100", waiting: "Changes waiting",
     waitingNote: "for the next commit", size: "File", durable: "survives a crash", memory: "is lost at the end", chart: "Commits", chartLabel: "Time of commits in milliseconds, and changes that wait, while this page is open",
-    inMilliseconds: "Latest commit, ms", store: "Store", where: "Where", state: "State", works: "works", kept: "What is stored", joblog: "Job log", written: "Written", behind: "Waiting", dropped: "Dropped",
+    inMilliseconds: "Mean commit, ms", store: "Store", where: "Where", state: "State", works: "works", kept: "What is stored", joblog: "Job log", written: "Written", behind: "Waiting", dropped: "Dropped",
     noJoblog: "There is no job log: the setting joblog.url says where it is to be.", memoryTitle: "Memory for peers", noLimit: "without a limit",
     parts: {
       jobs: "Jobs", held_keys: "Unique keys", limiters: "Limits", history: "History", drafts: "Unfinished graphs", subscriptions: "Subscriptions", schedules: "Schedules", registrations: "Functions and workers",
@@ -266,6 +266,6 @@ export const texts = {
     help: "Wheel or + and −: zoom. Drag or ← →: move. Click: pin. Space: pause.", none: "Waiting for the first job that ends", noneText: "Attempts are recorded while somebody watches.", sampled: "Samples: too many jobs end to show each",
     dropped: (count) => `${many(count, "attempt")} not shown`, lanes: (shown, all) => (shown === all ? many(all, "worker") : `${shown} of ${many(all, "worker")}, the busiest`), span: (text) => `${text} wide`, table: "The same as a table",
     idle: "Idle", started: "Started", took: "Took", outcome: "Outcome", busy: "Busy", pinned: "Pinned", unpin: "Unpin", outcomes: { done: "done", failed: "failed", cancelled: "cancelled", expired: "expired", requeued: "requeued", sampled: "seen running", running: "running" },
-    unnamed: (id) => `worker ${id}`, jobs: "Attempts", exported: "The trace opens in chrome://tracing and in Perfetto.", recordedSince: (moment) => `recorded since ${moment}`,
+    unnamed: (id) => `worker ${id}`, takers: "over HTTP", jobs: "Attempts", exported: "The trace opens in chrome://tracing and in Perfetto.", recordedSince: (moment) => `recorded since ${moment}`,
   },
 };

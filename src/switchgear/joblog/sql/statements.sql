@@ -5,7 +5,8 @@
 -- Starting the same task again is another attempt.
 INSERT INTO joblog_runs ($columns)
 VALUES (
-    0, :at_us, 0, :at_us, 1, 0, 'worker', 'running', :function, :unique_key, :handle, :run, :host, :process, '', '', '', ''
+    0, :at_us, 0, :at_us, 1, 0, 'worker', 'running', :function, :unique_key, :handle, :run, :host, :process, '', '', '', '',
+    '', '', '', ''
 )
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     started_us = excluded.started_us,
@@ -23,7 +24,7 @@ ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
 INSERT INTO joblog_runs ($columns)
 VALUES (
     0, 0, :at_us, :at_us, 1, :result_code, 'worker', :state, :function, :unique_key, :handle, :run, :host, :process,
-    '', '', :error, :result
+    '', '', :error, :result, '', '', '', ''
 )
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     ended_us = excluded.ended_us,
@@ -38,3 +39,16 @@ SELECT id, $columns FROM joblog_runs $where ORDER BY id DESC LIMIT :limit
 -- name: oldest_to_keep
 -- The log is to keep as many as the parameter says; this is the time of the first one beyond, which goes.
 SELECT at_us FROM joblog_runs ORDER BY at_us DESC LIMIT 1 OFFSET :keep_count
+
+-- name: put_audit
+INSERT INTO joblog_audit (at_us, identity, protocol, address, verb, target, outcome, host)
+VALUES (:at_us, :identity, :protocol, :address, :verb, :target, :outcome, :host)
+
+-- name: find_audit
+SELECT id, at_us, identity, protocol, address, verb, target, outcome, host
+FROM joblog_audit
+WHERE id < :before_id AND at_us >= :since_us AND at_us < :until_us
+ORDER BY id DESC LIMIT :limit
+
+-- name: drop_audit
+DELETE FROM joblog_audit WHERE at_us < :before_us

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from switchgear.errors import StorageError
 from switchgear.joblog.recorder import Recorder
 from switchgear.model import Job
+from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.net.hub import Hub
 from switchgear.net.recent_counts import RecentCounts
 from switchgear.net.tcp import Connection
 from switchgear.protocols.handles import number_in_handle
-from switchgear.protocols.pending_read import Reading
+from switchgear.protocols.pending_read import PendingRead, Reading
 from switchgear.verbs.answers import ListenerFigures
 
-__all__ = ["OperationsContext"]
+__all__ = ["OperationsContext", "done_at_once", "done_in_thread"]
+
+
+def done_at_once(work: Callable[[], Any]) -> PendingRead:
+    """A read that has ended: where there is no event loop that could wait for a thread."""
+    read = PendingRead()
+    try:
+        read.finish(work())
+    except Exception as error:
+        read.finish(None, error)
+    return read
+
+
+def done_in_thread(work: Callable[[], Any]) -> PendingRead:
+    """A read that a thread does while the event loop goes on."""
+    read = PendingRead()
+
+    def ended(future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            read.finish(None, StorageError("the read was abandoned"))
+        elif (error := future.exception()) is not None:
+            read.finish(None, error if isinstance(error, Exception) else StorageError(str(error)))
+        else:
+            read.finish(future.result())
+
+    asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(ended)
+    return read
 
 
 class OperationsContext:
@@ -30,6 +60,9 @@ class OperationsContext:
         self.open_connections: Callable[[], Sequence[Connection]] = tuple
         self.recorder: Recorder | None = None
         self.waiting_changes: Callable[[], int] = lambda: 0  # jobs that the store does not have in their latest state
+        self.commit_times = DurationHistogram()
+        # Does something that may take long apart from the event loop; raises what that raises.
+        self.in_thread: Callable[[Callable[[], Any]], PendingRead] = done_at_once
         self.recent_counts = RecentCounts()  # of all functions together
         self.recent_events = RecentCounts()  # of the telemetry
         self._prefix = handle_prefix.encode()

@@ -10,6 +10,7 @@ from typing import Any
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
+from switchgear.net.operations.audit import AuditOperations
 from switchgear.net.operations.bulk import BulkOperations
 from switchgear.net.operations.connections import ConnectionOperations
 from switchgear.net.operations.context import OperationsContext
@@ -17,15 +18,22 @@ from switchgear.net.operations.declarations import DeclarationOperations
 from switchgear.net.operations.errors import ErrorOperations
 from switchgear.net.operations.explain import ExplainOperations
 from switchgear.net.operations.flows import FlowOperations
+from switchgear.net.operations.function_details import FunctionDetailOperations
 from switchgear.net.operations.functions import FunctionOperations
+from switchgear.net.operations.graph import GraphOperations
 from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.live_rows import LiveRows
 from switchgear.net.operations.overview import OverviewOperations
+from switchgear.net.operations.past import PastOperations
 from switchgear.net.operations.schedules import ScheduleOperations
 from switchgear.net.operations.series import SeriesOperations
 from switchgear.net.operations.server import ServerOperations
+from switchgear.net.operations.storage import StorageOperations
+from switchgear.net.operations.stream import StreamOperations
+from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
 from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
+from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.table import VERBS, checked
 
@@ -49,12 +57,18 @@ class Operations:
             ConnectionOperations(context),
             flows,
             SeriesOperations(context, self.series_recorder),
+            StreamOperations(context),
+            PastOperations(context, self.series_recorder),
+            StorageOperations(context),
             FunctionOperations(context),
             jobs,
             self.bulk,
+            FunctionDetailOperations(context),
             ErrorOperations(context),
+            GraphOperations(context),
             ExplainOperations(context),
             ScheduleOperations(context),
+            AuditOperations(context),
             DeclarationOperations(context),
         )
         # The method of a verb has its name, and takes its arguments.
@@ -76,17 +90,29 @@ class Operations:
         return answers[0]
 
     def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
-        """Run a verb in steps; at the end the answer is added to the list."""
+        """Run a verb in steps; at the end the answer is added to the list.
+
+        The engine's speaker is the peer that asks, whose permissions decide.  Raises Refused.
+        """
         handler = self.handlers.get(verb)
         if handler is None:
             raise ValueError(f"unknown verb {verb[:100]!r}; there are {', '.join(self.handlers)}")
         row = VERBS[verb]
+        speaker = self.context.engine.speaker  # None: a part of the server asks, and no peer
+        asker = speaker if isinstance(speaker, Session) else None
+        session = asker if asker is not None and asker.is_guarded else None
+        if session is not None:
+            session.require(verb, row.roles)
         values = checked(row, arguments)
         try:
+            if session is not None:
+                yield from check_arguments(self.context, session, row, values)
             answer = handler(**values)
             if row.is_long:
                 answer = yield from answer
-            answers.append(answer)
+            answers.append(answer if session is None else visible_answer(session, verb, answer))
+            if row.changes and asker is not None and not (verb == "limit" and len(arguments) == 1):
+                self.context.hub.audit(asker, verb, shown_arguments(arguments))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:

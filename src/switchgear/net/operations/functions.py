@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from switchgear.model import SECOND_US, Function
+from switchgear.model import SECOND_US, Function, ReadyQueue
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.policy import Policy, Rate
 from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, PolicyAnswer
 
-__all__ = ["FunctionOperations", "oldest_ready_seconds", "oldest_ready_us"]
+__all__ = ["FunctionOperations", "function_portions", "oldest_ready_seconds", "oldest_ready_us"]
 
 # The oldest ready job is searched for in at most this many key queues.
 MOST_QUEUES: Final = 1000
@@ -104,6 +105,29 @@ class FunctionOperations:
         return {"function": function, "policy": plain_policy(policy)}
 
 
+def some_ready_queues(function: Function) -> Iterator[ReadyQueue]:
+    """The same as `Function.ready_queues`, of which there may be very many, one by one."""
+    if function.limiter is None:
+        yield function
+        return
+    for group in function.limiter.groups:
+        yield group.queue
+        if group.key_queues is not None:
+            yield from group.key_queues.values()
+
+
+def function_portions(functions: Sequence[Function], per_step: int) -> Iterator[list[Function]]:
+    """Functions in portions for one step each; one with limits may have very many queues, and ends its portion."""
+    portion: list[Function] = []
+    for function in functions:
+        portion.append(function)
+        if len(portion) >= per_step or function.limiter is not None:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
+
+
 def oldest_ready_us(function: Function) -> int | None:
     """When the oldest job at the head of a queue was created; if a function has very many keys, of some of its queues.
 
@@ -112,7 +136,7 @@ def oldest_ready_us(function: Function) -> int | None:
     if not function.ready:
         return None
     oldest: int | None = None
-    for ready_queue in islice(function.ready_queues(), MOST_QUEUES):
+    for ready_queue in islice(some_ready_queues(function), MOST_QUEUES):
         for queue in ready_queue.queues:
             if queue and (oldest is None or queue[0].created_us < oldest):
                 oldest = queue[0].created_us

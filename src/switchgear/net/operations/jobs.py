@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import Refused
+from switchgear.joblog.runs import LoggedStart
 from switchgear.model import (
     DONE,
     FAILED,
@@ -32,6 +33,7 @@ from switchgear.model import (
     JobState,
     UniqueScope,
 )
+from switchgear.net.operations.attempts import attempt_history, logged_starts, present_start
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import encoded, plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
@@ -152,9 +154,15 @@ class JobOperations:
         answer: StatesAnswer = {"states": states, "counts": dict(Counter(states))}
         return answer
 
-    def job(self, handle: str) -> Steps:
+    def job(self, handle: str, workers: bool) -> Steps:
         """One job in all detail."""
         job = yield from self._context.named_job(handle)
+        starts: dict[int, LoggedStart] = {}
+        recorder = self._context.recorder
+        if workers and recorder is not None and job.moves:
+            starts = yield from logged_starts(recorder, self._context.handle(job.id), job.id)
+        if job.worker is not None:
+            starts[job.taken_us] = present_start(job, job.worker)
         payload = job.payload or b""
         if job.payload is None and self._engine.has_job(job.id):
             with suppress(Refused):  # the store cannot be read; the rest of the answer is still useful
@@ -166,6 +174,7 @@ class JobOperations:
             "result": plain(job.whole_result),
             "warnings": plain(job.warnings),
             "log": [{"cause": cause.name.lower(), "at": at_us / SECOND_US} for cause, at_us in job.log],
+            "attempt_history": attempt_history(job, starts),
         }
         return answer
 
@@ -199,6 +208,7 @@ class JobOperations:
             "key": plain(job.key),
             "label": plain(job.label),
             "requires": shown_requirements(job.requires),
+            "trace": job.trace.decode(),
             "losses": job.losses,
             "crash_limit": job.crash_limit if job.crash_limit >= 0 else None,
             "unique_scope": UniqueScope(job.unique_scope).name.lower(),

@@ -5,12 +5,12 @@ The verbs `functions` and `workers` say more, and take ten times as long for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from switchgear.model import SECOND_US, Function, Worker
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.functions import oldest_ready_us
+from switchgear.net.operations.functions import function_portions, oldest_ready_us
 from switchgear.net.operations.values import plain
 from switchgear.protocols.pending_read import Step
 
@@ -32,16 +32,15 @@ class LiveRows:
     def in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
         """Collect the rows of `functions` or `workers`; at the end the list of them is added to `rows`."""
         collected: list[KeyedRow] = []
-        items: list[Any]
-        make: Callable[[Any], KeyedRow]
         if topic == "functions":
-            make, items = self._function, list(self._engine.functions.values())
-        else:
-            make, items = self._worker, list(self._engine.workers.values())
-        for start in range(0, len(items), ROWS_PER_STEP):
-            if start:
+            for portion in function_portions(list(self._engine.functions.values()), ROWS_PER_STEP):
+                collected += [self._function(function) for function in portion]
                 yield False
-            collected += [make(item) for item in items[start : start + ROWS_PER_STEP]]
+        else:
+            workers = list(self._engine.workers.values())
+            for start in range(0, len(workers), ROWS_PER_STEP):
+                collected += [self._worker(worker) for worker in workers[start : start + ROWS_PER_STEP]]
+                yield False
         rows.append(collected)
 
     def _function(self, function: Function) -> KeyedRow:
@@ -58,6 +57,7 @@ class LiveRows:
             function.paused,
             *function.counts(),
             None if created_us is None else created_us / SECOND_US,
+            function.limiter is not None and bool(function.limiter.policy),
         )
 
     def _worker(self, worker: Worker) -> KeyedRow:

@@ -9,7 +9,7 @@ from typing import Final
 from switchgear.model import SECOND_US, Function, Worker
 from switchgear.model.job import JOB_BYTES
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.functions import oldest_ready_us
+from switchgear.net.operations.functions import function_portions, oldest_ready_us
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.tcp import Connection
@@ -140,11 +140,10 @@ class OverviewOperations:
         engine = self._engine
         totals = FunctionTotals(engine.now_us, engine.dropped_counts)
         functions = list(engine.functions.values())
-        for start in range(0, len(functions), ITEMS_PER_STEP):
-            if start:
-                yield False
-            for function in functions[start : start + ITEMS_PER_STEP]:
+        for portion in function_portions(functions, ITEMS_PER_STEP):
+            for function in portion:
                 totals.add(function)
+            yield False
         return totals
 
     def _rates(self, totals: FunctionTotals) -> RateFigures:

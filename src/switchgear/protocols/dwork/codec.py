@@ -59,6 +59,7 @@ TASK_ID: Final = 101 << 3 | VARINT
 TASK_STATE: Final = 102 << 3 | VARINT
 TASK_AFTER: Final = 103 << 3 | VARINT
 TASK_AFTER_PACKED: Final = 103 << 3 | LENGTH
+TASK_TRACE: Final = 104 << 3 | LENGTH
 
 DEP_NAME: Final = 1 << 3 | LENGTH
 DEP_LOCATION: Final = 2 << 3 | LENGTH
@@ -254,6 +255,7 @@ class RarerFields:
         self.id: int | None = None
         self.state: int | None = None
         self.after: list[int] = []
+        self.trace = b""
 
 
 def _decode_task(data: bytes, at: int, stop: int, strict: bool) -> Task:
@@ -310,6 +312,7 @@ def _add_rarer_fields(task: Task, rarer: RarerFields) -> None:
     task.id = rarer.id
     task.state = rarer.state
     task.after = rarer.after
+    task.trace = rarer.trace
 
 
 def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, strict: bool) -> int:
@@ -326,6 +329,8 @@ def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, stri
             task.successors.append(_decode_dependency(data, at, after, strict))
         elif tag == TASK_ERROR:
             task.error = data[at:after]
+        elif tag == TASK_TRACE:
+            task.trace = data[at:after]
         elif tag == TASK_AFTER_PACKED and not strict:
             while at < after:
                 number, at = read_varint(data, at)
@@ -504,6 +509,8 @@ def encode_task(task: Task) -> bytes:
         parts += (varint(TASK_STATE), varint(task.state))
     for job_id in task.after:
         parts += (varint(TASK_AFTER), varint(job_id))
+    if task.trace:
+        parts += (varint(TASK_TRACE), varint(len(task.trace)), task.trace)
     return b"".join(parts)
 
 
@@ -515,12 +522,14 @@ class TransferWriter:
         self._time_us = -1
         self._rest = b""
 
-    def write(self, names: list[bytes], time_us: int) -> bytes:
-        """Encode the answer for tasks of these names that were stolen now."""
+    def write(self, names: list[bytes], time_us: int, traces: list[bytes] | None = None) -> bytes:
+        """Encode the answer for tasks of these names that were stolen now; `traces` has one for each, some empty."""
         if time_us != self._time_us:
             entry = b"\x08\x01\x10%b" % varint(time_us)
             self._rest = b"%b2%c%b" % (self._origin, len(entry), entry)
             self._time_us = time_us
+        if traces is not None:
+            return self._with_traces(names, traces)
         rest = self._rest
         most = 125 - len(rest)  # with a longer name one of the lengths takes more than a byte
         parts = [b"\x08\x03"]
@@ -531,6 +540,15 @@ class TransferWriter:
             else:
                 head = varint(size)
                 parts.append(b"\x12%b\n%b%b%b" % (varint(size + len(head) + len(rest) + 1), head, name, rest))
+        return b"".join(parts)
+
+    def _with_traces(self, names: list[bytes], traces: list[bytes]) -> bytes:
+        parts = [b"\x08\x03"]
+        for name, trace in zip(names, traces, strict=True):
+            body = b"\n%b%b%b" % (varint(len(name)), name, self._rest)
+            if trace:
+                body += b"%b%b%b" % (varint(TASK_TRACE), varint(len(trace)), trace)
+            parts.append(b"\x12%b%b" % (varint(len(body)), body))
         return b"".join(parts)
 
 

@@ -62,7 +62,7 @@ class Creation:
     def __init__(self, session: DworkSessionBase, graph: GraphSubmission) -> None:
         self.graph = graph
         self._session = session
-        self._templates: dict[bytes, JobTemplate] = {}  # by origin
+        self._templates: dict[bytes, JobTemplate] = {}  # by origin and trace
 
     def add(self, tasks: Sequence[Task], done: Container[bytes]) -> None:
         """Add some of the tasks, except those in `done`. Raises Refused."""
@@ -72,14 +72,16 @@ class Creation:
             name = task.name
             if name in done:
                 continue
-            template = templates.get(task.origin)
+            trace = task.trace
+            key = task.origin if not trace else b"%b\0%b" % (trace, task.origin)
+            template = templates.get(key)
             if template is None:
-                template = self._new_template(task.origin)
+                template = self._new_template(key, task.origin, trace)
             graph.add(template, name, name, (), task.predecessors)
 
-    def _new_template(self, origin: bytes) -> JobTemplate:
-        options = SubmitOptions(origin=origin.decode("utf-8", "replace"))
-        template = self._templates[origin] = self.graph.template(self._session.function, options)
+    def _new_template(self, key: bytes, origin: bytes, trace: bytes) -> JobTemplate:
+        options = SubmitOptions(origin=origin.decode("utf-8", "replace"), trace=trace)
+        template = self._templates[key] = self.graph.template(self._session.function, options)
         return template
 
 

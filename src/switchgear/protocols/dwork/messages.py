@@ -66,6 +66,7 @@ class Task:
     id: int | None = None
     state: int | None = None  # a model.JobState
     after: Sequence[int] = ()  # ids of its predecessors, past and present
+    trace: bytes = b""  # the traceparent of its creator's span
 
     # Written by hand, here and below, because every task of a request passes here: the code that `dataclass` generates
     # is interpreted even if the class is compiled, and takes ten times as long.
@@ -80,6 +81,7 @@ class Task:
         id: int | None = None,
         state: int | None = None,
         after: Sequence[int] = (),
+        trace: bytes = b"",
     ) -> None:
         self.name = name
         self.origin = origin
@@ -90,6 +92,7 @@ class Task:
         self.id = id
         self.state = state
         self.after = after
+        self.trace = trace
 
 
 @dataclass(slots=True)

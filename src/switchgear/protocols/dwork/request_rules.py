@@ -6,6 +6,7 @@ from typing import Final
 
 from switchgear.protocols.dwork.codec import decode_with_fields, malformed
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
+from switchgear.trace_context import is_traceparent
 
 __all__ = ["FIELDS", "REQUESTS", "Rule", "check_fields", "check_task", "check_values", "read_request"]
 
@@ -78,6 +79,8 @@ def check_task(kind: int, task: Task) -> None:
         return
     if task.error is not None:
         raise malformed(f"{kind_of(Query(kind))} takes no error")
+    if task.trace and kind == QueryType.CREATE and not is_traceparent(task.trace):
+        raise malformed("trace is no traceparent of W3C Trace Context")
     if not task.name and kind == QueryType.CREATE:
         raise malformed("the name of a task is empty")
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from switchgear.access.permissions import Permissions
 from switchgear.errors import PeerError, Refused
 from switchgear.protocols.context import Context
 from switchgear.protocols.dwork.codec import RequestReader, encode, malformed
@@ -28,8 +29,9 @@ from switchgear.protocols.pending_read import Step
 from switchgear.protocols.transport import PeerTransport
 from switchgear.refusals import REFUSALS, REFUSED_LIMIT, REFUSED_RUNNING
 from switchgear.text import harmless
+from switchgear.verbs.access import Role
 
-__all__ = ["ON_REQUEST", "DworkSession", "DworkSetup"]
+__all__ = ["ON_REQUEST", "REQUEST_ROLES", "DworkSession", "DworkSetup"]
 
 # Workers repeat the same few requests. Short requests without tasks are decoded once, and this many are cached.
 REMEMBERED_REQUESTS = 4096
@@ -93,12 +95,19 @@ class DworkSession(DworkSessionBase):
                     self._begin_long(message, payload)
                     return
                 query = self._read(payload)
+            if self.is_guarded:
+                self._check_access(query)
             if self._is_long(query):
                 self._begin_long(message, payload)
                 return
             ON_REQUEST[query.type](self, message, query)
         except (PeerError, Refused) as error:
             self._answer_error(message, error)
+
+    def _check_access(self, query: Query) -> None:
+        """Refuse a request that its sender may not make; raises Refused."""
+        kind = QueryType(query.type)
+        self.require(kind.name.title(), REQUEST_ROLES[kind], self.setup.function)
 
     def _answer_error(self, message: Message, error: PeerError | Refused) -> None:
         text = harmless(str(error))
@@ -128,16 +137,17 @@ class DworkSession(DworkSessionBase):
             raise Refused(REFUSED_LIMIT, "the server holds as much as it may; try again later")
         identity = message[0]
         self._pipelined[identity] = deque()
-        self.work_off(self._work_off(identity, message, payload))
+        self.work_off(self._work_off(identity, message, payload, self.permissions))
 
-    def _work_off(self, identity: bytes, message: Message, payload: bytes) -> Iterator[Step]:
+    def _work_off(self, identity: bytes, message: Message, payload: bytes, permissions: Permissions) -> Iterator[Step]:
+        # The permissions are those on arrival: the peer may be gone before its request is read.
         memory = self.engine.memory
         pipelined = self._pipelined[identity]
         try:
             memory.input_bytes += len(payload)
             while True:
                 try:
-                    yield from self._answer_long(message, payload)
+                    yield from self._answer_long(message, payload, permissions)
                 except (PeerError, Refused) as error:
                     self._answer_error(message, error)
                 finally:
@@ -149,7 +159,7 @@ class DworkSession(DworkSessionBase):
         finally:
             self._pipelined.pop(identity, None)
 
-    def _answer_long(self, message: Message, payload: bytes) -> Iterator[Step]:
+    def _answer_long(self, message: Message, payload: bytes, permissions: Permissions) -> Iterator[Step]:
         if not payload:
             raise malformed("the message is empty")
         reader = RequestReader(payload)
@@ -158,6 +168,9 @@ class DworkSession(DworkSessionBase):
         query = reader.query
         check_fields(query, reader.fields)
         check_values(query)
+        self.identify(permissions)
+        if self.is_guarded:
+            self._check_access(query)
         if query.type == QueryType.CREATE:
             yield from create(self, message, query, reader)
         elif query.type == QueryType.COMPLETE:
@@ -213,6 +226,17 @@ ON_REQUEST: Final[dict[int, Callable[[DworkSessionBase, Message, Query], None]]]
 IN_STEPS: Final[dict[int, Callable[[DworkSessionBase, Message, Query], Iterator[Step]]]] = {
     QueryType.LOOKUP: on_lookup,
     QueryType.LIST: on_list,
+}
+
+REQUEST_ROLES: Final[dict[int, frozenset[Role]]] = {
+    QueryType.CREATE: frozenset({Role.SUBMIT}),
+    QueryType.STEAL: frozenset({Role.WORK}),
+    QueryType.COMPLETE: frozenset({Role.WORK}),
+    QueryType.TRANSFER: frozenset({Role.WORK}),
+    QueryType.OK: frozenset({Role.READ, Role.SUBMIT, Role.WORK}),
+    QueryType.EXIT: frozenset({Role.WORK}),
+    QueryType.LOOKUP: frozenset({Role.READ, Role.SUBMIT, Role.WORK}),
+    QueryType.LIST: frozenset({Role.READ, Role.SUBMIT}),
 }
 
 # How their messages begin, as everybody writes them: with the field `type`.

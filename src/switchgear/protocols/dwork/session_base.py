@@ -24,7 +24,18 @@ from switchgear.resources import resource_amounts
 from switchgear.tags import tag_set
 from switchgear.text import harmless
 
-__all__ = ["EXIT", "NOT_FOUND", "OK", "DworkSessionBase", "DworkSetup", "Handout", "error_text", "shown", "with_reason"]
+__all__ = [
+    "EXIT",
+    "NOT_FOUND",
+    "OK",
+    "DworkSessionBase",
+    "DworkSetup",
+    "Handout",
+    "error_text",
+    "shown",
+    "traces_of",
+    "with_reason",
+]
 
 OK: Final = encode(Query(QueryType.OK))
 NOT_FOUND: Final = encode(Query(QueryType.NOT_FOUND))
@@ -353,7 +364,7 @@ class DworkSessionBase(MessageSession):
         known.listed = True
         now_us = self.engine.now_us
         answer = Handout(envelope, worker, [job], now_us)
-        answer.append(self.transfers.write([self.task_name(known, job)], now_us))
+        answer.append(self.transfers.write([self.task_name(known, job)], now_us, traces_of([job])))
         self.send(answer)
 
     def wait_timed_out(self, worker: Worker, ticket: int) -> None:
@@ -388,6 +399,14 @@ class DworkSessionBase(MessageSession):
                 cause, at_us = job.log[-1]
                 if job.worker is message.worker and cause is Cause.TAKEN and at_us <= message.time_us:
                     self.engine.release(message.worker, job.id)
+
+
+def traces_of(jobs: list[Job]) -> list[bytes] | None:
+    """The traces of tasks that are handed out; None if they have none."""
+    for job in jobs:
+        if job.trace:
+            return [each.trace for each in jobs]
+    return None
 
 
 def waiting_bytes(envelope: Message) -> int:

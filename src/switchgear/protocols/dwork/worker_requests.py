@@ -12,7 +12,16 @@ from switchgear.protocols.dwork.codec import encode
 from switchgear.protocols.dwork.known_workers import KnownWorker
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.metadata import described_metadata
-from switchgear.protocols.dwork.session_base import EXIT, NOT_FOUND, OK, DworkSessionBase, Handout, shown, with_reason
+from switchgear.protocols.dwork.session_base import (
+    EXIT,
+    NOT_FOUND,
+    OK,
+    DworkSessionBase,
+    Handout,
+    shown,
+    traces_of,
+    with_reason,
+)
 from switchgear.protocols.multipart import Message
 from switchgear.protocols.pending_read import PendingRead, Step, awaited
 from switchgear.text import harmless
@@ -118,7 +127,7 @@ def hand_out(session: DworkSessionBase, envelope: Message, taken: Taken) -> None
     assert taken.worker is not None
     now_us = session.engine.now_us
     answer = Handout(envelope, taken.worker, taken.jobs, now_us)
-    payload = session.transfers.write(taken.names, now_us)
+    payload = session.transfers.write(taken.names, now_us, traces_of(taken.jobs))
     session.answer(answer, payload)
 
 

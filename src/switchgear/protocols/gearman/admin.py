@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function, Job
 from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.protocols.pending_read import Step
 from switchgear.text import escaped_name, harmless
+from switchgear.verbs.access import Role
 from switchgear.verbs.table import VERBS, OperatorVerb
 
 __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
@@ -26,6 +28,8 @@ LINES_AT_ONCE: Final = 200  # of a long answer, in one step
 MOST_UNREAD_BYTES: Final = 65_536  # beyond this, the peer has to read before the answer continues
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
+
+AUDITED: Final = (Role.OPERATE, Role.ADMIN)
 
 Words = list[bytes]
 
@@ -47,6 +51,10 @@ def on_line(session: GearmanSession, line: bytes) -> None:
     try:
         session.require_access(VERB_OF_COMMAND[first.lower()])
         answer: bytes | Iterator[bytes] = command(session, words)
+        if answer is OK and VERB_OF_COMMAND[first.lower()].role in AUDITED:
+            session.context.audit(
+                session, first.decode().lower(), harmless(b" ".join(words).decode("utf-8", "replace"))
+            )
     except PeerError as error:
         text = harmless(str(error))
         session.context.count_bad_input(session, error.code, text)
@@ -110,14 +118,19 @@ def on_verbose(session: GearmanSession, words: Words) -> bytes:
     return b"OK %b\n" % session.setup.log_level.encode()
 
 
+def visible_functions(session: GearmanSession) -> list[Function]:
+    """The functions that the peer may use."""
+    return [function for function in session.engine.functions.values() if session.may_see(function.name)]
+
+
 def on_status(session: GearmanSession, words: Words) -> Iterator[bytes]:
-    for f in list(session.engine.functions.values()):
+    for f in visible_functions(session):
         yield b"%b\t%d\t%d\t%d\n" % (escaped_name(f.name), f.total, f.running, len(f.workers))
 
 
 def on_priority_status(session: GearmanSession, words: Words) -> Iterator[bytes]:
     """The numbers of ready jobs. Gearman has three priorities, and urgent jobs count as high."""
-    for function in list(session.engine.functions.values()):
+    for function in visible_functions(session):
         ready = function.ready_of
         counts = (ready(URGENT) + ready(HIGH), ready(NORMAL), ready(LOW), len(function.workers))
         yield b"%b\t%d\t%d\t%d\t%d\n" % (escaped_name(function.name), *counts)
@@ -127,7 +140,8 @@ def on_workers(session: GearmanSession, words: Words) -> Iterator[bytes]:
     """One line per connection, whether it is a worker or not; the function registered last comes first."""
     for other in list(session.setup.sessions):
         functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
-        names = b"".join(b" " + escaped_name(function.name) for function in functions)
+        visible = [function.name for function in functions if session.may_see(function.name)]
+        names = b"".join([b" " + escaped_name(name) for name in visible])
         client_id = escaped_name(other.client_id)
         yield b"%d %b %b :%b\n" % (other.transport.descriptor, other.transport.host.encode(), client_id, names)
 
@@ -136,7 +150,7 @@ def unfinished_jobs(session: GearmanSession) -> Iterator[Job]:
     """All unfinished jobs by id, in portions: those that exist when their turn comes."""
     from_id = 0
     while some := list(islice(session.engine.unfinished_jobs(from_id), LINES_AT_ONCE)):
-        yield from some
+        yield from [job for job in some if session.may_see(job.function.name)]
         from_id = some[-1].id + 1
 
 
@@ -173,6 +187,7 @@ def on_cancel(session: GearmanSession, words: Words) -> bytes:
     job = session.engine.job(session.job_id(words[1]))
     if job is None:
         return b"ERR UNKNOWN_JOB\r\n"
+    session.require("cancel", EVERYBODY, job.function.name)
     session.engine.cancel(job)
     return OK
 
@@ -180,6 +195,7 @@ def on_cancel(session: GearmanSession, words: Words) -> bytes:
 def on_maxqueue(session: GearmanSession, words: Words) -> bytes:
     if not words:
         return incomplete(b"maxqueue")
+    session.require("maxqueue", EVERYBODY, words[0])
     function = session.engine.function_named(session.name_of(words[0]))
     numbers = [limit(word) for word in words[1:4]]
     if len(numbers) == 1:
@@ -197,6 +213,7 @@ def limit(word: bytes) -> int:
 def on_create(session: GearmanSession, words: Words) -> bytes:
     if len(words) != 2 or words[0].lower() != b"function":
         return incomplete(b"create")
+    session.require("create", EVERYBODY, words[1])
     session.engine.function_named(session.name_of(words[1]))
     return OK
 
@@ -204,6 +221,7 @@ def on_create(session: GearmanSession, words: Words) -> bytes:
 def on_drop(session: GearmanSession, words: Words) -> bytes:
     if len(words) != 2 or words[0].lower() != b"function":
         return incomplete(b"drop")
+    session.require("drop", EVERYBODY, words[1])
     function: Function | None = session.engine.functions.get(words[1])
     if function is None:
         return b"ERR function not found\r\n"

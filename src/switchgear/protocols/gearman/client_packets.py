@@ -169,7 +169,7 @@ def unfinished_holder(session: GearmanSession, unique: bytes) -> Job | None:
     """The unfinished job with this key. A finished job may still hold its key, but its handle would be unknown too."""
     for function in session.engine.functions.values():
         holder = session.engine.look_at_holder(function, unique)
-        if holder is not None and holder.state not in FINAL_STATES:
+        if holder is not None and holder.state not in FINAL_STATES and session.may_see(function.name):
             return holder
     return None
 
@@ -192,6 +192,10 @@ def on_option(session: GearmanSession, body: bytes) -> None:
     option = body.lower()
     if option == b"packet_bytes":  # a client that knows the limit need not exceed it to find out
         session.send(response(Packet.OPTION_RES, option, b"%d" % session.setup.packet_bytes))
+        return
+    if option == b"traces":
+        session.wants_traces = True
+        session.send(response(Packet.OPTION_RES, body))
         return
     if option not in (b"exceptions", b"switchgear"):
         session.send_error("UNKNOWN_OPTION", "Server does not recognize given option")

@@ -12,6 +12,7 @@ from switchgear.protocols.gearman.messages import Packet
 __all__ = ["COMPLETE", "bad_end_start", "job_push", "last_packet", "progress_packet", "revocation"]
 
 PUSH: Final = JobPackets(Packet.JOB_PUSH)
+PUSH_TRACED: Final = JobPackets(Packet.JOB_PUSH_TRACED)
 COMPLETE: Final = JobPackets(Packet.WORK_COMPLETE)
 FIRST_OF_PLAIN: Final = b"\0".join((b"1", b"0", b"0", b"0"))  # the figures of most jobs; see push_figures
 
@@ -25,7 +26,7 @@ REASONS: Final = {
 }
 
 
-def job_push(prefix: bytes, worker: Worker, job: Job, payload: bytes) -> bytes:
+def job_push(prefix: bytes, worker: Worker, job: Job, payload: bytes, wants_traces: bool) -> bytes:
     """The packet with a job for a worker that has granted credit. Optimised, because every job of our own workers
     passes here."""
     name = job.function.name
@@ -34,6 +35,12 @@ def job_push(prefix: bytes, worker: Worker, job: Job, payload: bytes) -> bytes:
         unique = job.client_unique
     is_plain = job.attempts == 1 and not job.has_details and not worker.has_timeouts
     figures = FIRST_OF_PLAIN if is_plain else push_figures(worker, job)
+    if wants_traces and job.has_details and job.trace:
+        trace = job.trace
+        start = PUSH_TRACED.start(
+            prefix, job.id, len(name) + len(unique) + len(figures) + len(trace) + len(payload) + 5
+        )
+        return b"%b%d\0%b\0%b\0%b\0%b\0%b" % (start, job.id, name, unique, figures, trace, payload)
     start = PUSH.start(prefix, job.id, len(name) + len(unique) + len(figures) + len(payload) + 4)
     return b"%b%d\0%b\0%b\0%b\0%b" % (start, job.id, name, unique, figures, payload)
 

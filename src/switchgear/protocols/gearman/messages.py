@@ -68,6 +68,9 @@ class Packet(IntEnum):
     HAND_BACK = 1011
     WORKER_TAGS = 1012
     WORKER_RESOURCES = 1013
+    JOB_PUSH_TRACED = 1014
+    AUTHENTICATE = 1020
+    AUTHENTICATED = 1021
 
 
 EXTENSIONS: Final = frozenset(packet for packet in Packet if packet >= Packet.SUBMIT_JOB_OPTIONS)
@@ -93,7 +96,9 @@ NOT_REQUESTS: Final = frozenset(
         Packet.WATCH_RES,
         Packet.JOB_ENDED,
         Packet.JOB_PUSH,
+        Packet.JOB_PUSH_TRACED,
         Packet.REVOKE,
+        Packet.AUTHENTICATED,
     }
 )
 
@@ -136,6 +141,7 @@ ARGUMENTS: Final[dict[Packet, int]] = {
     Packet.HAND_BACK: 1,
     Packet.WORKER_TAGS: 1,
     Packet.WORKER_RESOURCES: 1,
+    Packet.AUTHENTICATE: 1,
 }
 
 # The requests that carry a payload, a result or other data as their last argument, and how many precede it.

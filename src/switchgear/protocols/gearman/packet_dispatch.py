@@ -12,10 +12,17 @@ from typing import Final
 from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, LOW, NORMAL, Delivery
 from switchgear.protocols.framing import Message
-from switchgear.protocols.gearman import client_packets, submit_and_control, watch_and_credit, worker_packets
+from switchgear.protocols.gearman import (
+    client_packets,
+    packet_access,
+    submit_and_control,
+    watch_and_credit,
+    worker_packets,
+)
 from switchgear.protocols.gearman.client_packets import submit
 from switchgear.protocols.gearman.codec import LONG, LONG_START, TEXT
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.protocols.gearman.packet_access import check_packet
 from switchgear.protocols.gearman.session import GearmanSession
 from switchgear.protocols.gearman.watch_and_credit import on_credit
 from switchgear.protocols.gearman.worker_packets import on_grab_job, on_pre_sleep, on_work_complete
@@ -47,6 +54,8 @@ def handle_messages(session: GearmanSession, messages: list[Message]) -> None:
             session.deferred = messages[index:]
             return
         try:
+            if session.is_guarded:
+                check_packet(session, kind, body)
             if kind == SUBMIT_JOB_BG:
                 submit(session, kind, body, NORMAL, HANDLE)
             elif kind == GRAB_JOB:
@@ -136,6 +145,7 @@ ON_REQUEST: Final[dict[int, Callable[[GearmanSession, bytes], None]]] = {
     Packet.HAND_BACK: watch_and_credit.on_hand_back,
     Packet.WORKER_TAGS: watch_and_credit.on_worker_tags,
     Packet.WORKER_RESOURCES: watch_and_credit.on_worker_resources,
+    Packet.AUTHENTICATE: packet_access.on_authenticate,
 }
 
 

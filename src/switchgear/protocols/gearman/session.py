@@ -105,6 +105,7 @@ class GearmanSession(ByteSession):
         self.client_id = b"-"
         self.exceptions = setup.exceptions
         self.extended = False  # the peer understands the extension packets
+        self.wants_traces = False  # the traces of jobs are pushed with them
         self.worker: Worker | None = None  # set when it first acts as a worker
         self.handle_bytes = 0  # the length of the last handle that a worker reported on
         self.last_function = b""  # the function of the last submission
@@ -250,10 +251,17 @@ class GearmanSession(ByteSession):
         return body
 
     def require_access(self, verb: OperatorVerb) -> None:
-        """Refuse a verb that the peer may not use; raises PeerError."""
+        """Refuse a verb that the peer may not use; raises PeerError or Refused."""
+        self.require(verb.name, verb.roles)
+        if self.is_guarded or not self.transport.access.is_open:
+            return  # an identity has the role
         refusal = refusal_of(verb, self.transport, self.setup.access)
         if refusal:
             raise PeerError(refusal, code="NOT_ALLOWED")
+
+    def may_see(self, function: bytes) -> bool:
+        """Whether the peer may be told of this function and its jobs."""
+        return not self.is_guarded or self.permissions.covers(function)
 
     # --- credit ---
 
@@ -295,7 +303,7 @@ class GearmanSession(ByteSession):
             self.take_back_credit(self.held_credit + worker.credits)
             self.context.soon(partial(self.engine.release, worker, job.id))
             return
-        packet = job_push(self.prefix, worker, job, job.payload or b"")
+        packet = job_push(self.prefix, worker, job, job.payload or b"", self.wants_traces)
         self.send(packet)
         self.pushed_bytes += len(packet)
         self.pushed_jobs += 1

@@ -164,9 +164,6 @@ def predecessor(session: GearmanSession, handle: str) -> int:
 def on_control(session: GearmanSession, body: bytes) -> None:
     name, text = split(body, Packet.CONTROL)
     arguments = parsed(text, dict[str, Any], "arguments")
-    verb = VERBS.get(name.decode("utf-8", "replace"))
-    if verb is not None:
-        session.require_access(verb)
     if isinstance(arguments.get("function"), str):
         session.name_of(arguments["function"].encode())
     session.work_off(operation(session, name.decode("utf-8", "replace"), arguments))

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.errors import PeerError
 from switchgear.model import RUNNING, Job
 from switchgear.numbers import whole_number
@@ -75,6 +76,8 @@ def on_watch(session: GearmanSession, body: bytes) -> None:
 def watch_ended(session: GearmanSession, handle: bytes, job_id: int) -> Iterator[Step]:
     """Send the end of a finished job, if it is known."""
     job = yield from session.ended_job(job_id)
+    if job is not None:
+        session.require("WATCH", EVERYBODY, job.function.name)
     if job is None and session.engine.has_job(job_id):
         on_watch(session, handle)  # retried meanwhile
     elif job is None:

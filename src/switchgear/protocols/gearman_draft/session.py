@@ -34,8 +34,13 @@ from switchgear.protocols.pending_read import PendingRead, Reading, Step, close_
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
 from switchgear.text import harmless
+from switchgear.verbs.access import Role
 
-__all__ = ["ON_PACKET", "DraftSession", "DraftSetup"]
+__all__ = ["ON_PACKET", "PACKET_ROLES", "DraftSession", "DraftSetup"]
+
+SUBMIT: Final = frozenset({Role.SUBMIT})
+WORK: Final = frozenset({Role.WORK})
+FOLLOW: Final = frozenset({Role.SUBMIT, Role.READ})  # a submitter follows its jobs by their handles
 
 NOOP: Final = packet(Packet.NOOP)
 CREATED: Final = packet(Packet.JOB_CREATE_RES)
@@ -134,6 +139,8 @@ class DraftSession(ByteSession):
             raise PeerError(f"a server takes no packet of type {kind}", code=ErrorCode.UNEXPECTED.name)
         if body and kind in WITHOUT_BODY:
             raise malformed(f"{Packet(kind).name.lower()} takes no arguments")
+        if self.is_guarded:
+            self.require(Packet(kind).name.lower(), PACKET_ROLES[kind])
         handler(self, body)
 
     @property
@@ -281,7 +288,7 @@ class DraftSession(ByteSession):
                 job = yield from self.ended_job(request.job_id)
         except Refused as refused:
             return self.refusal(refused)
-        if job is None:
+        if job is None or (self.is_guarded and not self.permissions.covers(job.function.name)):
             return UNKNOWN_HANDLE
         if job.entry_bytes and job.delivery and job.state in FINAL_STATES:
             self.await_commit()  # its end may not be stored yet
@@ -329,6 +336,8 @@ class DraftSession(ByteSession):
 
 def on_worker_connect(session: DraftSession, body: bytes) -> None:
     names = [session.short(name, "job name") for name in split_names(body, MOST_FUNCTIONS)]
+    for name in names:
+        session.require("worker_connect", WORK, name)
     session.engine.refuse_registrations(len(names))
     functions = [session.engine.function_named(name) for name in names]
     worker = session.as_worker()
@@ -400,6 +409,7 @@ def on_job_create(session: DraftSession, body: bytes) -> None:
         session.check_room()
     session.short(name, "job name")
     session.short(dupkey, "duplicate key")
+    session.require("job_create_req", SUBMIT, name)
     job = session.engine.submit(name, dupkey, args, NORMAL, DELIVERIES[job_type])
     if not waits:
         handle = b"%b%d" % (session.setup.handle_prefix, job.id) if job_type is JobType.ASYNC_HANDLE else b""
@@ -446,4 +456,16 @@ ON_PACKET: Final[dict[int, Callable[[DraftSession, bytes], None]]] = {
     Packet.JOB_STATUS_REQ: on_status_request,
     Packet.JOB_COMPLETE_ANNOUNCE: on_complete_announce,
     Packet.JOB_COMPLETE_REQ: on_complete_request,
+}
+
+PACKET_ROLES: Final[dict[int, frozenset[Role]]] = {
+    Packet.WORKER_CONNECT: WORK,
+    Packet.WORKER_DISCONNECT: WORK,
+    Packet.WORKER_SLEEP: WORK,
+    Packet.JOB_CREATE_REQ: SUBMIT,
+    Packet.JOB_ASSIGN_REQ: WORK,
+    Packet.JOB_STATUS_ANNOUNCE: WORK,
+    Packet.JOB_STATUS_REQ: FOLLOW,
+    Packet.JOB_COMPLETE_ANNOUNCE: WORK,
+    Packet.JOB_COMPLETE_REQ: FOLLOW,
 }

@@ -31,6 +31,11 @@ NO_PASSWORD: Final = error(
     "ERR AUTH <password> called without any password configured for the default user. "
     "Are you sure your configuration is correct?"
 )
+HELLO_NEEDS_AUTH: Final = error(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass>"
+    " option can be used to authenticate the client and select the RESP protocol version at the same time"
+)
+DEFAULT_USER: Final = b"default"
 JOB_WORDS: Final = (b"job:", b"lock:")  # prefixes of the keys of jobs
 BAD_NAME: Final = "Client names cannot contain spaces, newlines or special characters."
 NAME_BYTES: Final = 127
@@ -65,6 +70,7 @@ def on_reset(session: GearMonkeySession, command: Command) -> None:
     session.end_transaction()
     session.unsubscribe_all()
     session.version = 2
+    session.identify(session.transport.permissions)
     session.refused_database = 0
     set_name(session, b"")
     session.send(simple(b"RESET"))
@@ -93,9 +99,12 @@ def on_hello(session: GearMonkeySession, command: Command) -> None:
         if version not in (2, 3):
             session.send(error("NOPROTO unsupported protocol version"))
             return
-    name, is_refused = read_hello(command[2:])
-    if is_refused:
+    name, credentials = read_hello(command[2:])
+    if credentials is not None and not authenticate(session, *credentials):
         session.send(WRONG_PASSWORD)
+        return
+    if session.is_guarded and not session.permissions.roles:
+        session.send(HELLO_NEEDS_AUTH)
         return
     session.version = version
     if name is not None:
@@ -103,21 +112,21 @@ def on_hello(session: GearMonkeySession, command: Command) -> None:
     session.send(mapping(version, about(session)))
 
 
-def read_hello(options: Command) -> tuple[bytes | None, bool]:
-    """The given name, and whether an unknown user is named; raises PeerError."""
+def read_hello(options: Command) -> tuple[bytes | None, tuple[bytes, bytes] | None]:
+    """The given name, and the user and password; raises PeerError."""
     name: bytes | None = None
-    is_refused = False
+    credentials: tuple[bytes, bytes] | None = None
     while options:
         word = options[0].upper()
         if word == b"AUTH" and len(options) > 2:
-            is_refused = options[1] != b"default"
+            credentials = (options[1], options[2])
             options = options[3:]
         elif word == b"SETNAME" and len(options) > 1:
             name = checked_name(options[1])
             options = options[2:]
         else:
             raise PeerError(f"Syntax error in HELLO option '{options[0][:100].decode('utf-8', 'replace')}'", code="ERR")
-    return name, is_refused
+    return name, credentials
 
 
 def about(session: GearMonkeySession) -> list[tuple[bytes, bytes]]:
@@ -133,13 +142,30 @@ def about(session: GearMonkeySession) -> list[tuple[bytes, bytes]]:
 
 
 def on_auth(session: GearMonkeySession, command: Command) -> None:
-    """Accept any password, like a Redis without one: its default user may send any."""
+    """AUTH [user] token"""
     if len(command) > 3:
         raise PeerError("syntax error", code="ERR")
-    if len(command) == 2:
+    if len(command) == 2 and session.transport.access.is_open:
         session.send(NO_PASSWORD)
-    else:
-        session.send(OK if command[1] == b"default" else WRONG_PASSWORD)
+        return
+    user = command[1] if len(command) == 3 else DEFAULT_USER
+    session.send(OK if authenticate(session, user, command[-1]) else WRONG_PASSWORD)
+
+
+def authenticate(session: GearMonkeySession, user: bytes, token: bytes) -> bool:
+    """Identify the peer by its token; the user is the identity's name, or the default user of Redis.
+
+    A listener without identities accepts any password of the default user, like a Redis without one.
+    """
+    access = session.transport.access
+    if access.is_open:
+        return user == DEFAULT_USER
+    permissions = access.by_token(token)
+    if permissions is None or user not in (DEFAULT_USER, permissions.name.encode()):
+        session.context.count_authentication_failed(session)
+        return False
+    session.identify(permissions)
+    return True
 
 
 def checked_name(name: bytes) -> bytes:

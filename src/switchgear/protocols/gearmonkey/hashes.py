@@ -30,8 +30,12 @@ from switchgear.protocols.gearmonkey.messages import Pieces
 from switchgear.protocols.gearmonkey.resp import OK, Command, integer
 from switchgear.protocols.gearmonkey.session import MOST_ANSWER_BYTES, GearMonkeySession
 from switchgear.states import LateReport
+from switchgear.verbs.access import Role
 
 __all__ = ["find_job", "hidden_from_us", "on_hget", "on_hgetall", "on_hmget", "on_hmset", "on_hset"]
+
+SUBMIT: Final = frozenset({Role.SUBMIT})
+WORK: Final = frozenset({Role.WORK})
 
 OUTPUT: Final = b"output"
 DIVIDEND: Final = b"status:dividend"
@@ -204,15 +208,18 @@ def write(session: GearMonkeySession, command: Command, *, counts: bool) -> None
     draft = session.setup.drafts.get(key.number, key.function)
     job = session.engine.job(key.number)
     if draft is not None:
+        session.require("HMSET of a new job", SUBMIT)
         new = sum(name not in draft.fields for name in fields)
         write_draft(session, draft, fields)
     elif (job is None or INPUT in fields) and session.must_read(command, (key,), with_payloads=True):
         return
     elif job is not None and job.function.name == key.function:
+        session.require("HMSET of a job that was pushed", WORK)
         usual, extras = usual_fields(job), session.setup.extras.of(job.id)
         new = sum(name not in usual and name not in extras for name in fields)
         report(session, job, Report.read(session, job, fields))
     else:
+        session.require("HMSET of a job that has ended", WORK)
         new = 0
         write_ended(session, key, fields)
     session.send(integer(new) if counts else OK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from switchgear.config import Config, ListenUrl
+from switchgear.protocols.gearmonkey.command_access import check_command
 from switchgear.protocols.gearmonkey.listener_state import GearMonkeySetup
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 from switchgear.protocols.gearmonkey.verbs import VERBS
@@ -25,6 +26,7 @@ class GearMonkeySessionFactory(TcpSessionFactory):
             engine=server.engine,
             verbs=VERBS,
             version=VERSION,
+            check_command=check_command,
             packet_bytes=limits.packet_bytes,
             name_bytes=limits.name_bytes,
             output_bytes=limits.slow_reader_bytes + 2 * limits.packet_bytes,

@@ -47,11 +47,13 @@ class GearMonkeySetup:
         engine: Engine,
         verbs: Mapping[bytes, RedisVerb],
         version: str,
+        check_command: Callable[[GearMonkeySession, Command], None],
         packet_bytes: int = 64 * 1024 * 1024,
         name_bytes: int = 512,
         output_bytes: int = 136 * 1024 * 1024,
     ) -> None:
         self.verbs = verbs
+        self.check_command: Callable[[GearMonkeySession, Command], None] = check_command
         self.version = version
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes

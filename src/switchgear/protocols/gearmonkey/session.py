@@ -200,6 +200,8 @@ class GearMonkeySession(ByteSession):
                     " before SELECT 0",
                     code="ERR",
                 )
+            if self.is_guarded:
+                self.setup.check_command(self, command)
             if self.queued is not None and verb.in_transaction:
                 self._queue(command)
                 return
@@ -210,6 +212,7 @@ class GearMonkeySession(ByteSession):
             self.is_broken = True  # has an effect only in a transaction
             self._complain(mistake)
         except Refused as refused:
+            self.is_broken = True
             self.send(self.refusal(refused))
 
     # --- data of the store ---

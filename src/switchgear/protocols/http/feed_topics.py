@@ -21,9 +21,12 @@ from switchgear.protocols.pending_read import Reading
 if TYPE_CHECKING:
     from switchgear.protocols.context import Context
 
-__all__ = ["FeedTopic", "JobTopic", "OverviewTopic", "RowsTopic"]
+__all__ = ["FeedTopic", "JobTopic", "OverviewTopic", "RowsTopic", "StreamTopic"]
 
 TICK_US: Final = 500_000
+STREAM_TICK_US: Final = 200_000
+STREAM_ROWS: Final = 1_000  # in one tick; of more, some are left out
+STREAM_SECONDS: Final = 5  # so long after the last tick the recording ends
 # Comparing a row takes a tenth of a microsecond, encoding one some microseconds.
 COMPARED_PER_STEP: Final = 1_000
 ENCODED_PER_STEP: Final = 200
@@ -155,6 +158,47 @@ def encoded_rows(rows: Sequence[tuple[Any, ...]]) -> Reading[bytes]:
             yield False
         pieces.append(msgspec.json.encode(rows[start : start + ENCODED_PER_STEP])[1:-1])
     return b"[" + b",".join(pieces) + b"]"
+
+
+class StreamTopic(FeedTopic):
+    """The task stream: a snapshot has what runs now, a delta the attempts that have ended since."""
+
+    interval_us: int = STREAM_TICK_US
+
+    def __init__(self) -> None:
+        super().__init__("stream")
+        self._cursor: int | None = None
+        self._running: Any = None
+        self._answer: dict[str, Any] = {}  # without rows
+
+    def collect(self, context: Context) -> Reading[bytes]:
+        arguments = {"cursor": self._cursor, "limit": STREAM_ROWS, "seconds": STREAM_SECONDS}
+        answers: list[Any] = []
+        try:
+            yield from context.operate_in_steps("stream", arguments, answers)
+        except Refused:
+            return b""  # there is no memory for it now
+        answer = answers[0]
+        self.collected_us = context.engine.now_us
+        self._cursor = answer["next"]
+        if not answer["rows"] and answer["running"] == self._running:
+            return b""
+        self._running = answer["running"]
+        self.snapshot = None
+        data = msgspec.json.encode(answer)
+        answer["rows"] = []
+        self._answer = answer
+        return event(self.name, "delta", self.collected_us, data)
+
+    def encode(self) -> Reading[bytes]:
+        yield False
+        return event(self.name, "snapshot", self.collected_us, msgspec.json.encode(self._answer))
+
+    def forget(self) -> None:
+        super().forget()
+        self._cursor = None
+        self._running = None
+        self._answer = {}
 
 
 class JobTopic(FeedTopic):

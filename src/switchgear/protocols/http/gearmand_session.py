@@ -13,6 +13,7 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import DONE, FINAL_STATES, HIGH, LOW, NORMAL, Delivery, Job
 from switchgear.protocols.context import Context
 from switchgear.protocols.http.codec import CONTINUE, RequestDecoder, answer_head
+from switchgear.protocols.http.identity import bearer_permissions
 from switchgear.protocols.http.messages import HttpRequest
 from switchgear.protocols.http.problems import HttpProblem, refusal_problem
 from switchgear.protocols.http.session import LONG_ANSWER_BYTES, HttpSetup
@@ -21,10 +22,12 @@ from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
 from switchgear.protocols.unique_words import unique_key
 from switchgear.refusals import REFUSALS
+from switchgear.verbs.access import Role
 from switchgear.version import VERSION
 
 __all__ = ["GearmandHttpSession"]
 
+SUBMIT: Final = frozenset({Role.SUBMIT})
 METHODS: Final = ("GET", "HEAD", "POST", "PUT")
 PRIORITIES: Final = {b"high": HIGH, b"low": LOW}
 TEXT: Final = b"text/plain; charset=utf-8"
@@ -69,6 +72,9 @@ class GearmandHttpSession(ByteSession):
         problem = self.setup.router.guard.submission_problem(request.head, any_host=self.any_host)
         if problem is not None:
             raise problem
+        if not self.transport.access.is_open:
+            self.identify(bearer_permissions(self, request.head) or self.transport.permissions)
+            self.require("a submission", SUBMIT)
         if request.head.method not in METHODS:
             allowed = ", ".join(METHODS)
             raise HttpProblem(405, "method_not_allowed", f"the methods here are {allowed}", headers={"Allow": allowed})
@@ -83,6 +89,7 @@ class GearmandHttpSession(ByteSession):
         if len(name) > self.setup.name_bytes:
             text = f"the name of the function has more than {self.setup.name_bytes} bytes (limits.name_bytes)"
             raise PeerError(text, code="ARGUMENT_TOO_LARGE")
+        self.require("a submission", SUBMIT, name)
         payload = request.body
         unique = unique_key(self.engine, request.header(b"x-gearman-unique") or b"-", payload)
         priority = PRIORITIES.get(request.header(b"x-gearman-priority").lower(), NORMAL)

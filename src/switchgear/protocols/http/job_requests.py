@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import Refused
 from switchgear.json_bytes import plain
-from switchgear.model import DONE, FINAL_STATES, SECOND_US, Cause, Job
+from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
 from switchgear.model.job import lost_payload_text
 from switchgear.numbers import whole_number
 from switchgear.protocols.http.messages import BYTES, EVENT_STREAM
@@ -124,18 +125,9 @@ def on_get_attempts(session: HttpSession, call: RouteCall) -> None:
 
 
 def show_attempts(session: HttpSession, job_id: int) -> Iterator[Step]:
-    job = yield from found_job(session, job_id)
-    attempts: list[dict[str, Any]] = []
-    first = max(1, job.start_number + 1 - sum(cause is Cause.TAKEN for cause, _ in job.log))
-    for cause, at_us in job.log:
-        if cause is Cause.TAKEN:
-            started = {"attempt": first + len(attempts), "started_at": at_us / SECOND_US}
-            attempts.append({**started, "ended_at": None, "outcome": "running"})
-        elif attempts and attempts[-1]["ended_at"] is None:
-            attempts[-1]["ended_at"] = at_us / SECOND_US
-            attempts[-1]["outcome"] = cause.name.lower()
-    answer = {"handle": session.handle_text(job_id), "state": job.state.name.lower(), "attempts": attempts}
-    session.respond_json(200, answer)
+    answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id), "workers": True})
+    attempts = {"handle": answer["handle"], "state": answer["state"], "attempts": answer["attempt_history"]}
+    session.respond_json(200, attempts)
 
 
 def found_job(session: HttpSession, job_id: int) -> Reading[Job]:
@@ -143,6 +135,7 @@ def found_job(session: HttpSession, job_id: int) -> Reading[Job]:
     job = yield from session.context.find_job(job_id)
     if job is None:
         raise no_such_job()
+    session.require("a request about a job", EVERYBODY, job.function.name)
     return job
 
 
@@ -185,6 +178,7 @@ def send_result(session: HttpSession, job_id: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
     if job is None:
         raise no_such_job()
+    session.require("a request about a job", EVERYBODY, job.function.name)
     if job.state not in FINAL_STATES:  # it was retried meanwhile
         raise not_finished(session, job)
     tell_end(session, job)
@@ -240,7 +234,7 @@ def show_graph(session: HttpSession, job_id: int, depth: int) -> Iterator[Step]:
             is_complete = False
             new = new[: MOST_NODES - len(found)]
         jobs = yield from session.context.find_jobs(new)
-        border = [jobs[other_id] for other_id in new if other_id in jobs]
+        border = [jobs[each] for each in new if each in jobs and session.permissions.covers(jobs[each].function.name)]
         found.update({each.id: (each, distance) for each in border})
     answer = {
         "nodes": [node(session, each, distance) for each, distance in found.values()],
@@ -332,6 +326,7 @@ def send_last_event(session: HttpSession, job_id: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
     if job is None:
         raise no_such_job()
+    session.require("a request about a job", EVERYBODY, job.function.name)
     session.begin_stream(200, EVENT_STREAM)
     session.send_piece(event("end", end_of(session, job)))
     session.end_stream()

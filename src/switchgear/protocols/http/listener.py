@@ -6,10 +6,12 @@ from functools import partial
 
 import msgspec
 
+from switchgear.access.browser_sessions import BrowserSessions
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.identity import check_request
 from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
@@ -27,6 +29,7 @@ class HttpState:
 
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
+        self.browsers = BrowserSessions()
         self.feed = LiveFeed(engine)
         self.request_counts: dict[tuple[str, int], int] = {}
         self._openapi = b""
@@ -55,6 +58,7 @@ class HttpSessionFactory(TcpSessionFactory):
         router = Router(routes, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
+        setup.check_request = check_request
         setup.request_counts = self.state.request_counts
         self.setups.append(setup)
         if url.text("api") == "gearmand":

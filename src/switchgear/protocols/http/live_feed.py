@@ -22,7 +22,7 @@ from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
 from switchgear.model import SECOND_US, Peer, Timer
 from switchgear.protocols.context import Context
-from switchgear.protocols.http.feed_topics import FeedTopic, JobTopic, OverviewTopic, RowsTopic
+from switchgear.protocols.http.feed_topics import FeedTopic, JobTopic, OverviewTopic, RowsTopic, StreamTopic
 from switchgear.protocols.http.messages import EVENT_STREAM
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Reading
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_JOBS_WATCHED", "MOST_STREAMS", "NEW", "TOPICS", "LiveFeed"]
 
-TOPICS: Final = ("overview", "functions", "workers")
+TOPICS: Final = ("overview", "functions", "workers", "stream")
 MOST_STREAMS: Final = 64  # of one listener
 MOST_JOBS_WATCHED: Final = 16  # by one viewer
 
@@ -335,6 +335,8 @@ def new_topic(name: str, prefix: bytes) -> FeedTopic:
         return OverviewTopic()
     if name == "functions":
         return RowsTopic(name, FUNCTION_COLUMNS)
+    if name == "stream":
+        return StreamTopic()
     if name == "workers":
         return RowsTopic(name, WORKER_COLUMNS)
     return JobTopic(int(name.partition(":")[2]), prefix)

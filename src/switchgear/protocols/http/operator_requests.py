@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from switchgear.numbers import whole_number
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import function_decoder, given_fields, schedule_decoder
@@ -16,6 +17,7 @@ from switchgear.protocols.pending_read import Step
 __all__ = [
     "on_change_function",
     "on_delete_schedule",
+    "on_get_audit",
     "on_get_function",
     "on_get_schedule",
     "on_list_functions",
@@ -24,6 +26,28 @@ __all__ = [
     "on_put_schedule",
     "on_run_schedule",
 ]
+
+
+# --- the audit log ---
+
+
+def on_get_audit(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/audit"""
+    given = dict(call.plan.given)
+    cursor = given.pop("cursor", None)
+    if cursor is not None:
+        before_id = whole_number(cursor.encode())
+        if not before_id:
+            raise field_problem("parameter", "cursor", "it is the `next` of another page")
+        given["before_id"] = before_id
+    session.work_off(show_audit(session, given))
+
+
+def show_audit(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step]:
+    page = yield from session.verb_answer("audit", arguments)
+    before_id = page["next_before_id"]
+    following = None if before_id is None else str(before_id)
+    session.respond_json(200, {"entries": page["entries"], "next": following, "stored": page["stored"]})
 
 
 # --- functions and workers ---

@@ -16,6 +16,7 @@ from switchgear.refusals import REFUSALS
 from switchgear.text import harmless
 
 __all__ = [
+    "AUTHENTICATE",
     "PROBLEM_TYPE",
     "FieldError",
     "HttpProblem",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 PROBLEM_TYPE: Final = "urn:switchgear:problem:"
+AUTHENTICATE: Final = 'Bearer realm="switchgear"'  # how to identify oneself
 RETRY_AFTER_SECONDS: Final = 1  # for what may work again soon: room in a queue, another server, a store
 
 FieldError = tuple[str, str, str]
@@ -79,6 +81,8 @@ def refusal_problem(refused: Refused, text: str) -> HttpProblem:
     """The engine does not take a command; the table of refusals has the status."""
     status = REFUSALS[refused.reason].http
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status in (429, 503) else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = AUTHENTICATE
     return HttpProblem(status, refused.reason, text, headers=headers)
 
 

@@ -6,7 +6,15 @@ Not compiled, like the types that it names: the OpenAPI document is made from it
 from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
-from switchgear.protocols.http import bulk, live_feed, schemas, server_requests, submitting, watch_requests
+from switchgear.protocols.http import (
+    bulk,
+    identity,
+    live_feed,
+    schemas,
+    server_requests,
+    submitting,
+    watch_requests,
+)
 from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
@@ -44,6 +52,7 @@ PREFER: Final = {"Prefer": "`wait=30`: wait for the end of the job, at most so m
 IDEMPOTENCY_KEY: Final = {
     "Idempotency-Key": "The same request with the same key within a day is answered with the same job."
 }
+TRACE: Final = {"traceparent": "The trace that the job belongs to (W3C Trace Context); an invalid one is ignored."}
 ATTEMPT: Final = {"Switchgear-Attempt": "The attempt that came with the job."}
 JOB_HEADERS: Final = {"Switchgear-Job": "The handle of the job.", "Switchgear-State": "Its state."}
 LOCATION: Final = {"Location": "Where the job is."}
@@ -99,6 +108,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_livez,
         (json(200, "It does.", schemas.LiveAnswer),),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -108,6 +118,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_readyz,
         (json(200, "It does.", schemas.ReadyAnswer), json(503, "It does not.", schemas.ReadyAnswer)),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -129,6 +140,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_openapi,
         (json(200, "The description.", dict[str, Any]),),
         tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -138,6 +150,51 @@ ROUTES: Final[tuple[Route, ...]] = (
         server_requests.on_get_server,
         (json(200, "The state of the server.", answers.ServerAnswer),),
         tag="server",
+        is_scoped=True,
+    ),
+    Route(
+        "GET",
+        "/v1/audit",
+        verb_roles("audit"),
+        VERBS["audit"].help,
+        operators.on_get_audit,
+        (json(200, "A page of entries.", schemas.HttpAuditPage),),
+        query=(
+            verb_parameter("audit", "since"),
+            verb_parameter("audit", "limit"),
+            QueryParameter("cursor", PlainText(), "The `next` of the page before."),
+        ),
+        tag="server",
+    ),
+    Route(
+        "GET",
+        "/v1/session",
+        ALL_ROLES,
+        "Tell who the caller is, and what the caller may do.",
+        identity.on_get_session,
+        (json(200, "The identity.", schemas.SessionAnswer),),
+        tag="server",
+        is_public=True,
+    ),
+    Route(
+        "POST",
+        "/v1/session",
+        ALL_ROLES,
+        "Exchange a token for a cookie, so that a page need not keep the token.",
+        identity.on_begin_session,
+        (json(200, "The identity; `Set-Cookie` has the cookie.", schemas.SessionBegun),),
+        tag="server",
+        is_scoped=True,
+    ),
+    Route(
+        "DELETE",
+        "/v1/session",
+        ALL_ROLES,
+        "End the session of a cookie.",
+        identity.on_end_session,
+        (NO_CONTENT,),
+        tag="server",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -195,6 +252,74 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=tuple(verb_parameter("errors", argument.name) for argument in VERBS["errors"].arguments),
         tag="watch",
     ),
+    Route(
+        "GET",
+        "/v1/stream",
+        verb_roles("stream"),
+        VERBS["stream"].help,
+        watch_requests.on_get_stream,
+        (json(200, "The attempts.", live_answers.StreamAnswer),),
+        query=tuple(verb_parameter("stream", name) for name in ("since", "cursor", "limit")),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/at",
+        verb_roles("at"),
+        VERBS["at"].help,
+        watch_requests.on_get_past,
+        (json(200, "What is known.", live_answers.PastAnswer),),
+        query=(verb_parameter("at", "t"),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/storage",
+        verb_roles("storage"),
+        VERBS["storage"].help,
+        watch_requests.on_get_storage,
+        (json(200, "The store.", live_answers.StorageAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/connections",
+        verb_roles("connections"),
+        VERBS["connections"].help,
+        watch_requests.on_list_connections,
+        (json(200, "The connections.", answers.ConnectionsAnswer),),
+        query=(verb_parameter("connections", "limit"),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/graph",
+        verb_roles("graph"),
+        VERBS["graph"].help,
+        watch_requests.on_get_groups,
+        (json(200, "The groups.", live_answers.GraphAnswer),),
+        query=tuple(verb_parameter("graph", argument.name) for argument in VERBS["graph"].arguments),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/functions/{function}/times",
+        verb_roles("times"),
+        VERBS["times"].help,
+        watch_requests.on_get_times,
+        (json(200, "The durations.", live_answers.TimesAnswer),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/functions/{function}/keys",
+        verb_roles("keys"),
+        VERBS["keys"].help,
+        watch_requests.on_list_keys,
+        (json(200, "The keys.", live_answers.KeysAnswer),),
+        query=(verb_parameter("keys", "limit"),),
+        tag="watch",
+    ),
     # --- submitting ---
     Route(
         "POST",
@@ -207,8 +332,9 @@ ROUTES: Final[tuple[Route, ...]] = (
             *SUBMITTED,
         ),
         body=BodyKind(JSON, schemas.JobSubmission),
-        headers={**PREFER, **IDEMPOTENCY_KEY},
+        headers={**PREFER, **IDEMPOTENCY_KEY, **TRACE},
         tag="submit",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -227,7 +353,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         ),
         query=OPTIONS,
         body=BodyKind(BYTES, is_required=False),
-        headers={**PREFER, **IDEMPOTENCY_KEY},
+        headers={**PREFER, **IDEMPOTENCY_KEY, **TRACE},
         tag="submit",
     ),
     Route(
@@ -249,7 +375,9 @@ ROUTES: Final[tuple[Route, ...]] = (
             ),
         ),
         body=BodyKind(NDJSON, schemas.JobSubmission),
+        headers=TRACE,
         tag="submit",
+        is_scoped=True,
     ),
     # --- jobs ---
     Route(
@@ -268,6 +396,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             QueryParameter("cursor", PlainText(), "The `next` of the page before."),
         ),
         tag="jobs",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -416,7 +545,11 @@ ROUTES: Final[tuple[Route, ...]] = (
                 200,
                 "A job, which the caller has for the time of its lease.",
                 media=BYTES,
-                headers={"Switchgear-Job": "The handle of the job.", **ATTEMPT},
+                headers={
+                    "Switchgear-Job": "The handle of the job.",
+                    **ATTEMPT,
+                    "traceparent": "The trace that the job belongs to, if it was submitted with one.",
+                },
             ),
             RouteAnswer(204, "There was no job in time."),
         ),
@@ -475,6 +608,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(201, "The worker.", schemas.WorkerCreated, headers={"Location": "Where the worker is."}),),
         body=BodyKind(JSON, schemas.WorkerRegistration),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -485,6 +619,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The jobs.", schemas.PollAnswer),),
         query=(QueryParameter("max", Whole(1, 1000), "At most so many jobs.", 1), TAKE_WAIT),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "DELETE",
@@ -494,6 +629,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         work.on_deregister_worker,
         (NO_CONTENT,),
         tag="work",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -503,6 +639,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_workers,
         (json(200, "The workers of all protocols.", list[answers.WorkerAnswer]),),
         tag="work",
+        is_scoped=True,
     ),
     # --- functions and schedules ---
     Route(
@@ -513,6 +650,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_functions,
         (json(200, "The functions.", list[answers.FunctionAnswer]),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -541,6 +679,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_schedules,
         (json(200, "The schedules.", list[answers.ScheduleAnswer]),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "GET",
@@ -550,6 +689,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_get_schedule,
         (json(200, "The schedule.", answers.ScheduleAnswer),),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "PUT",
@@ -560,6 +700,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         (json(200, "The schedule.", answers.ScheduleAnswer),),
         body=BodyKind(JSON, schemas.ScheduleDefinition),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "DELETE",
@@ -569,6 +710,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_delete_schedule,
         (NO_CONTENT,),
         tag="operate",
+        is_scoped=True,
     ),
     Route(
         "POST",
@@ -578,6 +720,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_run_schedule,
         (json(201, "The job.", schemas.JobCreated),),
         tag="operate",
+        is_scoped=True,
     ),
 )
 
@@ -594,6 +737,7 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         on_get_page,
         (RouteAnswer(200, "The page.", media=HTML),),
         tag="dashboard",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -603,6 +747,7 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         on_get_file,
         ASSET,
         tag="dashboard",
+        is_public=True,
     ),
     Route(
         "GET",
@@ -612,5 +757,6 @@ DASHBOARD_ROUTES: Final[tuple[Route, ...]] = (
         on_get_file_in_folder,
         ASSET,
         tag="dashboard",
+        is_public=True,
     ),
 )

@@ -14,7 +14,7 @@ from switchgear.numbers import real_number, whole_number
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.messages import HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem, field_problem
-from switchgear.verbs.access import ALL_ROLES, Role, role_refusal
+from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, Whole, WordList
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ class Route:
     body: BodyKind | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # of the request that mean something here
     tag: str = ""  # the chapter of the documentation
+    is_public: bool = False  # it needs no identity
+    # It concerns only functions that the identity may use, or none. Without this, and without a function or a job in
+    # the path, an identity that is restricted to some functions is refused.
+    is_scoped: bool = False
 
     @property
     def segments(self) -> list[str]:
@@ -126,9 +130,8 @@ class RouteCall:
 class Router:
     """Finds the row for a request."""
 
-    def __init__(self, routes: Sequence[Route], guard: BrowserGuard, roles: frozenset[Role] = ALL_ROLES) -> None:
+    def __init__(self, routes: Sequence[Route], guard: BrowserGuard) -> None:
         self.guard = guard
-        self.roles = roles  # of every peer: peers have no identities yet
         self._by_length: dict[int, list[Route]] = {}
         for route in routes:
             self._by_length.setdefault(len(route.segments), []).append(route)
@@ -155,9 +158,6 @@ class Router:
         if head.method == "OPTIONS" and target == b"*":
             raise HttpProblem(404, "not_found", "there is nothing to be said about all resources")
         route, found = self._find(head.method, path)
-        refusal = role_refusal(f"{route.method} {route.path}", route.roles, self.roles)
-        if refusal:
-            raise HttpProblem(403, "not_allowed", refusal)
         given = given_values(route.query, query)
         values = {parameter.name: parameter.default for parameter in route.query}
         return RoutePlan(route, found, {**values, **given}, given)

@@ -10,7 +10,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from switchgear.job_options import JOB_OPTIONS, JSON_TYPES, OptionKind
-from switchgear.verbs.answers import BulkProgress, JobSummary, PlainBytes, StateChange
+from switchgear.verbs.answers import (
+    AttemptAnswer,
+    AuditAnswer,
+    BulkProgress,
+    JobSummary,
+    PlainBytes,
+    StateChange,
+)
 from switchgear.verbs.table import LATEST_SECONDS, MOST_HANDLES
 
 __all__ = [
@@ -23,7 +30,6 @@ __all__ = [
     "FunctionChange",
     "GraphNode",
     "HttpJobsPage",
-    "JobAttempt",
     "JobAttempts",
     "JobChange",
     "JobCreated",
@@ -153,21 +159,12 @@ class HttpJobsPage(TypedDict):
     searched_to: int
 
 
-class JobAttempt(TypedDict):
-    """One start of a job: when, until when, and the cause of its end."""
-
-    attempt: int
-    started_at: float
-    ended_at: float | None
-    outcome: str
-
-
 class JobAttempts(TypedDict):
     """The starts of a job, the first one first; of very many, those in the middle may be missing."""
 
     handle: str
     state: str
-    attempts: list[JobAttempt]
+    attempts: list[AttemptAnswer]
 
 
 class GraphNode(TypedDict):
@@ -237,6 +234,7 @@ class PolledJob(TypedDict):
     function: PlainBytes
     attempt: int
     payload: PlainBytes
+    trace: str  # the traceparent of its submitter's span, or nothing
 
 
 class PollAnswer(TypedDict):
@@ -326,6 +324,31 @@ class ReadyAnswer(TypedDict):
     reason: str
 
 
+class HttpAuditPage(TypedDict):
+    """What operators have done; `next` is the cursor of the next page, or null if there is none.
+
+    Not `stored`: the server writes no job log, and so no audit log.
+    """
+
+    entries: list[AuditAnswer]
+    next: str | None
+    stored: bool
+
+
+class SessionAnswer(TypedDict):
+    """Who makes a request; `functions` are patterns, and none means every function."""
+
+    identity: str
+    roles: list[str]
+    functions: list[str]
+
+
+class SessionBegun(SessionAnswer):
+    """The same, and when the cookie ends; null if there is none, because no identity is needed here."""
+
+    expires_at: float | None
+
+
 class LiveAnswer(TypedDict):
     """The server answers."""
 
@@ -340,3 +363,4 @@ class JobDetails(JobSummary):
     result: NotRequired[PlainBytes]
     warnings: PlainBytes
     log: list[StateChange]
+    attempt_history: list[AttemptAnswer]

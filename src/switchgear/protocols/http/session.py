@@ -29,7 +29,7 @@ from switchgear.protocols.http.codec import (
     answer_head,
     chunk,
 )
-from switchgear.protocols.http.messages import JSON, PROBLEM, HttpRequest
+from switchgear.protocols.http.messages import JSON, PROBLEM, HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.routing import RouteCall, RoutePlan, Router
 from switchgear.protocols.http.waiting import HttpWait
@@ -62,6 +62,7 @@ class HttpSetup:
         self.handle_prefix = handle_prefix
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
+        self.check_request: Callable[[HttpSession, RequestHead, RoutePlan], None] | None = None  # see `http.identity`
         self.streams = 0  # how many sessions watch; see `http.live_feed`
         self.request_counts: dict[tuple[str, int], int] = {}  # answers by route and status
         self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
@@ -142,6 +143,8 @@ class HttpSession(ByteSession):
         head = request.head
         plan: RoutePlan = head.plan if head.plan is not None else self.setup.router.plan(head)
         problem = plan.problem
+        if problem is None and not self.transport.access.is_open:
+            problem = self._access_problem(head, plan)
         if request.is_announced and problem is None:
             self.send(CONTINUE)
             return
@@ -157,6 +160,18 @@ class HttpSession(ByteSession):
             plan.route.handler(self, call)
         except (PeerError, Refused) as error:
             self.answer_error(error)
+
+    def _access_problem(self, head: RequestHead, plan: RoutePlan) -> HttpProblem | None:
+        """Why the peer may not make a request; `None` if it may."""
+        check_request = self.setup.check_request
+        assert check_request is not None
+        try:
+            check_request(self, head, plan)
+        except HttpProblem as problem:
+            return problem
+        except Refused as refused:
+            return refusal_problem(refused, str(refused))
+        return None
 
     def handle_deferred(self) -> None:
         if self.operation is not None:

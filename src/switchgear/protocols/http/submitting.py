@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.engine import SubmitOptions
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import OptionError, PeerError, Refused
@@ -30,6 +31,7 @@ from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.option_reading import ReadOptions, read_options
 from switchgear.protocols.pending_read import Step
+from switchgear.trace_context import is_traceparent
 
 __all__ = [
     "ATTACHMENT",
@@ -61,6 +63,10 @@ ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy
 MOST_PREDECESSORS: Final = 10_000
 
 
+# Headers that say something about the job; a request without them is simple.
+NAMED_HEADERS: Final = frozenset({b"prefer", b"idempotency-key", b"traceparent"})
+
+
 class HttpSubmission:
     """A submission, read and checked as far as that can be done without the engine."""
 
@@ -80,6 +86,16 @@ class HttpSubmission:
         self.unique = b"Idempotency-Key " + key
         self.options.unique_for_us = IDEMPOTENCY_US
         self.options.origin = fingerprint
+
+    def use_trace(self, call: RouteCall) -> None:
+        """Take the trace of the request, unless the job has one; an invalid header is ignored, as its standard says."""
+        header = call.request.head.headers.get(b"traceparent")
+        if header is None or not is_traceparent(header):
+            return
+        if self.options is None:
+            self.options = SubmitOptions()
+        if not self.options.trace:
+            self.options.trace = header
 
     def submit(self, session: HttpSession) -> tuple[Job, bool]:
         """The job, and whether it was there before; raises Refused or HttpProblem."""
@@ -140,6 +156,7 @@ def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise validation_problem(error) from None
     function = function_name(session, given.pop("function").encode(), "pointer", "/function")
+    session.require("a submission", EVERYBODY, function)
     unique: str = given.pop("unique", "")
     args = given.pop("args", None)
     payload = given.pop("payload", None)
@@ -210,7 +227,7 @@ def on_submit_payload(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/functions/{function}/jobs"""
     function = function_name(session, call.argument("function"), "parameter", "function")
     headers = call.request.head.headers
-    if not call.plan.given and b"prefer" not in headers and b"idempotency-key" not in headers:
+    if not call.plan.given and NAMED_HEADERS.isdisjoint(headers):
         job = session.engine.submit(function, b"", call.body, NORMAL, Delivery.HANDLE)
         answer_created(session, job, is_joined=False)
         return
@@ -224,6 +241,7 @@ def on_submit_payload(session: HttpSession, call: RouteCall) -> None:
 def submit(
     session: HttpSession, call: RouteCall, submission: HttpSubmission, wait_seconds: int, *, is_raw: bool
 ) -> None:
+    submission.use_trace(call)
     key = idempotency_key(call)
     if key:
         submission.use_idempotency_key(key, fingerprint_of(call))
@@ -334,10 +352,10 @@ def on_submit_batch(session: HttpSession, call: RouteCall) -> None:
         lines.pop()
     if not lines or len(lines) > most_lines:
         raise HttpProblem(413 if lines else 422, "batch_size", f"such a batch has 1 to {most_lines} lines")
-    session.work_off(submit_together(session, lines) if is_atomic else submit_each(session, lines))
+    session.work_off(submit_together(session, call, lines) if is_atomic else submit_each(session, call, lines))
 
 
-def submit_each(session: HttpSession, lines: list[bytes]) -> Iterator[Step]:
+def submit_each(session: HttpSession, call: RouteCall, lines: list[bytes]) -> Iterator[Step]:
     """Submit each line for itself, and answer with what became of each.
 
     Each line of the answer is a piece of output of its own: should its job not be stored, it alone becomes a refusal.
@@ -347,7 +365,9 @@ def submit_each(session: HttpSession, lines: list[bytes]) -> Iterator[Step]:
         if number % LINES_PER_STEP == 0:
             yield False
         try:
-            job, is_joined = json_submission(session, line).submit(session)
+            submission = json_submission(session, line)
+            submission.use_trace(call)
+            job, is_joined = submission.submit(session)
             answer = msgspec.json.encode({"line": number, **created(session, job, is_joined=is_joined)})
         except (PeerError, Refused) as error:
             answer = line_problem(session, number, error)
@@ -355,7 +375,7 @@ def submit_each(session: HttpSession, lines: list[bytes]) -> Iterator[Step]:
     session.end_stream()
 
 
-def submit_together(session: HttpSession, lines: list[bytes]) -> Iterator[Step]:
+def submit_together(session: HttpSession, call: RouteCall, lines: list[bytes]) -> Iterator[Step]:
     """Submit all lines, or none if there is a problem with one."""
     submissions: list[HttpSubmission] = []
     problems: list[bytes] = []
@@ -366,6 +386,7 @@ def submit_together(session: HttpSession, lines: list[bytes]) -> Iterator[Step]:
             submission = json_submission(session, line)
             if submission.unique:
                 raise field_problem("pointer", "/unique", "jobs of an atomic batch have no unique keys")
+            submission.use_trace(call)
             submissions.append(submission)
         except HttpProblem as problem:
             problems.append(line_problem(session, number, problem))

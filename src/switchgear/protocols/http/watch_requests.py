@@ -9,7 +9,20 @@ from switchgear.protocols.http.problems import HttpProblem, field_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
 
-__all__ = ["on_get_errors", "on_get_flows", "on_get_overview", "on_get_series", "on_watch"]
+__all__ = [
+    "on_get_errors",
+    "on_get_flows",
+    "on_get_groups",
+    "on_get_overview",
+    "on_get_past",
+    "on_get_series",
+    "on_get_storage",
+    "on_get_stream",
+    "on_get_times",
+    "on_list_connections",
+    "on_list_keys",
+    "on_watch",
+]
 
 
 def on_get_overview(session: HttpSession, call: RouteCall) -> None:
@@ -30,6 +43,43 @@ def on_get_series(session: HttpSession, call: RouteCall) -> None:
 def on_get_errors(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/errors"""
     session.work_off(session.use_verb("errors", dict(call.plan.given)))
+
+
+def on_get_stream(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/stream"""
+    session.work_off(session.use_verb("stream", dict(call.plan.given)))
+
+
+def on_get_past(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/at"""
+    if "t" not in call.plan.given:
+        raise field_problem("parameter", "t", "it is missing: a time in seconds since the epoch")
+    session.work_off(session.use_verb("at", dict(call.plan.given)))
+
+
+def on_get_storage(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/storage"""
+    session.work_off(session.use_verb("storage", {}))
+
+
+def on_list_connections(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/connections"""
+    session.work_off(session.use_verb("connections", dict(call.plan.given)))
+
+
+def on_get_groups(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/graph"""
+    session.work_off(session.use_verb("graph", dict(call.plan.given)))
+
+
+def on_get_times(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/functions/{function}/times"""
+    session.work_off(session.use_verb("times", {"function": call.text("function")}))
+
+
+def on_list_keys(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/functions/{function}/keys"""
+    session.work_off(session.use_verb("keys", {"function": call.text("function"), **call.plan.given}))
 
 
 # --- the stream of events ---

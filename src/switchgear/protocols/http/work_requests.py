@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from switchgear.access.permissions import EVERYBODY
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import SECOND_US, Job
 from switchgear.numbers import whole_number
@@ -107,6 +108,8 @@ class TakeWait(WorkerWait):
         session.on_unsent = partial(give_back, peer.workers, peer, [job.id])
         handle = session.handle_text(job.id).encode("ascii", "replace")
         lines = b"Switchgear-Job: %b\r\nSwitchgear-Attempt: %d\r\n" % (handle, job.start_number)
+        if job.has_details and job.trace:
+            lines += b"traceparent: %b\r\n" % job.trace
         peer.session = None
         session.respond(200, job.payload or b"", BYTES, lines + ATTACHMENT)
 
@@ -238,6 +241,8 @@ def on_register_worker(session: HttpSession, call: RouteCall) -> None:
         function_name(session, name.encode(), "pointer", f"/functions/{place}")
         for place, name in enumerate(dict.fromkeys(wanted.functions))
     ]
+    for function in functions:
+        session.require("a worker", EVERYBODY, function)
     if b"" in functions:
         raise field_problem("pointer", f"/functions/{functions.index(b'')}", "it is empty")
     try:
@@ -260,7 +265,8 @@ def on_register_worker(session: HttpSession, call: RouteCall) -> None:
 
 def worker_named(session: HttpSession, call: RouteCall) -> HttpWorker:
     peer = workers_of(session).by_id.get(call.text("id"))
-    if peer is None or peer.worker is None or not peer.worker.alive:
+    is_own = peer is not None and (not session.is_guarded or peer.owner is session.permissions)
+    if peer is None or peer.worker is None or not peer.worker.alive or not is_own:
         raise HttpProblem(404, "worker_not_found", "there is no such worker, or its lease has expired; register again")
     return peer
 
@@ -317,6 +323,7 @@ def give_jobs(session: HttpSession, peer: HttpWorker, jobs: list[Job]) -> None:
             "function": plain(job.function.name),
             "attempt": job.start_number,
             "payload": plain(job.payload or b""),
+            "trace": job.trace.decode(),
         }
         for job in jobs
     ]

@@ -11,6 +11,7 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from switchgear.access.permissions import FULL_PERMISSIONS
 from switchgear.engine.engine import Engine
 from switchgear.memory import FOR_WAITING
 from switchgear.model import Job, Peer, Worker
@@ -42,6 +43,7 @@ class HttpWorkers:
         engine.refuse_registrations(len(functions), FOR_WAITING)
         found = [engine.function_named(function) for function in functions]
         peer = HttpWorker(self, lease_us, is_single=is_single)
+        peer.owner = session.permissions
         peer.worker_tags = session.worker_tags
         peer.worker_resources = session.worker_resources
         peer.worker = worker = engine.add_worker(peer, PROTOCOL, name)
@@ -99,6 +101,7 @@ class HttpWorker(Peer):
         self.lease_us = lease_us
         self.is_single = is_single  # made up for one job
         self.id = ""  # of a registered one
+        self.owner = FULL_PERMISSIONS  # the identity that has registered it
         self.worker: Worker | None = None
         self.session: HttpSession | None = None  # whose request waits for a job of this worker
         self.job_ids: set[int] = set()  # given, and not reported on

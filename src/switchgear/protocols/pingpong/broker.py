@@ -23,8 +23,9 @@ from switchgear.protocols.multipart import Message, is_given_name
 from switchgear.protocols.pingpong.messages import GOODBYE, PING, PONG, READY, answer_of, failure, printable
 from switchgear.protocols.transport import PeerTransport
 from switchgear.states import LateReport
+from switchgear.verbs.access import Role
 
-__all__ = ["ClientsSession", "PingPongSetup", "WorkersSession"]
+__all__ = ["CLIENT_ROLES", "WORKER_ROLES", "ClientsSession", "PingPongSetup", "WorkersSession"]
 
 # The envelope is kept until the job is done. Each hop from a client adds a frame, so few are enough.
 MOST_ENVELOPE_FRAMES: Final = 16
@@ -33,6 +34,10 @@ MOST_ENVELOPE_BYTES: Final = 4096
 # The approximate memory of an envelope besides its bytes, and of each of its frames.
 ENVELOPE_BYTES: Final = 300
 FRAME_BYTES: Final = 50
+
+# Each socket has one kind of request.
+CLIENT_ROLES: Final = frozenset({Role.SUBMIT})
+WORKER_ROLES: Final = frozenset({Role.WORK})
 
 UNSPEAKABLE: Final = b"the payload is the word PONG, which a PING/PONG worker would not take for a job"
 
@@ -79,6 +84,7 @@ class ClientsSession(MessageSession):
 
     def _submit(self, envelope: Message, payload: bytes) -> None:
         try:
+            self.require("a request", CLIENT_ROLES, self.setup.function)
             job = self.engine.submit(self.setup.function, b"", payload, NORMAL, Delivery.WAIT, self)
         except Refused as refused:
             self.send(failure(envelope, str(refused).encode()))
@@ -133,6 +139,7 @@ class WorkersSession(MessageSession):
 
     def __init__(self, context: Context, transport: PeerTransport, setup: PingPongSetup) -> None:
         super().__init__(context, transport)
+        self.function = setup.function
         rules = OneJobRules(setup.function, setup.expire_us, setup.resend_us, setup.broker_timeout_us)
         self.workers = self.engine.new_one_job_workers(self, self.protocol, rules)
 
@@ -140,6 +147,11 @@ class WorkersSession(MessageSession):
 
     def handle_message(self, message: Message) -> None:
         identity = message[0]
+        if self.is_guarded:
+            refusal = self.permissions.refusal("a worker's message", WORKER_ROLES, self.function)
+            if refusal:  # the protocol has no word for that; without answers to its PINGs the worker gives up
+                self.context.count_access_refused(self, refusal)
+                return
         if len(message) != 3 or message[1]:
             if message[1:] == GOODBYE:
                 self.workers.leave(identity)

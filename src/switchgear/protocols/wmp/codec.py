@@ -15,6 +15,7 @@ import msgspec
 from switchgear.errors import PeerError
 from switchgear.resources import resource_amounts
 from switchgear.tags import tag_set
+from switchgear.trace_context import is_traceparent
 
 __all__ = [
     "CANCEL",
@@ -45,6 +46,7 @@ __all__ = [
     "slots_of",
     "status_of",
     "tags_of",
+    "trace_of",
 ]
 
 VERSION: Final = b"WMP1"
@@ -260,6 +262,12 @@ def slots_of(headers: dict[str, Any]) -> int | None:
     """How many jobs a worker runs at a time."""
     slots = headers.get("slots")
     return None if slots is None else _number(slots, "slots", 1, LARGEST_NUMBER)
+
+
+def trace_of(headers: dict[str, Any]) -> str:
+    """The traceparent of a TAKE; empty if it has none, or an invalid one, which is no reason to refuse a job."""
+    trace = headers.get("trace")
+    return trace if isinstance(trace, str) and is_traceparent(trace.encode(errors="replace")) else ""
 
 
 def status_of(headers: dict[str, Any]) -> str:

@@ -51,8 +51,12 @@ from switchgear.protocols.wmp.codec import (
 )
 from switchgear.protocols.wmp.worker_paths import Path, WorkerPath, WorkerPaths, routed, size_in_memory, size_of_roles
 from switchgear.states import LateReport
+from switchgear.verbs.access import Role
 
-__all__ = ["ManagerSession", "WmpSetup"]
+__all__ = ["COMMAND_ROLES", "ManagerSession", "WmpSetup"]
+
+# The roles that each message of a worker needs, for the functions that it names.
+COMMAND_ROLES: Final[dict[bytes, frozenset[Role]]] = dict.fromkeys((READY, GIVE, DONE, STATUS), frozenset({Role.WORK}))
 
 LEAST_LEASE_US: Final = SECOND_US
 MOST_LEASE_US: Final = 86_400 * SECOND_US
@@ -98,9 +102,22 @@ class ManagerSession(MessageSession):
             if to and to != self._to_me:
                 raise PeerError(f"a {command.decode()} for another manager", code="MISROUTED")
             way_back = headers.pop("path", None)
-            handler((message[0], *way_back) if way_back else (message[0],), headers, message)
+            path = (message[0], *way_back) if way_back else (message[0],)
+            if self.is_guarded and not self._may_send(command, path):
+                return
+            handler(path, headers, message)
         except PeerError as error:
             self.context.count_bad_input(self, error.code, str(error))
+
+    def _may_send(self, command: bytes, path: Path) -> bool:
+        """Whether the peer has the role; if not, a GIVE is answered with NO, and other messages have no answer."""
+        try:
+            self.require(command.decode(), COMMAND_ROLES[command])
+        except Refused:
+            if command == GIVE:
+                self._say_no(path)
+            return False
+        return True
 
     def unreachable(self, message: Message) -> None:
         """The first hop of a path is gone, for good or for a moment, or does not read.
@@ -193,6 +210,7 @@ class ManagerSession(MessageSession):
             raise PeerError(str(refused), code="REFUSED") from refused
         for role in roles:
             try:
+                self.require("READY", COMMAND_ROLES[READY], role)
                 functions.append(self.engine.function_named(role))
             except Refused as refused:
                 refusal = str(refused)
@@ -330,7 +348,7 @@ class ManagerSession(MessageSession):
         reference = way.held[job.id] = b"%d.%d.%d" % (job.id, job.created_us, job.start_number)
         self.paths.takes_job(way)
         self._await_word(way)
-        headers = way.take_headers(job.function, reference)
+        headers = way.take_headers(job.function, reference, job.trace if job.has_details else b"")
         self.send([way.path[0], b"", VERSION, TAKE, headers, job.payload or b""])
 
     def _on_revoked(self, way: WorkerPath, job: Job) -> None:

@@ -109,14 +109,16 @@ class WorkerPath(Peer):
         self.silence_us = silence_us
         self._take_headers.clear()
 
-    def take_headers(self, function: Function, reference: bytes) -> bytes:
-        """The headers of a TAKE. Only the reference differs between jobs of a function, so it is the last."""
+    def take_headers(self, function: Function, reference: bytes, trace: bytes = b"") -> bytes:
+        """The headers of a TAKE. Only the reference differs between most jobs of a function, so it is the last."""
+        if trace:
+            return b"%b%c%b" % (self._start_of_take(function, trace), len(reference), reference)
         start = self._take_headers.get(function)
         if start is None:
             start = self._take_headers[function] = self._start_of_take(function)
         return b"%b%c%b" % (start, len(reference), reference)
 
-    def _start_of_take(self, function: Function) -> bytes:
+    def _start_of_take(self, function: Function, trace: bytes = b"") -> bytes:
         headers = routed(self.path, self.identity)
         headers["manager"] = self.identity
         try:
@@ -125,6 +127,8 @@ class WorkerPath(Peer):
             headers["role"] = function.name
         if self.silence_us:
             headers["lease"] = self.silence_us / 1_000_000
+        if trace:
+            headers["trace"] = trace.decode()
         headers["job"] = b""
         return encode(TAKE, headers)[3][:-1]  # without the last byte, which is the length of the reference
 

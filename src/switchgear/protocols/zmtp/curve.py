@@ -154,6 +154,7 @@ class CurveServerHandshake(ServerHandshake):
         metadata = parse_metadata(plain[KEY_BYTES + VOUCH_BYTES :])
         self.cipher = CurveCipher(shared_key, number)
         self.metadata = metadata
+        self.peer_key = permanent_key
         ready_nonce = (1).to_bytes(NONCE_BYTES, "big")
         return (
             READY

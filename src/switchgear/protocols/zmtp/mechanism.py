@@ -41,6 +41,7 @@ class ServerHandshake(ABC):
 
     metadata: dict[bytes, bytes] | None = None  # the peer's metadata; None: the handshake is not complete
     cipher: FrameCipher | None = None  # for everything after the handshake
+    peer_key: bytes = b""  # the public key that the peer has proved to own; empty: the mechanism has no keys
 
     @abstractmethod
     def begin(self) -> bytes:

@@ -97,6 +97,11 @@ class ZmtpProtocol:
         self._is_skipping = False
 
     @property
+    def peer_key(self) -> bytes:
+        """The public key that the peer has proved to own; empty without encryption."""
+        return self._handshake.peer_key
+
+    @property
     def buffered_bytes(self) -> int:
         """The bytes that an unfinished message holds."""
         held_bytes = len(self._greeting) + self._decoder.buffered_bytes

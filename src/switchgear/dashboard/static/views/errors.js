@@ -35,7 +35,7 @@ export default {
           caption: texts.views.errors.name, at,
           columns: [
             { title: texts.columns.error, cell: (group) => html`<a href=${to(group)} title=${format.plain(group.example_error)}>${group.error || t.unnamed}</a>`, style: "grow2", isHead: true },
-            { title: texts.columns.function, cell: (group) => functionLink(group.function), style: "grow" },
+            { title: texts.columns.function, cell: (group) => functionLink(group.function), style: "short" },
             { title: texts.columns.count, cell: (group) => html`<a href=${to(group)}>${format.short(group.count)}</a>`, style: "number" },
             { title: texts.states.dead, cell: (group) => (group.dead ? html`<span class="bad">${format.short(group.dead)}</span>` : zero("0")), style: "number" },
             { title: t.first, cell: (group) => since(group.first_at), style: "number none" },

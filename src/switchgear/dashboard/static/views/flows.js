@@ -12,7 +12,7 @@ const name = (word) => t.names[word] || word;
 
 function cell(flow, most) {
   if (!flow) return html`<td class="cell zero">·</td>`;
-  const share = Math.round(8 + 52 * Math.sqrt((flow.done + flow.failed) / most));
+  const share = Math.round(6 + 28 * Math.sqrt((flow.done + flow.failed) / most));
   const said = t.cell(name(flow.submitter), name(flow.worker), format.count(flow.done), format.count(flow.failed));
   return html`<td class="cell" .style=${`background:color-mix(in srgb, var(--accent) ${share}%, transparent)`} title=${said}>
     <a href=${refined({ submitter: flow.submitter, worker: flow.worker })}><span class="hidden-text">${said}: </span><strong>${flow.rate === null ? format.short(flow.done) : `${format.rate(flow.rate)}/s`}</strong>

@@ -6,16 +6,23 @@ import { get, optional } from "../api.js";
 import { link, readable, refined } from "../router.js";
 import { bulk, changeLimits, pauseFunction, submitJob } from "../actions.js";
 import * as format from "../format.js";
-import "../chart.js";
+import { recorded } from "../chart.js";
 
 const t = texts.function;
 const RANGES = { 900: t.ranges.quarter, 3600: t.ranges.hour, 21600: t.ranges.six, 86400: t.ranges.day };
+
+// Only some functions have series of their own, and a new one has none yet.
+async function seriesOf(name, range, signal) {
+  const named = await optional("v1/series", { names: "yes" }, signal);
+  if (!named || !named.functions.some((each) => format.plain(each) === name)) return null;
+  return recorded(await get("v1/series", { function: name, since: format.now() - range }, signal));
+}
 
 async function load(route, signal) {
   const name = readable(route.key);
   const [figures, series, errors, jobs, times] = await Promise.all([
     get(`v1/functions/${route.key}`, {}, signal),
-    optional("v1/series", { function: name, from: format.now() - Number(route.query.range || 3600) }, signal),
+    seriesOf(name, Number(route.query.range || 3600), signal),
     optional("v1/errors", { function: name, limit: 5 }, signal),
     optional("v1/jobs", { function: name, limit: 10 }, signal, { jobs: [] }),
     optional(`v1/functions/${route.key}/times`, {}, signal),
@@ -88,7 +95,7 @@ export default {
       ${reasons ? panel(t.why, html`${reasons.reasons.map((reason) => html`<div class="reason"><p>${reason.text}</p></div>`)}`, jobLink(reasons.handle)) : nothing}
       ${panel(t.rates, charts(series), html`<span class="chips">${Object.entries(RANGES).map(([seconds, text]) => choice(seconds === range, refined({ range: seconds }), text))}</span>`)}
       <div class="columns">
-        ${times ? panel(t.times.title, html`<div class="inside stack">${histogram(t.times.wait, times.bounds, times.wait)}${histogram(t.times.run, times.bounds, times.run)}</div>`) : nothing}
+        ${times ? panel(t.times.title, html`<div class="inside stack">${histogram(t.times.wait, times.bounds, times.wait.counts)}${histogram(t.times.run, times.bounds, times.run.counts)}</div>`) : nothing}
         ${panel(t.limits, html`<div class="inside"><dl class="facts">
           <dt>${texts.limits.fields.concurrency}</dt><dd>${policy?.concurrency || t.any}</dd>
           <dt>${texts.limits.fields.rate}</dt><dd>${rateText(policy?.rate)}</dd>

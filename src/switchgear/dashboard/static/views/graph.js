@@ -19,8 +19,14 @@ async function load(route, signal) {
     const near = await get(`v1/jobs/${encodeURIComponent(handle)}/graph`, { depth }, signal);
     return { kind: "jobs", nodes: near.nodes.map((node) => ({ ...node, id: node.handle })), edges: near.edges, complete: near.complete };
   }
-  const whole = await get("v1/graph", { function: name, name: prefix }, signal);
-  return { kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.from, edge.to, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
+  // All that belongs together, collapsed by the server: it is found by one of the jobs that wait.
+  const jobs = (await get("v1/jobs", { state: "waiting", limit: 200 }, signal)).jobs.filter((job) => typeof job.function === "string");
+  const waiting = [...new Set(jobs.map((job) => job.function))].slice(0, 12);
+  const chosen = prefix ? "" : name || waiting[0];
+  if (!chosen && !prefix) return { kind: "groups", nodes: [], edges: [], complete: true, waiting };
+  const one = jobs.find((job) => job.function === chosen);
+  const whole = await get("v1/graph", one ? { handle: one.handle } : { function: chosen, name: prefix }, signal);
+  return { waiting, chosen, kind: "groups", nodes: whole.groups, edges: whole.edges.map((edge) => [edge.before, edge.after, edge.jobs]), complete: whole.complete, stuck: whole.stuck || [], jobs: whole.jobs };
 }
 
 const FINAL = ["done", "failed", "cancelled", "expired"];
@@ -62,7 +68,7 @@ function drawing(data, self) {
   const box = (node) => {
     const [x, y] = position(node.id);
     const style = node.id === self ? "self" : isBad(node) ? "bad" : node.is_frontier || ["ready", "running"].includes(node.state) ? "front" : "";
-    return svg`<a href=${target(node)} aria-label=${`${label(node)}, ${note(node)}`}><g class="node ${style}"><title>${label(node)}: ${note(node)}</title>
+    return svg`<a href=${target(node)}><g class="node ${style}"><title>${label(node)}: ${note(node)}</title>
       <rect x=${x} y=${y} width=${WIDE} height=${HIGH} rx="8"></rect>
       <text x=${x + 12} y=${y + 22}>${cut(label(node), 26)}</text><text class="soft" x=${x + 12} y=${y + 40}>${cut(note(node), 32)}</text></g></a>`;
   };
@@ -103,8 +109,9 @@ export default {
     return html`
       <form class="filters" role="search" @submit=${find}>
         <select name="by" aria-label=${texts.jobs.by}>${Object.entries(t.by).map(([key, text]) => html`<option value=${key} ?selected=${Boolean(route.query[key])}>${text}</option>`)}</select>
-        <input type="search" name="word" aria-label=${t.find} placeholder=${`${t.find}  ( / )`} .value=${handle || name || route.query.name || ""}>
+        <input type="search" name="word" aria-label=${t.find} placeholder=${`${t.find}  ( / )`} .value=${handle || name || route.query.name || data.chosen || ""}>
         <button class="button">${t.show}</button>
+        ${!handle && data.waiting.length > 1 ? html`<div class="chips">${data.waiting.map((each) => choice(each === data.chosen, link("graph", "", { function: each }), each))}</div>` : nothing}
         ${handle ? html`<div class="chips">${["1", "2", "4", "8"].map((each) => choice(each === depth, refined({ depth: each }), t.depth(each)))}<a class="chip" href=${link("graph")}>${t.whole}</a></div>` : nothing}
       </form>
       ${data.nodes.length ? html`<div class="stack">

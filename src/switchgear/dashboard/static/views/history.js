@@ -5,7 +5,7 @@ import { texts } from "../texts.js";
 import { get } from "../api.js";
 import { refine, refined } from "../router.js";
 import * as format from "../format.js";
-import "../chart.js";
+import { recorded } from "../chart.js";
 
 const t = texts.history;
 const RANGES = { 3600: "1 h", 21600: "6 h", 86400: "1 d", 604800: "7 d" };
@@ -13,11 +13,12 @@ const RANGES = { 3600: "1 h", 21600: "6 h", 86400: "1 d", 604800: "7 d" };
 async function load(route, signal, previous) {
   const range = Number(route.query.range || 3600);
   const until = route.query.until ? Number(route.query.until) : format.now();
-  const at = route.query.t ? Number(route.query.t) : until - range / 2;
   const other = route.query.other ? Number(route.query.other) : null;
   const key = `${range} ${Math.floor(until / 10)}`;
-  const [series, moment, second] = await Promise.all([
-    previous?.key === key ? previous.series : get("v1/series", { from: until - range, until }, signal),
+  const series = previous?.key === key ? previous.series : recorded(await get("v1/series", { since: until - range, until }, signal));
+  // Without a moment of the visitor's: the middle of what was recorded.
+  const at = route.query.t ? Number(route.query.t) : ((series.times[0] ?? until - range) + until) / 2;
+  const [moment, second] = await Promise.all([
     get("v1/at", { t: at }, signal),
     other ? get("v1/at", { t: other }, signal) : null,
   ]);
@@ -31,7 +32,7 @@ function chosen(data, at) {
 function chart(data) {
   const { series } = data;
   const per = (name) => (series.values[name] || []).map((value) => (value === null ? null : value / series.step));
-  const from = data.until - data.range;
+  const from = series.times[0] ?? data.until - data.range;
   return html`<div class="inside">
     ${series.times.length > 1 ? html`<line-chart role="img" aria-label=${t.chart} @click=${(event) => { if (event.currentTarget.pointed) chosen(data, event.currentTarget.pointed); }}
       @point=${(event) => { event.currentTarget.pointed = event.detail.at; }}

@@ -1,10 +1,10 @@
 // Where is my job?
 
-import { html, nothing, table, functionLink, jobLink, state, since, empty, GLYPHS, toJob } from "../parts.js";
+import { html, nothing, table, functionLink, jobLink, state, since, empty, GLYPHS, toJob, onlyFunction, zero, actionsColumn } from "../parts.js";
 import { texts } from "../texts.js";
 import { get } from "../api.js";
 import { link, refine, refined, go } from "../router.js";
-import { bulk } from "../actions.js";
+import { bulk, retryJob } from "../actions.js";
 import * as format from "../format.js";
 
 const t = texts.jobs;
@@ -15,9 +15,9 @@ const selection = new Set();
 
 const statesOf = (route) => (route.query.state || "").split(",").filter(Boolean);
 
-function load(route, signal) {
+function load(route, signal, isDead) {
   const { function: name, unique, name: jobName, error, since: from, dead, cursor } = route.query;
-  return get("v1/jobs", { function: name, state: statesOf(route), unique, name: jobName, error, since: from, dead: Boolean(dead), cursor, limit: PAGE }, signal);
+  return get("v1/jobs", { function: name, state: statesOf(route), unique, name: jobName, error, since: from, dead: isDead || Boolean(dead), cursor, limit: PAGE }, signal);
 }
 
 // What the filter is for a bulk action; null if it says nothing, because nobody means all jobs by that.
@@ -109,42 +109,47 @@ function bulkBar(route, update) {
   };
   return html`<div class="actions">
     ${chosen.length ? html`<strong>${t.selected(chosen.length)}</strong>
-      <button class="button small danger" @click=${() => run("cancel", { handles: chosen })}>${t.cancelSelected}</button>
+      ${route.query.dead ? nothing : html`<button class="button small danger" @click=${() => run("cancel", { handles: chosen })}>${t.cancelSelected}</button>`}
       <button class="button small" @click=${() => run("retry", { handles: chosen })}>${t.retrySelected}</button>
       <button class="button small" @click=${() => { selection.clear(); update(); }}>${t.selectNone}</button>` : nothing}
     ${!chosen.length && filter ? html`
-      ${offered(route, UNFINISHED) ? html`<button class="button small danger" @click=${() => run("cancel", { filter })}>${t.cancelAll}</button>` : nothing}
+      ${!route.query.dead && offered(route, UNFINISHED) ? html`<button class="button small danger" @click=${() => run("cancel", { filter })}>${t.cancelAll}</button>` : nothing}
       ${offered(route, ENDED_BADLY) ? html`<button class="button small" @click=${() => run("retry", { filter })}>${t.retryAll}</button>` : nothing}` : nothing}
   </div>`;
 }
 
-export default {
+// The list of jobs; with `isDead`, of those that need a person.
+export const jobsView = (isDead) => ({
   everySeconds: 5,
-  load,
+  load: (route, signal) => load(route, signal, isDead),
   opened() { selection.clear(); },
-  render({ route, data, at, can, update }) {
+  render({ route: asked, data, at, can, update }) {
+    const route = isDead ? { ...asked, query: { ...asked.query, dead: "1" } } : asked;
+    const here = (query) => link(route.view, "", query);
     const rows = data.jobs.map((job) => ({ ...job, key: job.handle }));
     const pick = (row) => {
       if (!selection.delete(row.key)) selection.add(row.key);
       update();
     };
-    const hasFilter = filterOf(route) !== null;
+    const hasFilter = filterOf(asked) !== null;
     const nothingThere = data.complete
-      ? empty(hasFilter ? t.noMatch : t.none, hasFilter ? t.noMatchText : t.noneText, hasFilter ? html`<a class="button" href=${link("jobs")}>${texts.actions.clear}</a>` : nothing)
-      : empty(t.notYet, t.notYetText(format.count(data.searched_to)), html`<a class="button first" href=${link("jobs", "", { ...route.query, cursor: data.next })}>${t.searchOn}</a>`);
+      ? empty(hasFilter ? t.noMatch : isDead ? texts.dead.none : t.none, hasFilter ? t.noMatchText : isDead ? texts.dead.noneText : t.noneText, hasFilter ? html`<a class="button" href=${here({})}>${texts.actions.clear}</a>` : nothing)
+      : empty(t.notYet, t.notYetText(format.count(data.searched_to)), html`<a class="button first" href=${here({ ...asked.query, cursor: data.next })}>${t.searchOn}</a>`);
     return html`
-      ${filters(route, update)}
+      ${isDead ? html`<div class="filters">${onlyFunction(route.query.function)}</div>` : filters(route, update)}
       <section class="panel">
         ${table({
-          caption: texts.views.jobs.name, at, selection: can("operate") ? selection : null, pick,
+          caption: texts.views[route.view].name, at, selection: can("operate") ? selection : null, pick,
           columns: [
             { title: texts.columns.job, cell: (job) => jobLink(job.handle), isHead: true },
             { title: texts.columns.state, cell: (job) => html`${state(job.state, job.dead)}${job.state === "running" && job.denominator ? html` <span class="muted small">${Math.round((100 * job.numerator) / job.denominator)} %</span>` : nothing}` },
-            { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "grow" },
+            { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "short" },
             { title: texts.columns.detail, cell: (job) => detail(job), style: "grow2" },
             { title: texts.columns.attempts, cell: (job) => html`${job.attempts}${job.attempts_limit ? html`<span class="muted">/${job.attempts_limit}</span>` : nothing}`, style: "number" },
+            ...(isDead ? [{ title: texts.dead.losses, cell: (job) => job.losses || zero("0"), style: "number" }] : []),
             { title: texts.columns.priority, cell: (job) => (job.priority === "normal" ? html`<span class="zero">${texts.priorities.normal}</span>` : texts.priorities[job.priority] || job.priority), style: "none" },
-            { title: texts.columns.created, cell: (job) => since(job.created_at), style: "number" },
+            { title: isDead ? texts.dead.died : texts.columns.created, cell: (job) => since(isDead ? job.finished_at : job.created_at), style: "number" },
+            ...actionsColumn(isDead && can("operate"), (job) => html`<button class="button small" aria-label=${`${texts.retry.short} ${job.handle}`} @click=${() => retryJob(job.handle)}>${texts.retry.short}</button>`),
           ],
           rows, target: toJob, fallback: nothingThere,
         })}
@@ -153,11 +158,13 @@ export default {
           <div class="actions">
             <span>${data.complete ? t.counted(rows.length) : t.down(format.count(data.searched_to))}</span>
             ${route.query.cursor ? html`<a class="button small" href=${refined({})}>${t.firstPage}</a>` : nothing}
-            ${data.complete ? nothing : html`<a class="button small" rel="next" href=${link("jobs", "", { ...route.query, cursor: data.next })}>${t.nextPage}</a>`}
+            ${data.complete ? nothing : html`<a class="button small" rel="next" href=${here({ ...asked.query, cursor: data.next })}>${t.nextPage}</a>`}
           </div></div>` : nothing}
       </section>`;
   },
-};
+});
+
+export default jobsView(false);
 
 // The most telling thing about a job: its error, its message, its keys.
 function detail(job) {

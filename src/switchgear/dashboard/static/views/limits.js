@@ -43,10 +43,10 @@ export default {
       caption: t.keysOf(format.plain(row.name)),
       columns: [
         { title: t.key, cell: (each) => html`<span class="mono">${format.plain(each.key)}</span>`, style: "grow", isHead: true },
-        { title: t.waiting, cell: (each) => format.count(each.waiting), style: "number" },
+        { title: t.waiting, cell: (each) => format.count(each.ready), style: "number" },
         { title: t.running, cell: (each) => format.count(each.running), style: "number" },
       ],
-      rows: keys.map((each) => ({ ...each, key: each.key })), fallback: html`<div class="inside muted">${t.noKeys}</div>`,
+      rows: keys.keys, fallback: html`<div class="inside muted">${t.noKeys}</div>`,
     })))}</div>`;
   },
 };

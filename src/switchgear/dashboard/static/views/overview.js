@@ -6,7 +6,7 @@ import { get, optional } from "../api.js";
 import { rowsOf } from "../live.js";
 import { link } from "../router.js";
 import * as format from "../format.js";
-import "../chart.js";
+import { recorded } from "../chart.js";
 
 const t = texts.overview;
 const CHART_SECONDS = 900;
@@ -31,11 +31,12 @@ const perSecond = (values, step) => values.map((value) => (value === null ? null
 async function load(route, signal, previous, live) {
   const overview = live.topics.overview || (await get("v1/overview", {}, signal));
   if (!previous) {
-    const series = await optional("v1/series", { metrics: "submitted,done,failed", from: format.now() - CHART_SECONDS }, signal);
+    const series = await optional("v1/series", { metrics: "submitted,done,failed", since: format.now() - CHART_SECONDS }, signal);
     chart = { times: [], submitted: [], done: [], failed: [] };
     if (series) {
-      chart.times = [...series.times];
-      for (const key of ["submitted", "done", "failed"]) chart[key] = perSecond(series.values[key], series.step);
+      const known = recorded(series);
+      chart.times = [...known.times];
+      for (const key of ["submitted", "done", "failed"]) chart[key] = perSecond(known.values[key], series.step);
     }
   }
   const [failures, functions] = await Promise.all([

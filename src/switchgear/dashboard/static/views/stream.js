@@ -16,7 +16,10 @@ import * as format from "../format.js";
 const t = texts.stream;
 const MOST_ROWS = 65536;
 const MOST_LANES = 64;
-const LANE = 26;
+// A lane is as high as there is room for, within these.
+const LOWEST = 22;
+const HIGHEST = 40;
+const ROOM = 520;
 const HEAD = 26;
 const NARROWEST = 0.001;
 const WIDEST = 86400;
@@ -29,8 +32,8 @@ class StreamModel {
   }
 
   clear() {
-    this.names = [];
     this.colors = new Map();
+    this.shared = new Map(); // worker id to the lane that it shares
     this.lanes = new Map(); // worker id to {id, name, protocol, rows, running, busy}
     this.count = 0;
     this.sampled = false;
@@ -39,14 +42,15 @@ class StreamModel {
     this.offset = 0; // the clock of the server minus this one
   }
 
-  // An answer of /v1/stream, or an event of the topic; `names` of a delta come after those known.
-  take(data, isWhole) {
-    const names = isWhole ? data.functions : (this.names = [...this.names, ...(data.functions || [])]);
-    if (isWhole) this.names = names;
-    for (const name of data.functions || []) this.color(format.plain(name));
+  // An answer of /v1/stream, or an event of the topic.
+  take(data) {
+    const names = data.functions || [];
+    for (const name of names) this.color(format.plain(name));
     for (const [id, worker] of Object.entries(data.workers || {})) {
+      // Whoever takes single jobs over HTTP is a new worker each time, without a name: they share a lane.
+      if (worker.protocol === "http" && !format.plain(worker.name)) this.shared.set(id, t.takers);
       const lane = this.lane(id);
-      lane.name = format.plain(worker.name);
+      lane.name = this.shared.get(id) || format.plain(worker.name);
       lane.protocol = worker.protocol;
     }
     if (data.at) this.offset = data.at - Date.now() / 1000;
@@ -59,7 +63,8 @@ class StreamModel {
     if (this.count > MOST_ROWS) this.forget();
   }
 
-  lane(id) {
+  lane(worker) {
+    const id = this.shared.get(worker) || worker;
     let lane = this.lanes.get(id);
     if (!lane) this.lanes.set(id, (lane = { id, name: "", protocol: "", rows: [], running: [] }));
     return lane;
@@ -261,7 +266,8 @@ class TaskStream extends HTMLElement {
     const { lanes } = model.shown(from, until);
     const width = this.clientWidth;
     const gutter = width < 560 ? 84 : 150;
-    const height = HEAD + Math.max(4, lanes.length) * LANE + 4;
+    const high = Math.max(LOWEST, Math.min(HIGHEST, Math.floor(ROOM / Math.max(1, lanes.length))));
+    const height = HEAD + Math.max(3, lanes.length) * high + 4;
     const scale = devicePixelRatio || 1;
     const canvas = this.#canvas;
     if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
@@ -279,7 +285,7 @@ class TaskStream extends HTMLElement {
     this.#axis(pen, from, until, place, { width, height, gutter, ink });
     this.#blocks = [];
     pen.font = "12px system-ui, sans-serif";
-    lanes.forEach((lane, index) => this.#lane(pen, lane, HEAD + index * LANE, from, until, place, { width, gutter, ink }));
+    lanes.forEach((lane, index) => this.#lane(pen, lane, HEAD + index * high, from, until, place, { width, gutter, ink, tall: high }));
   }
 
   #axis(pen, from, until, place, { width, height, gutter, ink }) {
@@ -301,19 +307,19 @@ class TaskStream extends HTMLElement {
     }
   }
 
-  #lane(pen, lane, top, from, until, place, { width, gutter, ink }) {
+  #lane(pen, lane, top, from, until, place, { width, gutter, ink, tall }) {
     pen.strokeStyle = ink.line;
     pen.beginPath();
-    pen.moveTo(0, top + LANE + 0.5);
-    pen.lineTo(width, top + LANE + 0.5);
+    pen.moveTo(0, top + tall + 0.5);
+    pen.lineTo(width, top + tall + 0.5);
     pen.stroke();
     pen.save();
     pen.beginPath();
-    pen.rect(0, top, gutter - 8, LANE);
+    pen.rect(0, top, gutter - 8, tall);
     pen.clip();
     pen.fillStyle = ink.text;
     pen.textBaseline = "middle";
-    pen.fillText(lane.name || t.unnamed(lane.id), 16, top + LANE / 2);
+    pen.fillText(lane.name || t.unnamed(lane.id), 16, top + tall / 2);
     pen.restore();
     const visible = [];
     for (let index = lane.rows.length - 1; index >= 0 && lane.rows[index].end >= from; index -= 1) {
@@ -322,10 +328,11 @@ class TaskStream extends HTMLElement {
     visible.push(...lane.running.filter((row) => row.start < until));
     visible.sort((a, b) => a.start - b.start);
     const parts = subLanes(visible, this.#model.now());
-    const high = (LANE - 6) / parts.count;
+    lane.parts = Math.max(lane.parts || 1, parts.count); // so that blocks keep their height
+    const high = (tall - 6) / lane.parts;
     pen.save();
     pen.beginPath();
-    pen.rect(gutter, top, width - gutter, LANE);
+    pen.rect(gutter, top, width - gutter, tall);
     pen.clip();
     const lastPixel = new Array(parts.count).fill(-1);
     visible.forEach((row, index) => {
@@ -334,12 +341,12 @@ class TaskStream extends HTMLElement {
       const wide = Math.max(1, place(row.end ?? until) - x);
       if (wide <= 1 && Math.floor(x) === lastPixel[sub] && row.outcome === "done") return;
       lastPixel[sub] = Math.floor(x);
-      this.#block(pen, row, x, top + 3 + sub * high, wide, Math.max(1, high - 1), ink);
+      this.#block(pen, row, x, top + 3 + sub * high, wide, Math.max(1, high - 1), ink, gutter);
     });
     pen.restore();
   }
 
-  #block(pen, row, x, y, wide, high, ink) {
+  #block(pen, row, x, y, wide, high, ink, left) {
     const [fill, onFill] = this.#model.color(row.function);
     const isBad = row.outcome === "failed";
     const isOpen = ["cancelled", "expired", "requeued"].includes(row.outcome);
@@ -360,7 +367,7 @@ class TaskStream extends HTMLElement {
       pen.rect(x, y, wide - 4, high);
       pen.clip();
       pen.fillStyle = isOpen ? ink.text : row.outcome === "running" ? ink.text : onFill;
-      pen.fillText(row.function, x + 6, y + high / 2 + 0.5);
+      pen.fillText(row.function, Math.max(x, left) + 6, y + high / 2 + 0.5);
       pen.restore();
     }
     this.#blocks.push([x, y, wide, high, row]);
@@ -440,11 +447,11 @@ export default {
   },
   load: async (route, signal) => {
     const past = await optional("v1/stream", { since: Math.floor(format.now() - 600) }, signal);
-    if (past) model.take(past, true);
+    if (past) model.take(past);
     return true;
   },
   event(context, topic, kind, data) {
-    if (topic === "stream") model.take(data, kind === "snapshot");
+    if (topic === "stream") model.take(data);
   },
   drawn() {
     const drawn = element();

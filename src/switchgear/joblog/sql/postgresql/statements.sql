@@ -22,7 +22,11 @@ SELECT
     staged.value ->> 9,
     staged.value ->> 10,
     staged.value ->> 11,
-    staged.value ->> 12
+    staged.value ->> 12,
+    staged.value ->> 13,
+    staged.value ->> 14,
+    staged.value ->> 15,
+    staged.value ->> 16
 FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS staged (value)
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     started_us = excluded.started_us,
@@ -34,7 +38,13 @@ ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     process = excluded.process,
     protocol = coalesce(nullif(excluded.protocol, ''), joblog_runs.protocol),
     error = excluded.error,
-    result = excluded.result
+    result = excluded.result,
+    worker = coalesce(nullif(excluded.worker, ''), joblog_runs.worker),
+    worker_host = CASE WHEN excluded.worker = '' THEN joblog_runs.worker_host ELSE excluded.worker_host END,
+    starts = CASE
+        WHEN excluded.starts = '' THEN joblog_runs.starts
+        ELSE right(joblog_runs.starts || excluded.starts, 16384)
+    END
 
 -- name: newest_open
 -- The one that a result given by name belongs to: rather of this thread, rather of this host, rather the last.  One that

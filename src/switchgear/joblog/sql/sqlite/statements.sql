@@ -5,13 +5,13 @@
 WITH server (prefix, host, process) AS (VALUES (?, ?, ?)),
 staged (
     job, submitted_us, started_us, ended_us, attempts, result_code, state, function, unique_key, origin, protocol, error,
-    message
+    message, worker, worker_host, starts, trace
 ) AS (VALUES $rows)
 INSERT INTO joblog_runs ($columns)
 SELECT
     submitted_us, started_us, ended_us, CASE WHEN started_us > 0 THEN started_us ELSE ended_us END, attempts,
     result_code, 'server', state, function, unique_key, prefix || job, '', host, process, origin, protocol, error,
-    message
+    message, worker, worker_host, starts, trace
 FROM staged, server
 WHERE job > 0
 ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
@@ -24,7 +24,10 @@ ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
     process = excluded.process,
     protocol = coalesce(nullif(excluded.protocol, ''), protocol),
     error = excluded.error,
-    result = excluded.result
+    result = excluded.result,
+    worker = coalesce(nullif(excluded.worker, ''), worker),
+    worker_host = CASE WHEN excluded.worker = '' THEN worker_host ELSE excluded.worker_host END,
+    starts = CASE WHEN excluded.starts = '' THEN starts ELSE substr(starts || excluded.starts, -16384) END
 
 -- name: newest_open
 -- The one that a result given by name belongs to: rather of this thread, rather of this host, rather the last.

@@ -1,0 +1,1 @@
+"""A web shop in several modules: `switchgear worker shop` runs all its tasks."""

@@ -1,0 +1,202 @@
+"""The task stream: recorded while somebody watches, sampled when too much happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switchgear.engine.engine import EngineSettings
+from switchgear.errors import Refused
+from switchgear.model import Cause
+from switchgear.net import task_stream
+from tests.net.office import Office
+from tests.protocols.http.test_live_feed import Viewers
+
+
+def rows(answer: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The function, job and outcome of each attempt."""
+    return [(answer["functions"][row[1]], row[2], row[5]) for row in answer["rows"]]
+
+
+def pass_time(office: Office, seconds: float) -> None:
+    office.house.clock.advance(seconds)
+    office.house.turn()
+
+
+def test_nothing_is_recorded_before_somebody_watches_and_after() -> None:
+    office = Office()
+    office.submit(3)
+    office.finish()
+    assert office.engine.global_subscribers == []
+    assert rows(office.ask("stream")) == []
+    assert len(office.engine.global_subscribers) == 1
+    office.finish()
+    answer = office.ask("stream")
+    assert rows(answer) == [("f", "H:t:2", "done")]
+    assert answer["sampled"] is False
+    assert answer["dropped"] == 0
+    for _ in range(4):
+        pass_time(office, 29)
+        office.ask("stream")
+    pass_time(office, 31)
+    assert office.engine.global_subscribers == []
+    office.submit(0)
+    office.engine.cancel(next(office.engine.unfinished_jobs()))
+    office.house.end_turn()
+    assert office.engine.memory.subscription_bytes == 0
+    assert office.engine.next_deadline_us is None
+
+
+def test_starts_ends_and_workers() -> None:
+    office = Office()
+    office.submit(2)
+    first = office.take()
+    office.ask("stream")
+    pass_time(office, 2)
+    office.engine.complete(office.worker, first.id, b"")
+    second = office.take()
+    pass_time(office, 1)
+    answer = office.ask("stream")
+    now = office.engine.now_us / 1e6
+    number = office.worker.id
+    assert answer["columns"] == ["worker", "function", "job", "start", "end", "outcome"]
+    assert answer["rows"] == [[number, 0, "H:t:1", now - 3, now - 1, "done"]]
+    assert answer["running"] == [[number, 0, f"H:t:{second.id}", now - 1, None, "running"]]
+    assert answer["workers"] == {str(number): {"name": "hand", "protocol": "gearman"}}
+
+
+def test_every_way_in_which_an_attempt_can_end() -> None:
+    office = Office()
+    office.ask("stream")
+    office.submit(5)
+    office.finish(error=b"no")
+    office.finish()
+    job = office.take()
+    office.engine.cancel(job)
+    office.engine.complete(office.worker, job.id, b"")  # too late
+    job = office.take()
+    office.engine.release(office.worker, job.id)
+    job = office.take()
+    office.engine.retry_later(office.worker, job.id, 1_000_000, b"again")
+    office.engine.cancel(next(office.engine.unfinished_jobs()))  # which nobody runs
+    office.house.end_turn()
+    outcomes = [outcome for _, _, outcome in rows(office.ask("stream"))]
+    assert outcomes == ["failed", "done", "cancelled", "requeued", "requeued"]
+    office.submit()
+    office.kill()
+    assert rows(office.ask("stream"))[-1][2] == "requeued"
+
+
+def test_a_cursor_and_a_time() -> None:
+    office = Office()
+    answer = office.ask("stream")
+    office.submit(5)
+    office.finish()
+    answer = office.ask("stream", cursor=answer["next"])
+    assert len(answer["rows"]) == 1
+    assert office.ask("stream", cursor=answer["next"])["rows"] == []
+    pass_time(office, 5)
+    office.finish()
+    now = office.engine.now_us / 1e6
+    assert len(office.ask("stream", since=now - 1)["rows"]) == 1
+    assert len(office.ask("stream", since=now - 5)["rows"]) == 2
+    assert office.ask("stream", since=now + 1)["rows"] == []
+    assert office.ask("stream", cursor=10**9)["rows"] == []
+
+
+def test_of_very_many_some_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_stream, "RING_ROWS", 100)
+    office = Office()
+    office.ask("stream")
+    office.submit(250)
+    for _ in range(250):
+        office.finish()
+    answer = office.ask("stream", cursor=0, limit=10)
+    assert (len(answer["rows"]), answer["dropped"], answer["next"]) == (10, 240, 250)
+    assert [row[2] for row in answer["rows"]][:2] == ["H:t:151", "H:t:161"]
+    assert len(office.ask("stream", limit=1000)["rows"]) == 100
+
+
+def test_when_too_much_happens_samples_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_stream, "MOST_ENDS_PER_SECOND", 20)
+    monkeypatch.setattr(task_stream, "FEW_ENDS_PER_SECOND", 10)
+    office = Office()
+    office.submit(100)
+    office.ask("stream")
+    for _ in range(30):
+        office.finish()
+    pass_time(office, 1)
+    answer = office.ask("stream")
+    assert (answer["sampled"], len(answer["rows"])) == (True, 30)
+    assert office.engine.global_subscribers == []
+    job = office.take()
+    pass_time(office, 0.2)
+    for _ in range(20):
+        office.finish()
+    answer = office.ask("stream", cursor=answer["next"])
+    assert (answer["sampled"], answer["rows"]) == (True, [])
+    assert [row[2] for row in answer["running"]] == [f"H:t:{job.id}"]
+    office.engine.complete(office.worker, job.id, b"")
+    pass_time(office, 0.2)
+    for _ in range(20):
+        office.finish()
+    answer = office.ask("stream", cursor=answer["next"])
+    assert rows(answer) == [("f", f"H:t:{job.id}", "sampled")]
+    pass_time(office, 10)
+    assert office.ask("stream")["sampled"] is False
+    office.finish()
+    assert rows(office.ask("stream", cursor=answer["next"]))[-1][2] == "done"
+    pass_time(office, 40)
+    assert office.engine.global_subscribers == []
+
+
+def test_workers_that_come_and_go_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_stream, "MOST_WORKER_NAMES", 5)
+    monkeypatch.setattr(task_stream, "MOST_FUNCTION_NAMES", 3)
+    office = Office()
+    office.ask("stream")
+    for number in range(10):
+        office.submit(function=b"g%d" % number)
+        worker = office.engine.add_worker(office.house.talker(f"w{number}").session, "gearman")
+        office.engine.can_do(worker, office.engine.function_named(b"g%d" % number))
+        job = office.engine.take(worker)
+        assert job is not None
+        office.engine.complete(worker, job.id, b"")
+        office.engine.remove_worker(worker, Cause.GIVEN_BACK)
+        office.house.end_turn()
+    answer = office.ask("stream")
+    assert len(answer["workers"]) == 5
+    assert answer["functions"] == ["g0", "g1", "g2", "other"]
+
+
+def test_no_memory_for_a_recording() -> None:
+    office = Office()
+    office.engine.use_settings(EngineSettings(memory_bytes=1_000_000))
+    with pytest.raises(Refused, match="no memory"):
+        office.ask("stream")
+    assert office.engine.global_subscribers == []
+
+
+# --- the topic ---
+
+
+def test_the_topic_tells_of_ends_five_times_a_second_while_it_is_watched() -> None:
+    house = Viewers()
+    ((name, first), _) = house.watch("v", "stream")
+    assert (name, first["kind"], first["data"]["rows"]) == ("stream", "snapshot", [])
+    house.submit()
+    taken = house.ask("w", "POST", "/v1/functions/f/take").headers
+    house.pass_time(0.2)
+    ((_, delta), _) = house.events("v")
+    assert [row[2] for row in delta["data"]["running"]] == ["H:t:1"]
+    house.ask("w", "PUT", f"/v1/jobs/{taken['switchgear-job']}/result", b"", {"Switchgear-Attempt": "1"})
+    house.pass_time(0.2)
+    ((_, delta), _) = house.events("v")
+    assert rows(delta["data"]) == [("f", "H:t:1", "done")]
+    assert delta["data"]["running"] == []
+    house.pass_time(2)
+    assert house.events("v") == []
+    house.leave("v")
+    house.pass_time(6)
+    assert house.engine.global_subscribers == []
