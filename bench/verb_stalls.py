@@ -1,6 +1,7 @@
 """How long does each verb of operators keep the event loop from other work, with very many jobs?
 
-    python -m bench.verb_stalls [--jobs 1000000] [--queues 1] [--store sqlite:] [--store memory:] [--only graph,events]
+    python -m bench.verb_stalls [--jobs 1000000] [--queues 1] [--keys 0] [--store sqlite:] [--store memory:]
+                                [--only graph,events]
 
 Makes a hub in this process with so many jobs, half of them queued and half of them finished as far as the store keeps
 them, uses each verb, and notes the longest that one callback of the event loop took.  That is how long every peer
@@ -12,15 +13,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from switchgear.engine.engine import Engine, EngineSettings
+from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
 from switchgear.model import CANCELLED, DONE, FAILED, NORMAL, Cause, Delivery, Function, Job
 from switchgear.net.clock import SystemClock
+from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.protocols.http.feed_topics import FeedTopic, JobTopic, OverviewTopic, RowsTopic, StreamTopic
@@ -59,8 +60,9 @@ class Watch:
 class Stage:
     """A hub with many jobs, and its operator."""
 
-    def __init__(self, hub: Hub, jobs: int, queues: int) -> None:
+    def __init__(self, hub: Hub, jobs: int, queues: int, keys: int) -> None:
         self.hub = hub
+        self.keys = keys
         self.jobs = jobs
         self.operations = Operations(hub, "H:bench:")
         hub.operator = self.operations.in_steps
@@ -81,7 +83,9 @@ class Stage:
         for first in range(half, self.jobs, BATCH):
             self.hub.begin_turn()
             for number in range(first, min(first + BATCH, self.jobs)):
-                engine.submit(b"f%d" % (5 + number % self.queues), b"u%d" % number, b"payload", NORMAL, Delivery.HANDLE)
+                name = b"f%d" % (5 + number % self.queues)
+                options = SubmitOptions(key=b"k%d" % (number % self.keys)) if self.keys else None
+                engine.submit(name, b"u%d" % number, b"payload", NORMAL, Delivery.HANDLE, None, options)
             await self.hub.flush()
             self.hub.commits.start()
             await self.hub.flush()
@@ -115,6 +119,8 @@ class Stage:
         self.hub.work_off(steps())
         await ended.wait()
         await asyncio.sleep(0)
+        while len(self.hub.engine.sliced_work):  # noqa: ASYNC110  (it is the turns of the loop that are waited for)
+            await asyncio.sleep(0)
         return answers[0] if answers else None
 
     async def watch(self, topic: FeedTopic) -> None:
@@ -196,22 +202,22 @@ class Stage:
             ("cancel", {"handle": last}),
             ("limit", {"function": "f4", "concurrency": 3}),
             ("limit", {"function": "f5", "key_concurrency": 3}),
+            ("limit", {"function": "f5", "key_concurrency": 2}),
             ("limit", {"function": "f5", "fair": True}),
             ("limit", {"function": "f5", "key_concurrency": 0, "fair": False}),
         ]
 
 
-async def measure(url: str, jobs: int, queues: int, only: frozenset[str] = frozenset()) -> None:
+async def measure(url: str, jobs: int, queues: int, keys: int, only: frozenset[str] = frozenset()) -> None:
     watch = Watch()
     store = open_store(url)
     hub = Hub(Engine(EngineSettings(functions=0)), store, SystemClock(), Telemetry(time.monotonic))
     await hub.load()
-    stage = Stage(hub, jobs, queues)
+    stage = Stage(hub, jobs, queues, keys)
     began = time.monotonic()
     await stage.fill()
     print(f"\n{url.partition(':')[0]}: {jobs:,} jobs, made in {time.monotonic() - began:.0f} s\n")
-    gc.collect()
-    gc.freeze()
+    freeze_existing_objects()  # as the server does
     watch.begin()
     print("| verb | took, ms | longest stall, ms of cpu | wall |\n|---|---:|---:|---:|")
     for verb, arguments in stage.uses():
@@ -254,19 +260,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--queues", type=int, default=90, help="functions that share the queued jobs")
+    parser.add_argument("--keys", type=int, default=0, help="keys that share the queued jobs; 0: jobs without a key")
     parser.add_argument("--store", action="append")
     parser.add_argument("--only", default="", help="these verbs, with commas between; events: the live feed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="switchgear-stalls-") as directory:
         for store in options.store or ["memory:", "sqlite:"]:
-            asyncio.run(
-                measure(
-                    f"sqlite:{directory}/jobs.db" if store == "sqlite:" else store,
-                    options.jobs,
-                    options.queues,
-                    frozenset(options.only.split(",")) - {""},
-                )
-            )
+            url = f"sqlite:{directory}/jobs.db" if store == "sqlite:" else store
+            only = frozenset(options.only.split(",")) - {""}
+            asyncio.run(measure(url, options.jobs, options.queues, options.keys, only))
 
 
 if __name__ == "__main__":

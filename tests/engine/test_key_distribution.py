@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -199,3 +200,104 @@ def test_whatever_happens_meanwhile_nothing_is_lost(house: House, seed: int) -> 
             ended.add(job.id)
     assert ended == {job.id for job in submitted}
     check_engine(house.engine)
+
+
+# --- keys that were distinguished before ---
+
+
+def reviewed(house: House) -> int:
+    """How many keys were reviewed for the present policy."""
+    limiter = house.function().limiter
+    assert limiter is not None
+    return sum(queue.revision == limiter.revision for queue in (limiter.key_queues or {}).values())
+
+
+def test_only_a_part_of_the_keys_is_reviewed_in_a_turn(house: House) -> None:
+    limit(house, key_concurrency=1)
+    jobs = submit_each(house, *[b"%d" % number for number in range(10)])
+    few_per_turn(house)
+    for policy in ({"key_concurrency": 2}, {"fair": True}, {"fair": True, "key_rate": (1, SECOND_US)}):
+        limit(house, **policy)
+        check_engine(house.engine)
+        for count in (3, 6, 9, 10):
+            assert reviewed(house) == count
+            house.pass_seconds(0)
+            check_engine(house.engine)
+        assert not len(house.engine.sliced_work)
+    assert taken(house, house.worker()) == jobs
+
+
+def test_only_a_part_of_the_jobs_is_gathered_in_a_turn(house: House) -> None:
+    limit(house, fair=True)
+    jobs = submit_each(house, *[b"a", b"b", b""] * 4)
+    few_per_turn(house, 4)
+    limit(house)
+    moved = []
+    for _ in range(20):
+        check_engine(house.engine)
+        moved.append(house.function().own_ready_of(NORMAL))
+        house.pass_seconds(0)
+    assert all(later - earlier <= 4 for earlier, later in pairwise(moved))
+    assert moved[-1] == 12
+    assert house.function().limiter is None
+    assert house.engine.memory.limiter_bytes == 0
+    assert taken(house, house.worker()) == jobs
+
+
+def test_lower_limits_of_keys_hold_before_all_are_reviewed(house: House) -> None:
+    limit(house, key_concurrency=2)
+    worker = house.worker()
+    first = submit_each(house, b"a", b"b", b"c", b"d")
+    assert taken(house, worker) == first
+    second = submit_each(house, b"a", b"b", b"c", b"d")
+    few_per_turn(house, 1)
+    limit(house, key_concurrency=1)
+    assert taken(house, worker) == []
+    finish_distributing(house)
+    assert taken(house, worker) == []
+    house.engine.complete(worker, first[2].id, b"")
+    assert taken(house, worker) == [second[2]]
+
+
+def test_jobs_come_in_order_while_they_are_gathered(house: House) -> None:
+    limit(house, key_concurrency=1)
+    jobs = submit_each(house, *[b"a", b"b", b"c"] * 4)
+    few_per_turn(house, 2)
+    limit(house, concurrency=100)
+    jobs.append(house.submit(key=b"d"))
+    house.pass_seconds(0)  # all keys are reviewed, and few jobs are gathered
+    worker = house.worker()
+    got: list[Job] = []
+    while len(got) < len(jobs):
+        assert len(got) > 3 or len(house.engine.sliced_work)
+        got += taken(house, worker, 1)
+        check_engine(house.engine)
+        house.pass_seconds(0)
+    assert got == jobs
+
+
+def test_keys_are_distinguished_again_while_jobs_are_gathered(house: House) -> None:
+    limit(house, key_concurrency=1)
+    jobs = submit_each(house, *[b"a", b"b"] * 5)
+    few_per_turn(house)
+    limit(house)
+    house.pass_seconds(0)
+    limit(house, key_concurrency=3)
+    check_engine(house.engine)
+    finish_distributing(house)
+    check_engine(house.engine)
+    assert house.function().own_ready_of(NORMAL) == 0
+    assert taken(house, house.worker()) == jobs[:6]
+
+
+def test_cancelling_all_jobs_ends_the_gathering(house: House) -> None:
+    limit(house, fair=True)
+    jobs = submit_each(house, *[b"a", b"b"] * 5)
+    few_per_turn(house)
+    limit(house)
+    for job in jobs:
+        house.engine.cancel(job)
+        check_engine(house.engine)
+    finish_distributing(house)
+    check_engine(house.engine)
+    assert house.function().limiter is None

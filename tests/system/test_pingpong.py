@@ -285,6 +285,19 @@ def test_a_job_that_fails_in_the_library_fails_in_the_end() -> None:
         eventually(broker.known_workers, "the worker is back")
 
 
+def test_a_worker_that_fails_and_is_back_at_once_gets_the_job_again() -> None:
+    failures = [ValueError("the disk was busy")]
+
+    def work(job: bytes) -> bytes:
+        if failures:
+            raise failures.pop()
+        return job.upper()
+
+    worker_at = {"broker_timeout_seconds": 0.2, "ping_seconds": 0.1}
+    with running_broker() as broker, working(broker, work, **worker_at), PingPongClient(broker.clients) as client:
+        assert client.call(b"job", DEADLINE_SECONDS) == b"JOB"
+
+
 def work_once(broker: Broker) -> None:
     """Be a worker for one job."""
 

@@ -10,14 +10,14 @@ from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.sliced_work import SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.errors import Refused
-from switchgear.model import Function, Limiter
+from switchgear.model import Function
 from switchgear.policy import Policy
 from switchgear.refusals import REFUSED_DRAINING
 
 __all__ = ["Administration"]
 
-# Jobs that are moved to the queues of their keys before workers are told of them.
-MOVED_BEFORE_OFFER: Final = 100
+# So many jobs are moved to the queues of their keys, or queues of keys are reviewed, before workers are told.
+STEPS_BEFORE_OFFER: Final = 100
 
 
 class Administration:
@@ -26,6 +26,7 @@ class Administration:
     def __init__(
         self, state: EngineState, sliced_work: SlicedWork, queues: ReadyQueues, dispatcher: Dispatcher
     ) -> None:
+        self.units_per_step = 1  # of sliced work; more of them make changes of limits take more turns
         self._state = state
         self._sliced_work = sliced_work
         self._queues = queues
@@ -57,26 +58,27 @@ class Administration:
         """Set the limits of a function, which apply at once.
 
         Setting the same policy again changes nothing. Jobs that run beyond a lower limit continue. If keys are
-        distinguished from now on, ready jobs are moved to the queues of their keys over several turns. If they were
-        distinguished before, the time this takes grows with the number of ready jobs.
+        distinguished, before or after, the queues of keys are filled or reviewed over several turns.
         """
         if policy == (function.limiter.policy if function.limiter is not None else Policy()):
             self._state.concern_speaker()  # the policy may not be stored yet
             return
-        self._queues.use_policy(function, policy)
+        steps = self._queues.use_policy(function, policy)
         self._state.note_function(function)
-        limiter = function.limiter
-        if limiter is not None and limiter.key_queues is not None:
-            self._sliced_work.start(self._distribute(limiter))
+        self._sliced_work.start(self._offering(function, steps))
         self._dispatcher.offer(function)
 
-    def _distribute(self, limiter: Limiter) -> Iterator[None]:
-        """Move jobs to the queues of their keys, and offer them."""
-        for moved, _ in enumerate(self._queues.distribute(limiter), 1):
-            if moved % MOVED_BEFORE_OFFER == 0:
-                self._dispatcher.offer(limiter.function)
-            yield
-        self._dispatcher.offer(limiter.function)
+    def _offering(self, function: Function, steps: Iterator[None]) -> Iterator[None]:
+        """Do the steps of a change of limits, and offer the jobs that can be assigned after some of them."""
+        number = 0
+        for _ in steps:
+            number += 1
+            if number % STEPS_BEFORE_OFFER == 0:
+                self._dispatcher.offer(function)
+            for _ in range(self.units_per_step):
+                yield
+        if number:
+            self._dispatcher.offer(function)
 
     def stop_handing_out(self) -> None:
         """Let running jobs finish, and start no others."""

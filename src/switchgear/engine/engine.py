@@ -147,7 +147,7 @@ class Engine:
             state, packed, self.unsuccessful_jobs, dependencies, self._submissions, self._commands, self._reports
         )
         schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
-        self._administration = Administration(state, sliced_work, queues, dispatcher)
+        self.administration = Administration(state, sliced_work, queues, dispatcher)
         self._restore = Restore(state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions)
         self.deadline_dispatch = DeadlineDispatch(
             state,
@@ -932,34 +932,34 @@ class Engine:
 
     def pause(self, function: Function) -> None:
         """Assign no jobs of this function until it is resumed."""
-        self._administration.pause(function)
+        self.administration.pause(function)
 
     def resume(self, function: Function) -> None:
         """Assign jobs of this function again."""
-        self._administration.resume(function)
+        self.administration.resume(function)
 
     def set_limits(self, function: Function, high: int, normal: int, low: int) -> None:
         """Accept submissions only while the function has fewer unfinished jobs than this; 0: no limit."""
-        self._administration.set_limits(function, high, normal, low)
+        self.administration.set_limits(function, high, normal, low)
 
     def set_policy(self, function: Function, policy: Policy) -> None:
         """Set the limits of a function. The time this takes grows with the number of its ready and running jobs.
 
         Setting the same policy again changes nothing. Jobs that run beyond a lower limit continue.
         """
-        self._administration.set_policy(function, policy)
+        self.administration.set_policy(function, policy)
 
     def stop_handing_out(self) -> None:
         """Let running jobs finish, and start no others."""
-        self._administration.stop_handing_out()
+        self.administration.stop_handing_out()
 
     def start_handing_out(self) -> None:
         """Start jobs again."""
-        self._administration.start_handing_out()
+        self.administration.start_handing_out()
 
     def drain(self) -> None:
         """Let running jobs finish; start and accept no others."""
-        self._administration.drain()
+        self.administration.drain()
 
     # --- start and end ---
 

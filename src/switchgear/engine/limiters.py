@@ -20,12 +20,18 @@ full.
 Opening.  A limiter opens by an event: a job stops running, a token comes back (`DeadlineKind.LIMITER`), the policy is
 changed.  While a bucket is empty there is always a deadline for its next token.  `Dispatcher.offer_room` offers what
 has become free.
+
+Changes.  There may be as many keys as jobs, so a change of a policy that has key queues moves no job, and the key
+queues are reviewed over several turns (`change`).  A key queue that was not reviewed yet is not served, so no job is
+assigned that the new policy forbids.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.requirements import Requirements, groups_for, have_ready
@@ -41,6 +47,9 @@ __all__ = ["KEY_QUEUE_BYTES", "Closed", "Limiters"]
 LEAST_STALE_HEADS: Final = 256
 # The approximate memory of a key queue besides the key.
 KEY_QUEUE_BYTES: Final = 1_000
+
+# The open key queues of a group with jobs of one priority, as in `QueueGroup.round_robin` and `QueueGroup.heads`.
+KeyQueueOrder: TypeAlias = tuple["OrderedDict[KeyQueue, int]", list[tuple[int, int, KeyQueue]]]
 
 
 class Closed(NamedTuple):
@@ -120,7 +129,7 @@ class Limiters:
 
     def turn_of(self, limiter: Limiter, group: QueueGroup, priority: int) -> int | None:
         """A number that is lower the earlier it is the turn of a group's first job of this priority; None: no job."""
-        if group.key_queues is None:
+        if group.serves_own_queue(priority):
             queue = group.queue.queues[priority]
             return place_of(queue[0]) if queue else None
         key_queue = self.next_key_queue(limiter, group, priority)
@@ -143,8 +152,10 @@ class Limiters:
             return None
         if 0 < policy.key_concurrency <= key_queue.running:
             return Closed("key_concurrency", 0)
-        if policy.key_rate is not None and not tokens(key_queue.full_at, policy.key_rate, now_us):
-            return Closed("key_rate", has_tokens_at_us(key_queue.full_at, policy.key_rate, 1))
+        if policy.key_rate is not None:
+            full_at = converted(key_queue.full_at, key_queue.key_rate, policy.key_rate, now_us)
+            if not tokens(full_at, policy.key_rate, now_us):
+                return Closed("key_rate", has_tokens_at_us(full_at, policy.key_rate, 1))
         return None
 
     # --- key queues ---
@@ -157,6 +168,8 @@ class Limiters:
         if key_queue is None:
             owner = None if group is limiter else self.key_queue_of(limiter, limiter, key)
             key_queue = key_queues[key] = KeyQueue(group, key, owner)
+            key_queue.revision = limiter.revision
+            key_queue.key_rate = limiter.policy.key_rate
             self._state.memory.limiter_bytes += KEY_QUEUE_BYTES + len(key)
             if owner is not None:
                 if owner.requiring is None:
@@ -171,6 +184,7 @@ class Limiters:
         if key_queue is not owner:
             key_queue.ready += 1
         key_queue.group.ready[priority] += 1
+        limiter.keyed_jobs += 1
         if owner.ready == 1 and owner.key:
             limiter.keys_waiting += 1
         self._list(limiter, key_queue, priority)
@@ -182,6 +196,7 @@ class Limiters:
         if key_queue is not owner:
             key_queue.ready -= 1
         key_queue.group.ready[priority] -= 1
+        limiter.keyed_jobs -= 1
         if not owner.ready and owner.key:
             limiter.keys_waiting -= 1
         self._list(limiter, key_queue, priority)
@@ -212,11 +227,12 @@ class Limiters:
             listed.move_to_end(key_queue)
 
     def _list(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
-        """List the key queue as ready for this priority, if it has such jobs and is open."""
+        """List the key queue as ready for this priority, if it has such jobs, is open and was reviewed."""
         group = key_queue.group
         listed = group.round_robin[priority]
         queue = key_queue.queues[priority]
-        if not queue or not key_queue.owner.is_open:
+        owner = key_queue.owner
+        if not queue or not owner.is_open or owner.revision != limiter.revision:
             listed.pop(key_queue, None)
         elif limiter.policy.fair:
             if key_queue not in listed:
@@ -250,10 +266,16 @@ class Limiters:
     def review(self, limiter: Limiter, key_queue: KeyQueue) -> None:
         """Open, close or forget the queues of a key according to its limits; `key_queue` counts for the key."""
         policy = limiter.policy
+        is_first_review = key_queue.revision != limiter.revision
+        if is_first_review:
+            self._convert(limiter, key_queue)
+            self._uncheck(key_queue)
+            key_queue.revision = limiter.revision
+            limiter.unreviewed -= 1
         rate = policy.key_rate if key_queue.key else None
         available = 1 if rate is None else tokens(key_queue.full_at, rate, self._state.now_us)
         is_open = available > 0 and not (key_queue.key and 0 < policy.key_concurrency <= key_queue.running)
-        if is_open is not key_queue.is_open:
+        if is_first_review or is_open is not key_queue.is_open:
             key_queue.is_open = is_open
             for queue in (key_queue, *(key_queue.requiring or ())):
                 for priority in BEST_FIRST:
@@ -284,6 +306,7 @@ class Limiters:
             key_queue = self.key_queue_of(limiter, limiter, job.key)
             key_queue.running += 1
             if policy.key_rate is not None and job.key:
+                self._convert(limiter, key_queue)
                 key_queue.full_at = spent(key_queue.full_at, policy.key_rate, now_us)
             self.review(limiter, key_queue)
 
@@ -298,6 +321,7 @@ class Limiters:
             key_queue = limiter.key_queues[job.key]
             key_queue.running -= 1
             self.review(limiter, key_queue)
+            self.end_draining(limiter)
 
     # --- time ---
 
@@ -336,7 +360,7 @@ class Limiters:
     def await_more_tokens(self, subject: Limiter | KeyQueue) -> None:
         """Await further tokens while workers sleep, so that more of them are woken when more jobs may run."""
         policy = subject.function.limiter.policy if subject.function.limiter is not None else Policy()
-        rate = policy.rate if isinstance(subject, Limiter) else policy.key_rate
+        rate = policy.rate if isinstance(subject, Limiter) else subject.key_rate
         if rate is not None:
             available = tokens(subject.full_at, rate, self._state.now_us)
             if 0 < available < rate[0]:
@@ -350,18 +374,15 @@ class Limiters:
         if limiter.check_us:
             limiter.check_us += delta_us
         for key_queue in (limiter.key_queues or {}).values():
-            if policy.key_rate is not None:
-                key_queue.full_at += delta_us * policy.key_rate[0]
+            if key_queue.key_rate is not None:
+                key_queue.full_at += delta_us * key_queue.key_rate[0]
             if key_queue.check_us:
                 key_queue.check_us += delta_us
 
     # --- change of policy ---
 
     def replace(self, function: Function, policy: Policy) -> None:
-        """Replace the policy of a function; running jobs and spent tokens count on.
-
-        Its queues must be empty if keys are distinguished, before or after.
-        """
+        """Replace the policy of a function that does not distinguish keys; running jobs and spent tokens count on."""
         old = function.limiter
         self.forget(function)
         requiring = {} if old is None else old.requiring
@@ -373,23 +394,92 @@ class Limiters:
             group.unfinished = old_group.unfinished
             group.queue = old_group.queue
             limiter.groups.append(group)
-        now_us = self._state.now_us
         if old is not None:
-            limiter.full_at = converted(old.full_at, old.policy.rate, policy.rate, now_us)
+            limiter.full_at = converted(old.full_at, old.policy.rate, policy.rate, self._state.now_us)
         self.await_token(limiter)
-        if limiter.key_queues is None:
-            return
-        if old is not None:
-            for key, old_queue in (old.key_queues or {}).items():
-                key_queue = self.key_queue_of(limiter, limiter, key)
-                key_queue.full_at = converted(old_queue.full_at, old.policy.key_rate, policy.key_rate, now_us)
-        for key in self._running_keys(function):
-            self.key_queue_of(limiter, limiter, key).running += 1
+        if limiter.key_queues is not None:
+            for key in self._running_keys(function):
+                self.key_queue_of(limiter, limiter, key).running += 1
+            for key_queue in list(limiter.key_queues.values()):
+                self.review(limiter, key_queue)
 
-    def review_all(self, limiter: Limiter) -> None:
-        """Open, close or forget every key queue."""
-        for key_queue in list((limiter.key_queues or {}).values()):
+    def change(self, limiter: Limiter, policy: Policy) -> Iterator[None]:
+        """Change the policy of a function that distinguishes keys, and review its key queues, a few per step.
+
+        No job is moved. A key queue is served again when it was reviewed: in the order in which they were to be served
+        before, and then those that were closed. If keys are not distinguished any more, the jobs of the key queues are
+        served first, in the order of their places, and all others after them (`QueueGroup.is_draining`).
+        """
+        self._uncheck(limiter)
+        limiter.full_at = converted(limiter.full_at, limiter.policy.rate, policy.rate, self._state.now_us)
+        limiter.policy = policy
+        limiter.revision += 1
+        limiter.is_reviewing = True
+        limiter.unreviewed = len(limiter.key_queues or ())
+        served_before: list[KeyQueueOrder] = []
+        for group in limiter.groups:
+            if group.key_queues is None and policy.tells_keys_apart:
+                group.key_queues = {}
+            group.is_draining = group.key_queues is not None and not policy.tells_keys_apart
+            for priority in BEST_FIRST:
+                if group.round_robin[priority]:
+                    served_before.append((group.round_robin[priority], group.heads[priority]))
+                    group.round_robin[priority] = OrderedDict()
+                group.heads[priority] = []
+        self.await_token(limiter)
+        return self._review_all(limiter, served_before)
+
+    def _review_all(self, limiter: Limiter, served_before: list[KeyQueueOrder]) -> Iterator[None]:
+        """Review every key queue for the present policy. Lists are emptied step by step, because freeing a long one
+        takes as long as a turn."""
+        revision = limiter.revision
+        for listed, heads in served_before:
+            while heads:  # not round robin: by place
+                head = heappop(heads)
+                if listed.pop(head[2], None) is not None:
+                    self._review_once(limiter, head[2].owner, revision)
+                yield
+            while listed:
+                self._review_once(limiter, listed.popitem(last=False)[0].owner, revision)
+                yield
+        if limiter.revision == revision and limiter.unreviewed:
+            for key_queue in list((limiter.key_queues or {}).values()):
+                if key_queue.revision != revision:
+                    self._review_once(limiter, key_queue, revision)
+                    yield
+        if limiter.revision == revision:
+            limiter.is_reviewing = False
+            self.end_draining(limiter)
+
+    def _review_once(self, limiter: Limiter, key_queue: KeyQueue, revision: int) -> None:
+        """Review a key queue, unless that was done, it is forgotten, or the policy was changed again."""
+        if (
+            limiter.revision == revision
+            and key_queue.revision != revision
+            and limiter.key_queues is not None
+            and limiter.key_queues.get(key_queue.key) is key_queue
+        ):
             self.review(limiter, key_queue)
+
+    def _convert(self, limiter: Limiter, key_queue: KeyQueue) -> None:
+        """Convert the tokens of a key to the present rate."""
+        rate = limiter.policy.key_rate
+        key_queue.full_at = converted(key_queue.full_at, key_queue.key_rate, rate, self._state.now_us)
+        key_queue.key_rate = rate
+
+    def end_draining(self, limiter: Limiter) -> None:
+        """Drop the key queues of a function that does not distinguish keys any more, when they have no job left."""
+        if not limiter.is_draining or limiter.keyed_jobs or limiter.is_reviewing:
+            return
+        for group in limiter.groups:
+            for key_queue in (group.key_queues or {}).values():
+                self._uncheck(key_queue)
+                self._state.memory.limiter_bytes -= KEY_QUEUE_BYTES + len(key_queue.key)
+            group.key_queues = None
+            group.is_draining = False
+        limiter.keys_waiting = 0
+        if not limiter.has_room:  # otherwise `Dispatcher.offer_room` follows
+            self._requirements.drop_needless(limiter)
 
     def _running_keys(self, function: Function) -> list[bytes]:
         """The key of each running job of the function."""

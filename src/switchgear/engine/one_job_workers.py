@@ -60,6 +60,7 @@ class OneJobWorker:
         "claimed_us",
         "identity",
         "is_cut_off",
+        "is_disconnected",
         "is_leaving",
         "job_id",
         "name",
@@ -80,6 +81,7 @@ class OneJobWorker:
         self.claimed_us = 0  # when it first claimed to be idle since; 0: it has not
         self.is_cut_off = False  # nobody waits for its report
         self.is_leaving = False  # and takes no job when it has reported
+        self.is_disconnected = False  # the connection over which it was sent its last job is closed
 
 
 class OneJobWorkers:
@@ -137,8 +139,8 @@ class OneJobWorkers:
         rules = self._rules
         if known.claimed_us:
             return False  # it has said so before
-        if has_started:
-            return self._is_within(known.sent_us, rules.crossing_us)
+        if has_started:  # over a new connection it was sent after the job
+            return not known.is_disconnected and self._is_within(known.sent_us, rules.crossing_us)
         if known.worker is not None or not rules.run_limit_us:
             return True
         return self._is_within(known.sent_us, max(rules.run_limit_us, rules.crossing_us))
@@ -207,8 +209,10 @@ class OneJobWorkers:
 
         Should it come back with a result, that counts if it is the first.
         """
-        known = self.known.get(identity)
+        known = self._find(identity)
         if known is not None:
+            known.is_disconnected = True
+        if known is not None and known.worker is not None:
             self._part_with(known)
 
     def not_delivered(self, identity: bytes, message: object) -> None:
@@ -285,7 +289,7 @@ class OneJobWorkers:
         self._workers.refuse_registrations(1, FOR_WAITING)
         function = self._functions.named(rules.function)
         self.owing.pop(known.identity, None)
-        known.is_leaving = False
+        known.is_leaving = known.is_disconnected = False
         worker = known.worker = self._workers.add(self._peer, self._protocol, known.name)
         worker.identity = known.identity
         self.known[known.identity] = known

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.packed_queues import PackedQueues
@@ -107,9 +108,16 @@ class ReadyQueues:
         Returns whether to tell workers: False if enough were told of earlier jobs that limits hold back.
         """
         function = limiter.function
+        self._limiters.end_draining(limiter)
+        if function.limiter is None:
+            if ahead:
+                self.prepend(job)
+            else:
+                self.append(job)
+            return True
         function.ready += 1
         group = _group_of(limiter, job)
-        if group.key_queues is None:
+        if group.key_queues is None or (group.is_draining and not ahead):
             if ahead:
                 self._prepend_to(group.queue, job)
             else:
@@ -118,7 +126,7 @@ class ReadyQueues:
             # Perhaps no worker fits the jobs before it.
             return room == function.ready or (room > 0 and bool(limiter.requiring))
         if not ahead and group.queue.queues[job.priority]:
-            self._append_to(group.queue, job)  # behind those that `distribute` has not moved yet
+            self._append_to(group.queue, job)  # behind those that `_distribute` has not moved yet
             return False
         key_queue = self._limiters.key_queue_of(limiter, group, job.key)
         self._join_key_queue(limiter, key_queue, job, ahead=ahead)
@@ -169,10 +177,7 @@ class ReadyQueues:
             jobs = deque()
             while len(jobs) < size:
                 jobs.appendleft(queue.pop())
-            segment = ObjectSegment(jobs)
-            segment.first_id = 0
-            rest.segments.appendleft(segment)
-            rest.entries += size
+            rest.appendleft(ObjectSegment(jobs))
 
     def begin_segments(self, ready_queue: ReadyQueue, priority: int) -> SegmentedQueue:
         """Give this queue a list of segments, empty at first."""
@@ -222,7 +227,7 @@ class ReadyQueues:
     def pop_from(self, limiter: Limiter, group: QueueGroup, priority: int) -> Job | None:
         """Remove and return the first job of this priority of a group; the function must be open."""
         function = limiter.function
-        if group.key_queues is None:
+        if group.serves_own_queue(priority):
             return self._pop_first(function, group.queue, priority)
         key_queue = self._limiters.next_key_queue(limiter, group, priority)
         if key_queue is None:
@@ -304,7 +309,7 @@ class ReadyQueues:
         return heads
 
     def _head(self, limiter: Limiter, group: QueueGroup, priority: int) -> Job:
-        if group.key_queues is None:
+        if group.serves_own_queue(priority):
             return group.queue.queues[priority][0]
         key_queue = self._limiters.next_key_queue(limiter, group, priority)
         assert key_queue is not None
@@ -391,9 +396,8 @@ class ReadyQueues:
     def pop_job(self, job: Job) -> None:
         """Take this job out to be handed out, whichever others come before it.  Limits and its payload allow that."""
         limiter = job.function.limiter
-        if limiter is not None and limiter.key_queues is not None:
-            key_queues = _group_of(limiter, job).key_queues
-            assert key_queues is not None
+        key_queues = None if limiter is None else _group_of(limiter, job).key_queues
+        if limiter is not None and key_queues is not None:
             key_queue = key_queues.get(job.key)  # None if the job has not been moved to the queue of its key yet
             if key_queue is not None:
                 self._limiters.note_served(limiter, key_queue, job.priority)
@@ -421,6 +425,7 @@ class ReadyQueues:
                 self._remove_from(group.queue, job)
             elif not self._can_remove(group.queue, job):
                 self._remove_from_key_queue(limiter, group, job)
+                self._limiters.end_draining(limiter)
 
     def _remove_from_key_queue(self, limiter: Limiter, group: QueueGroup, job: Job) -> None:
         assert group.key_queues is not None
@@ -508,34 +513,31 @@ class ReadyQueues:
             jobs.extend(rest.tail)
         return jobs
 
-    def use_policy(self, function: Function, policy: Policy) -> None:
-        """Change the limits of a function. Ready jobs keep their places.
+    def use_policy(self, function: Function, policy: Policy) -> Iterator[None]:
+        """Change the limits of a function, which apply at once; the steps of the rest of the work are to be done.
 
-        If keys are distinguished from now on, `distribute` moves the jobs to the queues of their keys. If they were
-        distinguished before, the time this takes grows with the number of ready jobs.
+        Ready jobs keep their places. If keys are distinguished from now on, the steps move the jobs to the queues of
+        their keys; if they were before, they review these queues.
         """
-        old = function.limiter
-        if old is None or old.key_queues is None:
-            self._limiters.replace(function, policy)  # the queues are the same
-            if function.limiter is not None:
-                self._limiters.review_all(function.limiter)
-            return
-        ready = sorted(self._take_all(function), key=place_of)
-        self._limiters.replace(function, policy)
         limiter = function.limiter
-        for job in ready:
-            group = None if limiter is None else _group_of(limiter, job)
-            if limiter is None or group is None:
-                self._append_to(function, job)
-            elif group.key_queues is None:
-                self._append_to(group.queue, job)
-            else:
-                key_queue = self._limiters.key_queue_of(limiter, group, job.key)
-                self._join_key_queue(limiter, key_queue, job, ahead=False)
-        if limiter is not None:
-            self._limiters.review_all(limiter)
+        steps: Iterator[None] = iter(())
+        if limiter is None or limiter.key_queues is None:
+            self._limiters.replace(function, policy)  # the queues are the same
+        else:
+            steps = self._limiters.change(limiter, policy)
+        limiter = function.limiter
+        return iter(()) if limiter is None else self._steps_of_change(limiter, limiter.revision, steps)
 
-    def distribute(self, limiter: Limiter) -> Iterator[Job]:
+    def _steps_of_change(self, limiter: Limiter, revision: int, review: Iterator[None]) -> Iterator[None]:
+        yield from review
+        if limiter.function.limiter is not limiter or limiter.revision != revision:
+            return  # the limits were changed again, and the steps of that change follow
+        if limiter.is_draining:
+            yield from self._gather(limiter)
+        elif limiter.key_queues is not None:
+            yield from self._distribute(limiter)
+
+    def _distribute(self, limiter: Limiter) -> Iterator[None]:
         """Move jobs to the queues of their keys, one by one, best priority first and in the order of their places.
 
         Meanwhile those that were moved may be handed out, and new ones go behind those that were not.
@@ -544,13 +546,50 @@ class ReadyQueues:
         for group in limiter.groups.copy():
             ready_queue = group.queue
             for priority in BEST_FIRST:
-                while function.limiter is limiter and ready_queue.queues[priority]:
+                while function.limiter is limiter and not group.is_draining and ready_queue.queues[priority]:
                     job = ready_queue.queues[priority].popleft()
                     if not ready_queue.queues[priority] and ready_queue.is_segmented:
                         self._refill(ready_queue, priority)
                     key_queue = self._limiters.key_queue_of(limiter, group, job.key)
                     self._join_key_queue(limiter, key_queue, job, ahead=False)
-                    yield job
+                    yield
+
+    def _gather(self, limiter: Limiter) -> Iterator[None]:
+        """Move the jobs of key queues to the queue of their group, one by one: keys are not distinguished any more.
+
+        The last job goes first, to the front of that queue, so that the order is right at any time.
+        """
+        revision = limiter.revision
+        for group in limiter.groups.copy():
+            for priority in BEST_FIRST:
+                while limiter.revision == revision and group.is_draining and group.round_robin[priority]:
+                    yield from self._gather_priority(limiter, group, priority, revision)
+        self._limiters.end_draining(limiter)
+
+    def _gather_priority(self, limiter: Limiter, group: QueueGroup, priority: int, revision: int) -> Iterator[None]:
+        lasts: list[tuple[int, int, KeyQueue]] = []  # negative place of the last job, number of the queue, queue
+        listed = group.round_robin[priority]  # all are open, and their order does not matter
+        for number in range(len(listed)):
+            if not listed or limiter.revision != revision:
+                break
+            key_queue = next(iter(listed))
+            listed.move_to_end(key_queue)
+            job = _last_job(key_queue, priority)
+            if job is not None:
+                heappush(lasts, (-place_of(job), number, key_queue))
+            yield
+        while lasts and limiter.revision == revision and group.is_draining:
+            negative_place, number, key_queue = heappop(lasts)
+            job = _last_job(key_queue, priority)
+            if job is not None and -place_of(job) == negative_place and self._can_remove(key_queue, job):
+                self._left_key_queue(limiter, key_queue, priority)
+                if not key_queue.owner.ready:
+                    self._limiters.review(limiter, key_queue.owner)
+                self._prepend_to(group.queue, job)
+                job = _last_job(key_queue, priority)
+            if job is not None:
+                heappush(lasts, (-place_of(job), number, key_queue))
+            yield
 
     def _take_all(self, function: Function) -> list[Job]:
         """Remove and return the jobs of all queues of a function."""
@@ -588,6 +627,20 @@ class ReadyQueues:
             function.packed_keys = []
             function.limiter = None
         self._packed.clear()
+
+
+def _last_job(key_queue: KeyQueue, priority: int) -> Job | None:
+    """The last job of this priority of a key, which no segment has packed."""
+    rest = key_queue.segmented[priority]
+    if rest is not None:
+        if rest.tail:
+            return rest.tail[-1]
+        if rest.segments:
+            segment = rest.segments[-1]
+            assert isinstance(segment, ObjectSegment)
+            return segment.jobs[-1]
+    queue = key_queue.queues[priority]
+    return queue[-1] if queue else None
 
 
 def _group_of(limiter: Limiter, job: Job) -> QueueGroup:

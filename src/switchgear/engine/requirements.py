@@ -122,8 +122,8 @@ class Requirements:
             self.drop_needless(limiter)
 
     def drop_needless(self, limiter: Limiter) -> None:
-        """Let the function have no limiter if it has no limits and no job requires anything."""
-        if not limiter.requiring and not limiter.policy:
+        """Let the function have no limiter if it has no limits, no key queues, and no job requires anything."""
+        if not limiter.requiring and not limiter.policy and limiter.key_queues is None:
             limiter.function.limiter = None
 
     # --- what workers have ---

@@ -35,7 +35,7 @@ class SlicedWork:
 
     def begin_turn(self) -> None:
         """Allow as many units as one turn may have, and do as many of those that are pending."""
-        self._left = self.units_per_turn
+        self.allow_turn()
         pending = self._pending
         share = max(1, self._left // (len(pending) or 1))
         for _ in range(len(pending)):
@@ -44,6 +44,10 @@ class SlicedWork:
             work = pending.popleft()
             if not self._exhaust(work, min(share, self._left)):
                 pending.append(work)
+
+    def allow_turn(self) -> None:
+        """Allow as many units as one turn may have. The simulation does this apart from pending work."""
+        self._left = self.units_per_turn
 
     def start(self, work: Iterator[None]) -> None:
         """Do this now as far as the turn allows, and the rest in the turns to come."""

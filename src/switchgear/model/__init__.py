@@ -17,7 +17,7 @@ from switchgear.model.flow import Flow
 from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Details, Job
 from switchgear.model.segments import PackedSegment, SegmentedQueue
 from switchgear.model.table import JobTable
-from switchgear.policy import Policy
+from switchgear.policy import Policy, Rate
 from switchgear.resources import split_requirements
 from switchgear.states import (
     CANCELLED,
@@ -377,7 +377,10 @@ PlainJob: TypeAlias = tuple[int, Function, int, int, int, bytes]
 class KeyQueue(ReadyQueue):
     """The ready jobs of one key of a function that has limits for each key; see engine.limiters."""
 
-    __slots__ = ("check_us", "full_at", "function", "group", "is_open", "key", "owner", "ready", "requiring", "running")
+    __slots__ = (
+        "check_us", "full_at", "function", "group", "is_open", "key", "key_rate", "owner", "ready", "requiring",
+        "revision", "running",
+    )  # fmt: skip
 
     def __init__(self, group: QueueGroup, key: bytes, owner: KeyQueue | None = None) -> None:
         self.queues = [NO_JOBS, NO_JOBS, NO_JOBS, NO_JOBS]
@@ -393,7 +396,9 @@ class KeyQueue(ReadyQueue):
         self.running = 0  # this and the following only in the owner
         self.is_open = True  # the limits of the key allow one more to run
         self.full_at = 0  # as in Limiter
+        self.key_rate: Rate | None = None  # the rate for which `full_at` was computed
         self.check_us = 0
+        self.revision = 0  # of the policy that the queue was last reviewed for; see `Limiter.revision`
 
     def __repr__(self) -> str:
         return f"KeyQueue({self.function.name!r}, {self.key!r})"
@@ -410,6 +415,8 @@ class QueueGroup:
         # If keys are distinguished, the jobs that have not been moved to the queues of their keys yet.
         self.queue: ReadyQueue = ReadyQueue() if requires else function
         self.key_queues: dict[bytes, KeyQueue] | None = {} if tells_keys_apart else None
+        # Keys are no longer distinguished: `queue` has the jobs that come after those that the key queues still have.
+        self.is_draining = False
         self.ready = [0, 0, 0, 0]  # jobs in the key queues, by priority
         # By priority, the open key queues that have such jobs, with the place of the first job or, with round robin, a
         # number that is higher the later their turn comes.
@@ -428,9 +435,19 @@ class QueueGroup:
 
     def has_ready(self) -> bool:
         """Whether the limits of keys allow to assign a job."""
-        if self.key_queues is not None:
-            return any(self.round_robin)
-        return any(self.queue.queues)
+        if self.key_queues is None:
+            return any(self.queue.queues)
+        if any(self.round_robin):
+            return True
+        if self.is_draining:
+            for priority in BEST_FIRST:
+                if self.queue.queues[priority] and not self.ready[priority]:
+                    return True
+        return False
+
+    def serves_own_queue(self, priority: int) -> bool:
+        """Whether the next job of this priority comes from `queue`, and not from the queue of a key."""
+        return self.key_queues is None or (self.is_draining and not self.ready[priority])
 
     def ready_queues(self) -> Iterable[ReadyQueue]:
         """The queues that hold the ready jobs."""
@@ -438,7 +455,7 @@ class QueueGroup:
 
     def next_entries(self, priority: int) -> Iterator[Job]:
         """Jobs of this priority, about in the order of assignment."""
-        if self.key_queues is None:
+        if self.serves_own_queue(priority):
             yield from self.queue.queues[priority]
             return
         depth = -1
@@ -465,6 +482,10 @@ class Limiter(QueueGroup):
         self.check_us = 0  # when the engine next checks it; 0: never
         self.has_room = False  # a job has stopped running, and no other was offered yet
         self.keys_waiting = 0  # how many keys have a ready job
+        self.keyed_jobs = 0  # how many jobs are in key queues
+        self.revision = 0  # how often the policy was changed while there were key queues
+        self.is_reviewing = False  # not all key queues were reviewed since the last change
+        self.unreviewed = 0  # at most so many were not
         self.serial = 0
         self.requiring: dict[bytes, QueueGroup] = {}  # the groups of jobs that require something, by that
         self.groups: list[QueueGroup] = [self]  # all groups

@@ -220,6 +220,16 @@ class SegmentedQueue:
             self.entries += segment.entries
             self.tail = deque()
 
+    def appendleft(self, segment: ObjectSegment) -> None:
+        """Insert a segment at the front. It is not packed if a segment behind it was, or was tried: ids of packed jobs
+        ascend."""
+        if len(self.to_pack) == len(self.segments):
+            self.to_pack.appendleft(segment)
+        else:
+            segment.first_id = 0
+        self.segments.appendleft(segment)
+        self.entries += segment.entries
+
     def popleft(self) -> QueueSegment:
         """Remove and return the first segment."""
         segment = self.segments.popleft()

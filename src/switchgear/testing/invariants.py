@@ -310,8 +310,9 @@ def check_limiter(limiter: Limiter, engine: Engine) -> None:
     """Key queues from which a job may be assigned are listed, no others are, and none is kept without a reason."""
     function, policy, key_queues = limiter.function, limiter.policy, limiter.key_queues
     check_groups(limiter, engine)
-    is_needed = bool(policy or limiter.requiring)
-    if function.limiter is not limiter or not is_needed or (key_queues is not None) != policy.tells_keys_apart:
+    is_needed = bool(policy or limiter.requiring or limiter.is_draining)
+    has_key_queues = policy.tells_keys_apart or limiter.is_draining
+    if function.limiter is not limiter or not is_needed or (key_queues is not None) != has_key_queues:
         broken(f"{function} has a limiter for {policy}")
     if limiter.has_room:
         broken(f"a job of {function} has left, and its room was not offered")
@@ -320,7 +321,15 @@ def check_limiter(limiter: Limiter, engine: Engine) -> None:
     if key_queues is None:
         return
     is_distributed = not len(engine.sliced_work)
-    if is_distributed and (any(any(group.queue.queues) for group in limiter.groups) or function.is_segmented):
+    if is_distributed and limiter.is_reviewing:
+        broken(f"nobody reviews the key queues of {function}")
+    is_draining_needed = limiter.keyed_jobs or not is_distributed or function.running
+    if limiter.is_draining and (policy.tells_keys_apart or not is_draining_needed):
+        broken(f"{function} has key queues for nothing")
+    if limiter.keyed_jobs != sum(sum(group.ready) for group in limiter.groups):
+        broken(f"{function} counts {limiter.keyed_jobs} jobs in key queues")
+    has_others = any(any(group.queue.queues) for group in limiter.groups) or function.is_segmented
+    if is_distributed and has_others and not limiter.is_draining:
         broken(f"{function} has key queues, and jobs beside them")
     running = Counter(job.key for job in engine.jobs.values() if job.state is RUNNING and job.function is function)
     if {key: key_queue.running for key, key_queue in key_queues.items() if key_queue.running} != running:
@@ -333,7 +342,7 @@ def check_limiter(limiter: Limiter, engine: Engine) -> None:
     if waiting != limiter.keys_waiting:
         broken(f"{function} counts ready jobs of {limiter.keys_waiting} keys; there are {waiting}")
     for group in limiter.groups:
-        check_key_queues(group)
+        check_key_queues(limiter, group)
 
 
 def check_groups(limiter: Limiter, engine: Engine) -> None:
@@ -357,8 +366,8 @@ def check_groups(limiter: Limiter, engine: Engine) -> None:
                     broken(f"{queue} are in {group}")
 
 
-def check_key_queues(group: QueueGroup) -> None:
-    """Exactly the open key queues of a group that have jobs are listed."""
+def check_key_queues(limiter: Limiter, group: QueueGroup) -> None:
+    """Exactly the open and reviewed key queues of a group that have jobs are listed."""
     key_queues = list((group.key_queues or {}).values())
     by_priority = [sum(key_queue.ready_of(priority) for key_queue in key_queues) for priority in range(4)]
     if by_priority != group.ready:
@@ -369,7 +378,11 @@ def check_key_queues(group: QueueGroup) -> None:
         ):
             broken(f"{key_queue} of {group} is remembered for nothing, or its owner does not know it")
     for priority, served in enumerate(group.round_robin):
-        seated = {key_queue for key_queue in key_queues if key_queue.owner.is_open and key_queue.ready_of(priority)}
+        seated = {
+            key_queue
+            for key_queue in key_queues
+            if key_queue.owner.is_open and key_queue.owner.revision == limiter.revision and key_queue.ready_of(priority)
+        }
         if set(served) != seated:
             broken(f"of {group} {set(served)} are served with priority {priority}; {seated} should")
 
@@ -382,6 +395,8 @@ def check_key_queue(limiter: Limiter, key_queue: KeyQueue, engine: Engine) -> No
     all_of_key = (key_queue, *(key_queue.requiring or ()))
     if key_queue.ready != sum(each.ready_of(priority) for each in all_of_key for priority in range(4)):
         broken(f"{key_queue} counts {key_queue.ready} ready")
+    if key_queue.revision != limiter.revision:
+        return
     if key_queue.is_open != (available > 0 and not is_busy):
         state = "open" if key_queue.is_open else "closed"
         broken(f"{key_queue} is {state}, with {available} tokens and {key_queue.running} running")
@@ -474,6 +489,8 @@ def check_workers_of(function: Function, engine: Engine) -> None:
                 by_offer[worker.offer].add(worker)
         if {offer: set(listed) for offer, listed in offering.items()} != by_offer:
             broken(f"{function} has {by_offer} by what they offer, and lists {offering}")
+    if len(engine.sliced_work):
+        return  # a change of limits may be at work, and offers jobs after some steps
     if function.ready and not function.paused and engine.handing_out and engine.limiters.is_open(function):
         is_left_by_policy = engine.wake_policy is not None and function.wakeup_check_pending
         could_be_pushed = any(could_be_given(engine, function, worker) for worker in function.pushers)

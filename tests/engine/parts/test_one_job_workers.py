@@ -132,6 +132,30 @@ def test_a_worker_that_owes_is_idle_when_it_says_so_again_a_moment_later() -> No
     assert workers.state() == "idle"
 
 
+def test_a_start_on_a_new_connection_counts_however_soon_it_comes() -> None:
+    workers, job = owing()
+    workers.next_turn(0.2)
+    workers.starts()  # on a new connection, so it has not crossed the job
+    workers.next_turn(0.4)
+    workers.pings()
+    assert (workers.state(), state_of(job)) == ("owing", READY)
+    workers.next_turn(0.1)
+    workers.pings()
+    assert (workers.state(), workers.sent) == ("at work", [(W, job.id)] * 2)
+
+
+def test_a_start_that_may_have_crossed_a_job_that_was_revoked_does_not_count() -> None:
+    workers, job = at_work()
+    workers.parts.attempts.revoke(job, Cause.TIMED_OUT)
+    workers.next_turn(0.2)
+    assert workers.state() == "owing"
+    workers.starts()
+    for _ in range(5):
+        workers.next_turn(1)
+        workers.pings()
+    assert workers.state() == "owing"
+
+
 def test_the_first_result_counts_also_if_it_comes_from_a_worker_that_owes_it() -> None:
     workers, job = owing()
     assert workers.reports() is LateReport.ACCEPTED

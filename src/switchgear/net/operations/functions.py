@@ -61,7 +61,7 @@ class FunctionOperations:
     def _keys_waiting(self, function: Function) -> int | None:
         """How many keys have ready jobs; `None` if the function does not distinguish keys."""
         limiter = function.limiter
-        return limiter.keys_waiting if limiter is not None and limiter.key_queues is not None else None
+        return limiter.keys_waiting if limiter is not None and limiter.policy.tells_keys_apart else None
 
     # --- pausing ---
 

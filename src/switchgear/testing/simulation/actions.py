@@ -71,6 +71,7 @@ def submit(world: SimulatedCluster) -> None:
     unique = rng.choice((b"", b"", b"", b"", b"red", b"green"))
     function = rng.choice(world.function_names)
     options = some_options(world, unique) if rng.random() < 0.5 else None
+    world.engine.speaker = client
     try:
         job = world.engine.submit(function, unique, b"payload", rng.randrange(4), delivery, watcher, options)
     except Refused as refused:
@@ -82,10 +83,12 @@ def submit(world: SimulatedCluster) -> None:
     if job.state in FINAL_STATES:
         if not unique or job.unique_until_us <= world.now_us:
             broken(f"{client} was given {job}, which does not hold its key")
+        world.told.job(client, job, "the end of", world)
         return  # its end will not be reported again
     if watcher is not None:
         client.expect(job)
     if delivery:
+        world.told.job(client, job, "submitted", world, only_exists=True)
         world.pledges.append(job)
 
 
@@ -147,6 +150,8 @@ def cancel(world: SimulatedCluster) -> None:
     was_there = job.id in world.engine.jobs
     ended = world.engine.cancel(job, cascade=cascade)
     world.tell(f"cancelled: {ended}")
+    for each in ended:
+        world.told.job(None, each, "cancelled", world)
     if (job in ended) != was_there or (len(ended) > 1 and not cascade):
         broken(f"cancelling {job} ended {ended}")
     if cascade and world.engine.dependencies.waiting_for(job.id):
@@ -169,6 +174,7 @@ def retry(world: SimulatedCluster) -> None:
             raise
         return
     world.tell(f"{job} retried")
+    world.told.job(None, job, "retried", world)
     world.pledges.append(job)
 
 
@@ -185,6 +191,8 @@ def add_predecessors(world: SimulatedCluster) -> None:
         world.tell(f"refused: {refused}")
         if refused.reason not in EXPECTED_REFUSALS:
             raise
+        return
+    world.told.job(None, job, "has predecessors:", world)
 
 
 def change(world: SimulatedCluster) -> None:
@@ -208,6 +216,7 @@ def change(world: SimulatedCluster) -> None:
         broken(f"{job}, which {'can' if can_be else 'cannot'} be changed, has the priority {job.priority}")
     if job.state is SCHEDULED and (job.run_at_us <= world.now_us or run_at_us not in (-1, job.run_at_us)):
         broken(f"{job} waits for {job.run_at_us}, and not for {run_at_us}")
+    world.told.job(None, job, "changed", world)
 
 
 def settle(world: SimulatedCluster) -> None:
@@ -219,10 +228,14 @@ def settle(world: SimulatedCluster) -> None:
     world.tell(f"{job} settled")
     if world.engine.complete_unowned(job, b"settled") != can_be or (can_be and job.result != b"settled"):
         broken(f"settling {job}, which {'can' if can_be else 'cannot'} be, gave {job.result!r}")
+    if can_be:
+        world.told.job(None, job, "settled", world)
 
 
 def pause(world: SimulatedCluster) -> None:
-    world.engine.pause(world.engine.function_named(world.rng.choice(world.function_names)))
+    function = world.engine.function_named(world.rng.choice(world.function_names))
+    world.engine.pause(function)
+    world.told.function(function, "paused")
 
 
 def resume(world: SimulatedCluster) -> None:
@@ -230,11 +243,14 @@ def resume(world: SimulatedCluster) -> None:
     function = some(world, paused)
     if function is not None:
         world.engine.resume(function)
+        world.told.function(function, "resumed")
 
 
 def set_limits(world: SimulatedCluster) -> None:
     limits = [world.rng.choice((0, 3, 10)) for _ in range(3)]
-    world.engine.set_limits(world.engine.function_named(world.rng.choice(world.function_names)), *limits)
+    function = world.engine.function_named(world.rng.choice(world.function_names))
+    world.engine.set_limits(function, *limits)
+    world.told.function(function, "limited")
 
 
 def drop_function(world: SimulatedCluster) -> None:
@@ -300,6 +316,7 @@ def log_is_pruned(world: SimulatedCluster) -> None:
     dropped = [job_id for job_id in old if world.rng.random() < 0.5]
     world.store.forget(dropped)
     world.history.forget(dropped)
+    world.told.forget(dropped)
 
 
 def server_crashes(world: SimulatedCluster) -> None:

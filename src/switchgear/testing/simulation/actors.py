@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from switchgear.model import BEST_FIRST, FINAL_STATES, Cause, Function, Job, Peer, Timer, Worker
 from switchgear.testing.invariants import BrokenInvariant
 from switchgear.testing.simulation.limits import had_fitted
 
+if TYPE_CHECKING:
+    from switchgear.testing.simulation.simulated_cluster import SimulatedCluster
+
 __all__ = ["Asks", "SimulatedClient", "SimulatedWorker"]
+
+
+def counts_starts(job: Job, world: SimulatedCluster) -> bool:
+    """Whether a crash must not make the server forget that this attempt of a job was started."""
+    if job.schedule and not job.kept:
+        return True  # otherwise its tick would be due again
+    if job.crash_limit >= 0:
+        return job.crash_limit > 0
+    return (job.attempts_limit if job.attempts_limit >= 0 else world.settings.attempts) > 0
 
 
 class SimulatedClient(Peer):
     """Subscribes to jobs, and expects to be told of the end of each once for every subscription."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, world: SimulatedCluster) -> None:
         super().__init__()
         self.number = number
+        self.world = world
         self.collects_data = number % 3 == 0
         self.expects: dict[int, int] = {}  # by job id, how often it will be told of the end
 
@@ -29,6 +43,7 @@ class SimulatedClient(Peer):
     def job_finished(self, job: Job) -> None:
         if job.state not in FINAL_STATES or not job.finished_us:
             raise BrokenInvariant(f"{self} was told of the end of {job}")
+        self.world.told.job(self, job, "the end of", self.world)
         expected = self.expects.get(job.id, 0)
         if not expected:
             raise BrokenInvariant(f"{self} was told of the end of {job} once more than it asked")
@@ -62,9 +77,10 @@ class Asks(Enum):
 class SimulatedWorker(Peer):
     """A worker with its own view of its jobs."""
 
-    def __init__(self, asks: Asks) -> None:
+    def __init__(self, asks: Asks, world: SimulatedCluster) -> None:
         super().__init__()
         self.asks = asks
+        self.world = world
         self.hangs = False  # does nothing any more, and the server has not noticed
         self.is_expired = False
         self.asleep = False
@@ -113,6 +129,8 @@ class SimulatedWorker(Peer):
 
     def receive(self, job: Job) -> None:
         """Handle the assignment of a job."""
+        if counts_starts(job, self.world):
+            self.world.told.job(self, job, "the start of", self.world)
         if job.worker is not self.worker:
             raise BrokenInvariant(f"{self} was given {job} of {job.worker}")
         allowed = (self.worker.priorities or {}).get(job.function, BEST_FIRST)

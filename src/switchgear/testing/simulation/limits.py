@@ -72,6 +72,7 @@ def set_policy(world: SimulatedCluster) -> None:
     if policy != known:
         world.limits.forget(function)
     world.engine.set_policy(function, policy)
+    world.told.function(function, "limited")
 
 
 def check_turn(worker: Worker, job: Job, ready: list[Job]) -> None:

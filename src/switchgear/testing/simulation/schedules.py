@@ -34,6 +34,7 @@ def declare_schedule(world: SimulatedCluster) -> None:
         wanted = replace(known, payload=b"new", timetable=known.timetable if same else rng.choice(TIMETABLES))
         if world.engine.set_schedule(wanted) is not known or (same and before != (known.next_us, known.paused)):
             broken(f"{known} was declared again and has changed")
+        world.told.schedule(known, "declared")
         return
     world.schedule_count += 1
     wanted = Schedule(
@@ -47,7 +48,7 @@ def declare_schedule(world: SimulatedCluster) -> None:
         timeout_us=rng.choice((0, SECOND_US)),
         attempts_limit=rng.choice((-1, 0, 1)),
     )
-    world.engine.set_schedule(wanted)
+    world.told.schedule(world.engine.set_schedule(wanted), "declared")
     world.tell(f"{wanted} declared")
 
 
@@ -59,6 +60,7 @@ def change_schedule(world: SimulatedCluster) -> None:
     engine = world.engine
     change = world.rng.choice((engine.pause_schedule, engine.resume_schedule, engine.remove_schedule))
     change(schedule)
+    world.told.schedule(schedule, change.__name__)
     world.tell(f"{schedule}: {change.__name__}")
 
 
@@ -68,7 +70,9 @@ def run_schedule(world: SimulatedCluster) -> None:
     if schedule is None:
         return
     try:
-        world.pledges.append(world.engine.run_schedule_now(schedule))
+        job = world.engine.run_schedule_now(schedule)
+        world.told.job(None, job, "run", world, only_exists=True)
+        world.pledges.append(job)
     except Refused as refused:
         world.tell(f"{schedule} refused: {refused}")
         if refused.reason not in EXPECTED_REFUSALS:

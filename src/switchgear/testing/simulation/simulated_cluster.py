@@ -18,6 +18,7 @@ from switchgear.testing.simulation.actors import Asks, SimulatedClient, Simulate
 from switchgear.testing.simulation.history import HistoryChecker
 from switchgear.testing.simulation.limits import ALL_RESOURCES, ALL_TAGS, LimitWatch
 from switchgear.testing.simulation.store import SimulatedStore
+from switchgear.testing.simulation.told_facts import ToldFacts
 
 __all__ = ["DEFAULT_STEPS", "SimulatedCluster", "SimulationFailed", "simulate"]
 
@@ -60,7 +61,13 @@ def simulate(
             act = choose_action(world, weights)
             action = act.__name__
             world.log_action(action)
+            if len(world.engine.sliced_work):  # a turn of its own, and units for what the action begins
+                world.engine.advance(world.now_us)
+                world.finish_step()
+                world.engine.sliced_work.allow_turn()
+            world.engine.speaker = world.told.operator  # unless the action says who it is
             act(world)
+            world.engine.speaker = None
             world.finish_step()
         action = "the end"
         world.finish_everything()
@@ -93,6 +100,7 @@ class SimulatedCluster:
             collected_bytes=rng.choice((12, 1000)),
         )
         self.let_down_at_once = (1000, 1, 2)[seed % 3]
+        self.units_per_policy_step = (1, 900, 300)[seed // 3 % 3]  # of the thousand in a turn
         self.segment_jobs = (0, 1, 2, 3)[seed % 4]  # 0: no job is packed
         self.key_mask = (-1, 0)[seed % 2]  # 0: all keys have the same hash
         self.function_names = FUNCTION_NAMES[: rng.randint(1, len(FUNCTION_NAMES))]
@@ -105,6 +113,8 @@ class SimulatedCluster:
         self.store_fails = False
         self.history = HistoryChecker()
         self.limits = LimitWatch()
+        self.told = ToldFacts(self.settings.jobs_per_function)
+        self.batch_in_flight = 0
         self.clients: list[SimulatedClient] = []
         self.client_count = 0
         self.workers: list[SimulatedWorker] = []
@@ -137,6 +147,7 @@ class SimulatedCluster:
         self.limits = LimitWatch()  # all buckets are full
         self.engine.reports_changes = self.engine.is_durable = True
         self.engine.transitions.failures_per_turn = self.let_down_at_once
+        self.engine.administration.units_per_step = self.units_per_policy_step
         if self.segment_jobs:
             self.engine.packed_queues.segment_jobs = self.segment_jobs
             self.engine.packed_queues.head_jobs = 1
@@ -168,6 +179,7 @@ class SimulatedCluster:
         self.crashes += 1
         self.store.crash(in_flight_is_kept=in_flight_is_kept)
         self.history.crashed(self.store)
+        self.told.crashed(self.store)
         for gone in (self.clients, self.workers, self.ended_jobs, self.pledges, self.pledges_in_flight):
             gone.clear()
         self.reserved_ids.clear()
@@ -222,6 +234,7 @@ class SimulatedCluster:
     def begin_commit(self) -> None:
         self.stage()
         self.store.begin_commit()
+        self.batch_in_flight = self.engine.close_batch()
         self.pledges_in_flight, self.pledges = self.pledges, []
 
     def end_commit(self) -> None:
@@ -230,6 +243,8 @@ class SimulatedCluster:
         newer = self.store.staged.rows
         self.history.kept(row for row in self.store.end_commit(self.engine) if row.id not in newer)
         self.put_away()
+        self.engine.batch_is_stored(self.batch_in_flight)
+        self.told.commit_is_done(self.engine.stored_batch)
         self.history.promised.update(job.id for job in self.pledges_in_flight)
         self.pledges_in_flight = []
         if self.store_fails:
@@ -258,6 +273,7 @@ class SimulatedCluster:
 
     def finish_step(self) -> None:
         """Check the effects of a step, and all invariants."""
+        self.told.step_ends(self.engine.stored_batch)
         self.begin_reads()
         moves = self.history.observe(self.engine, self.store)
         self.events += 1 + len(moves)
@@ -367,6 +383,7 @@ class SimulatedCluster:
         for function in self.engine.functions.values():
             self.engine.resume(function)
         self.engine.start_handing_out()
+        self.engine.sliced_work.allow_turn()
         for worker in self.workers:
             if worker.worker.alive:
                 self.engine.remove_worker(worker.worker)
@@ -437,7 +454,7 @@ class SimulatedCluster:
         timeout_us: int = 0,
         priorities: tuple[int, ...] = (),
     ) -> SimulatedWorker:
-        peer = SimulatedWorker(asks)
+        peer = SimulatedWorker(asks, self)
         peer.worker = self.engine.add_worker(peer, "simulated")
         peer.worker.identity = peer
         self.workers.append(peer)
@@ -447,6 +464,6 @@ class SimulatedCluster:
 
     def add_client(self) -> SimulatedClient:
         self.client_count += 1
-        client = SimulatedClient(self.client_count)
+        client = SimulatedClient(self.client_count, self)
         self.clients.append(client)
         return client

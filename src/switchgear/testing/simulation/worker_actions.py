@@ -110,6 +110,7 @@ def worker_asks(world: SimulatedCluster) -> None:
     if (worker.asks is Asks.PUSH) == (rng.random() < 0.95):  # sometimes a worker asks in an unusual way
         worker_grants(world, worker)
         return
+    world.engine.speaker = worker
     runnable = [function for function in worker.worker.order if has_work_for(world, worker, function)]
     worker.asleep = False
     ready = [job for job in world.engine.unfinished_jobs() if job.state is READY]
@@ -185,7 +186,10 @@ def worker_reports(world: SimulatedCluster) -> None:
     has_it = job is not None and job.worker is worker.worker
     verb = rng.choices(REPORTS, REPORT_WEIGHTS)[0]
     world.tell(f"{worker} {verb.__name__} job {job_id}{'' if has_it else ', which it does not have'}")
+    world.engine.speaker = worker
     answer = verb(world, worker, job_id)
+    if answer is not None and verb in ANSWERED_REPORTS:
+        world.told.job(worker, answer, verb.__name__, world)
     if (answer is None) != (job is None):
         broken(f"{worker} reported on job {job_id} and was answered {answer}")
     if not has_it and answer is not None and answer.worker is worker.worker:
@@ -197,7 +201,10 @@ def reports_late(world: SimulatedCluster, worker: SimulatedWorker, job_id: int) 
     job = world.engine.job(job_id)
     start = worker.starts[job_id]
     had_it = world.engine.has_lost(job_id, worker, start)
+    world.engine.speaker = worker
     verdict = world.engine.report_late(job_id, worker, start, b"late")
+    if job is not None and verdict is LateReport.ACCEPTED:
+        world.told.job(worker, job, "reported late on", world)
     world.tell(f"{worker} reports late on start {start} of job {job_id}: {verdict.name}")
     if had_it and verdict is LateReport.UNKNOWN:
         broken(f"{worker} has lost job {job_id}, and was not believed")
@@ -248,4 +255,5 @@ def is_still_at_it(world: SimulatedCluster, worker: SimulatedWorker, job_id: int
 
 
 REPORTS: Final = (completes, fails, wants_to_retry, hands_back, gives_figures, sends_data, warns, is_still_at_it)
+ANSWERED_REPORTS: Final = (completes, fails, wants_to_retry, hands_back)
 REPORT_WEIGHTS: Final = (10, 2, 2, 1, 1, 2, 1, 3)
