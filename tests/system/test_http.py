@@ -284,6 +284,15 @@ def test_a_request_that_does_not_go_on_is_refused(impatient: str, start: bytes) 
         assert b"request_timeout" in answer
 
 
+@pytest.mark.parametrize("start", [b"", b"POST /f HTTP/1.1\r\nHost: local"])
+def test_gearmands_interface_does_not_wait_for_ever_either(start: bytes) -> None:
+    url = f"http://{HOST}:{free_port()}"
+    settings = ("--set", "http.head_seconds=1", "--set", "http.idle_seconds=1")
+    with running_switchgear("--listen", f"{url}?api=gearmand", *settings), connected(url) as peer:
+        peer.sendall(start)
+        assert received(peer) == b""
+
+
 def test_a_head_that_comes_byte_by_byte_is_refused_in_time(impatient: str) -> None:
     head = b"GET /livez HTTP/1.1\r\nX: " + b"x" * 10_000
     with connected(impatient) as peer:

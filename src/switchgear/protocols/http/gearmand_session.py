@@ -67,6 +67,16 @@ class GearmandHttpSession(ByteSession):
         if self.decoder.failure is not None:
             self.answer_error(self.decoder.failure)
 
+    def awaited_input(self) -> tuple[int, float]:
+        if self.request is not None or self.closing:
+            return 0, 0.0
+        return self.setup.awaited_of(self.decoder)
+
+    def silence_timed_out(self) -> None:
+        """Close the connection of a peer that does not send its request."""
+        self.closing = True
+        self.mark()
+
     def _check(self, request: HttpRequest) -> None:
         """Raise HttpProblem for a request that cannot be a submission."""
         problem = self.setup.router.guard.submission_problem(request.head, any_host=self.any_host)

@@ -75,6 +75,14 @@ class HttpSetup:
         self._date = b""
         self._date_seconds = -1
 
+    def awaited_of(self, decoder: RequestDecoder) -> tuple[int, float]:
+        """What is awaited of a peer whose requests are all answered; see `ByteSession.awaited_input`."""
+        if decoder.is_between_requests:
+            return 2 * decoder.progress + 2, self.idle_seconds
+        if decoder.is_in_head:
+            return 2 * decoder.progress + 3, self.head_seconds
+        return decoder.progress, self.idle_seconds
+
     def date(self, now_us: int) -> bytes:
         """The header Date, as a whole line."""
         seconds = now_us // SECOND_US
@@ -233,13 +241,7 @@ class HttpSession(ByteSession):
         is_busy = self.call is not None or self.operation is not None or bool(self.requests) or bool(self.deferred)
         if is_busy or self.closing or self.ended or self.awaits_commit:
             return 0, 0.0
-        decoder = self.decoder
-        setup = self.setup
-        if decoder.is_between_requests:
-            return 2 * decoder.progress + 2, setup.idle_seconds
-        if decoder.is_in_head:
-            return 2 * decoder.progress + 3, setup.head_seconds
-        return decoder.progress, setup.idle_seconds
+        return self.setup.awaited_of(self.decoder)
 
     def silence_timed_out(self) -> None:
         if self.decoder.is_between_requests:
