@@ -257,6 +257,7 @@ def drop_function(world: SimulatedCluster) -> None:
     function = some(world, list(world.engine.functions.values()))
     if function is not None and world.engine.drop_function(function):
         world.restored.pop(function, None)
+        world.told.forget_function(function)
 
 
 def drain(world: SimulatedCluster) -> None:

@@ -110,6 +110,14 @@ class ToldFacts:
         for job_id in job_ids:
             self.told.pop(job_id, None)
 
+    def forget_function(self, function: Function) -> None:
+        """The function was dropped, with its settings."""
+        subject = ("function", function.name)
+        self.told.pop(subject, None)
+        self._values.pop(subject, None)
+        self._new = [fact for fact in self._new if fact.subject != subject]
+        self._waiting = [(batch, fact) for batch, fact in self._waiting if fact.subject != subject]
+
     # --- crashes ---
 
     def crashed(self, store: SimulatedStore) -> None:
