@@ -35,6 +35,13 @@ TASKS = """
         time.sleep(seconds)
 """
 
+# A program inherits that SIGINT is ignored, for instance if the tests were started in the background by a shell script.
+PROGRAM_START = """\
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from tasks import *
+"""
+
 
 class Programs:
     """A directory with programs in it that share `tasks.py`."""
@@ -46,7 +53,7 @@ class Programs:
 
     def start(self, source: str, *arguments: str) -> subprocess.Popen[str]:
         program = self.place / "program.py"
-        program.write_text("from tasks import *\n" + dedent(source))
+        program.write_text(PROGRAM_START + dedent(source))
         process = subprocess.Popen(
             [sys.executable, program.name, *arguments],
             cwd=self.place,

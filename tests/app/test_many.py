@@ -30,6 +30,8 @@ from tests.support.wire import Kind
 pytestmark = pytest.mark.system
 
 WAIT = DEADLINE_SECONDS
+SENDING_TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+GIVEN_TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.fixture(scope="module")
@@ -95,17 +97,20 @@ def test_many_jobs_are_a_group(app: App, tasks: Tasks) -> None:
         {"unique": True},
         {"key": "k"},
         {"after": ["H:x:1"]},
+        {"trace": GIVEN_TRACE},
     ],
 )
-def test_many_requests_are_what_each_would_be_alone(app: App, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("trace", ["", SENDING_TRACE], ids=["untraced", "traced"])
+def test_many_requests_are_what_each_would_be_alone(app: App, options: dict[str, Any], trace: str) -> None:
     def double(number: int, more: Any = None) -> None: ...
 
     task: Any = app.task(name="double")(double).options(**options)
     earlier = app.job("H:x:2")
     rows: list[tuple[Any, ...]] = [(1, None), (2, "$job"), (3, earlier), (4, 1.5)]
     for watch in (True, False):
-        many = list(task._requests(tuple(zip(*rows, strict=True)), watch=watch))
-        assert many == [task.request(row, {}, watch=watch) for row in rows]
+        many = list(task._requests(tuple(zip(*rows, strict=True)), watch=watch, trace=trace))
+        assert many == [task.request(row, {}, watch=watch, trace=trace) for row in rows]
+        assert {request.options.get("trace", "") for request in many} == {options.get("trace", trace)}
     assert many[2].options["after"][-1 if not options.get("after") else 0] == "H:x:2"
 
 

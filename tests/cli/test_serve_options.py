@@ -150,7 +150,10 @@ def test_the_servers_exit_code_is_passed_on(service: Service) -> None:
         (["--set", "engine.attempts=1", "--set", "engine.attempts=2"], "engine.attempts is given twice"),
         (["--sync", "full", "--set", "storage.sync=normal"], "storage.sync is given twice"),
         (["--sync", "always"], "'always' is not one of 'full', 'normal'"),
-        (["--store", "mysql:"], "switchgear: store: expected sqlite:PATH, memory: or nothing"),
+        (
+            ["--store", "mysql:"],
+            "switchgear: store: expected sqlite:PATH, postgresql://USER@HOST/DATABASE, memory: or nothing",
+        ),
         (["--listen", "gearman://0.0.0.0"], "--allow-remote"),
         (["--config", "/does/not/exist.toml"], "/does/not/exist.toml: cannot be read"),
         (["--bogus"], "No such option"),
