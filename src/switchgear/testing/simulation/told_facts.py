@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from switchgear.model import Function, Job, Peer, Schedule
+from switchgear.model import FINAL_STATES, Function, Job, Peer, Schedule
 from switchgear.policy import Policy
 from switchgear.testing.invariants import broken
 
@@ -60,7 +60,9 @@ class ToldFacts:
         self, peer: Peer | None, job: Job, what: str, world: SimulatedCluster, *, only_exists: bool = False
     ) -> None:
         """The peer (None: the speaker) hears what became of a durable job, or only that there is one."""
-        if job.delivery and not job.withdrawn:
+        # A foreground job that others wait for is stored when it ends; until then nothing was promised of it.
+        is_first_stored_now = job.revision == 0 and job.state in FINAL_STATES
+        if job.delivery and not job.withdrawn and not is_first_stored_now:
             version = 1 if only_exists else job.revision + (job in world.engine.changed)
             self._new.append(Fact(peer or self.operator, job, job.id, version, f"{what} {job}"))
 

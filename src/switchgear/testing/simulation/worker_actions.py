@@ -187,10 +187,8 @@ def worker_reports(world: SimulatedCluster) -> None:
     verb = rng.choices(REPORTS, REPORT_WEIGHTS)[0]
     world.tell(f"{worker} {verb.__name__} job {job_id}{'' if has_it else ', which it does not have'}")
     world.engine.speaker = worker
-    # A foreground job that others wait for becomes durable at its end, of which nothing was promised.
-    is_durable = job is not None and bool(job.delivery)
     answer = verb(world, worker, job_id)
-    if answer is not None and is_durable and verb in ANSWERED_REPORTS:
+    if answer is not None and verb in ANSWERED_REPORTS:
         world.told.job(worker, answer, verb.__name__, world)
     if (answer is None) != (job is None):
         broken(f"{worker} reported on job {job_id} and was answered {answer}")
