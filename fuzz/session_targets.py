@@ -178,6 +178,7 @@ GEARMAN_SESSION_WORDS: Final = (
     b"limit", b"schedule", b"unschedule", b"run_schedule", b"explain", b"states", b"server",
     b'{"name": "s", "function": "f", "every_seconds": 60}', b'{"name": "s", "function": "f", "cron": "* * * * *"}',
     b'{"function": "f", "concurrency": 1}', b'{"function": "f", "rate": 1, "period_seconds": 1}', b"\0\0\x03\xe8",
+    b"\0\0\x03\xfc",
 )  # fmt: skip
 RESP_SESSION_WORDS: Final = (
     *RESP_TOKENS, b"uid:f", b"count:f", b"job:f:1", b"queue:f:high", b"queue:f:normal", b"queue:f:scheduled",
@@ -194,7 +195,8 @@ HTTP_SESSION_WORDS: Final = (
     b"/v1/functions/f/take?wait=3&lease=5", b"/result", b"/fail", b"/progress", b"/release", b"/events", b"/graph",
     b"/attempts", b"/explain", b"/payload", b"/retry", b"?wait=2", b"?contents=1", b"/v1/workers", b"/v1/functions",
     b"/v1/bulk", b'{"action": "cancel", "filter": {"function": "f"}}',
-    b"/v1/schedules/s", b"/v1/schedules/s/run", b"/livez",
+    b"/v1/schedules/s", b"/v1/schedules/s/run", b"/livez", b"/v1/session",
+    b"Authorization: Bearer t\r\n", b"Cookie: switchgear_session=c\r\n",
     b"/v1/events?topics=overview,functions,stream,job:1", b"Last-Event-ID: 1\r\n", b"/v1/series?step=60",
     b"/v1/stream?cursor=0",
     b"/v1/graph?function=f", b"/v1/errors", b"/v1/at?t=1", b"Switchgear-Attempt: 1\r\n", b"Prefer: wait=2\r\n",
@@ -221,7 +223,7 @@ def modules(folder: str, names: str) -> tuple[str, ...]:
 GEARMAN_MODULES: Final = modules(
     "gearman",
     "session packet_dispatch client_packets worker_packets watch_and_credit submit_and_control admin job_packets codec"
-    " messages",
+    " packet_access messages",
 )
 DRAFT_MODULES: Final = modules("gearman_draft", "session open_requests codec messages")
 MONKEY_MODULES: Final = modules(
@@ -235,7 +237,7 @@ DWORK_MODULES: Final = modules(
 )
 HTTP_MODULES: Final = modules(
     "http",
-    "session routing routes guard bulk submitting job_requests work_requests workers waiting operator_requests"
+    "session identity routing routes guard bulk submitting job_requests work_requests workers waiting operator_requests"
     " server_requests watch_requests dashboard_pages schemas problems codec messages",
 )
 WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")

@@ -69,7 +69,7 @@ def test_listing_removing_and_checking(file: Path) -> None:
         ("anonymous", ["read"], 0),
         ("a", ["work"], 1),
     ]
-    assert "a          work   all        1" in access("list").stdout
+    assert "a          work   all             1" in access("list").stdout
     assert access("check").stdout == f"{file}: 1 identity, nothing is wrong\n"
     refused = access("check", "--identity", "a", "--role", "submit")
     assert (refused.exit_code, refused.stderr) == (

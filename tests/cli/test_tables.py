@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import switchgear.cli
-from switchgear.cli import bench, demo, dwork_steal, inspect_server, log, schedules, server
+from switchgear.cli import access, bench, demo, dwork_steal, inspect_server, log, nodes, schedules, server
 from switchgear.cli.demo_workers import WORKERS
 from switchgear.cli.tables import Column, fold, layout, shown_width, table_lines
 from switchgear.client.dwork.records import Stolen, StolenTask
 from switchgear.joblog import JobLog, RegisteredTask
+from switchgear.joblog.audit import AuditEntry
 from tests.cli.commands import call
 from tests.support.servers import running_switchgear
 from tests.support.terminal import on_terminal
@@ -27,7 +28,7 @@ from tests.support.wire import Kind, Wire
 
 WIDTHS = (60, 80, 120, 200)
 COMMANDS = Path(next(iter(switchgear.cli.__path__)))
-MODULES = (bench, demo, dwork_steal, inspect_server, log, schedules, server)
+MODULES = (access, bench, demo, dwork_steal, inspect_server, log, nodes, schedules, server)
 LARGE = "900000000"
 HANDLE = "H:machine:90"
 SHORT = {"STATE": "cancelled", "": "paused"}
@@ -116,10 +117,12 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Table
     with pytest.MonkeyPatch.context() as patch:
         for module in MODULES:
             patch.setattr(module, "print_table", note)
-        url = f"sqlite:{tmp_path_factory.mktemp('log') / 'log.db'}"
+        folder = tmp_path_factory.mktemp("tables")
+        url, access_file = f"sqlite:{folder / 'log.db'}", str(folder / "access.toml")
         with JobLog.open(url) as job_log:
             job_log.register_start_task(RegisteredTask("mail", id="a"), 1.0)
             job_log.register_task_result(RegisteredTask("mail", id="a"), 2.0)
+            job_log.put_audit("host", [AuditEntry(1, "ann", "http", "127.0.0.1:1", "pause", "mail", "done")])
         with running_switchgear("--store", "memory:") as running, Wire(running.address) as peer:
             peer.send(Kind.CAN_DO, b"mail")
             peer.send(Kind.SUBMIT_JOB_BG, b"mail", b"", b"")
@@ -129,6 +132,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Table
             for arguments in (
                 ["functions"], ["workers"], ["jobs"], ["job", "1"], ["server"], ["server", "--connections"],
                 ["schedules"], ["log", "--url", url], ["log", "--url", url, "--summary"],
+                ["log", "--url", url, "--audit"], ["nodes"],
+                ["access", "add", "ann", "--role", "read", "--file", access_file],
+                ["access", "list", "--file", access_file],
             ):  # fmt: skip
                 result = call(running, *arguments)
                 assert result.exit_code == 0, result.output

@@ -208,8 +208,14 @@ def list_identities(file: Path | None, as_json: bool) -> None:
     if as_json:
         print_json([_described(entry) for entry in entries])
         return
-    heads = ("IDENTITY", "ROLES", "FUNCTIONS", "TOKENS", "CERTIFICATES", "CURVE KEYS")
-    columns = [Column(head, wrap=head in ("ROLES", "FUNCTIONS", "CERTIFICATES")) for head in heads]
+    columns = (
+        Column("IDENTITY", wrap=True),
+        Column("ROLES", wrap=True),
+        Column("FUNCTIONS", wrap=True),
+        Column("TOKENS", right=True, drop=2),
+        Column("CERTIFICATES", wrap=True, drop=1),
+        Column("CURVE KEYS", right=True, drop=3),
+    )
     print_table(columns, [_row(entry) for entry in entries])
 
 

@@ -210,12 +210,12 @@ def _show_audit(entries: list[LoggedAudit], limit: int, as_json: bool) -> None:
         return
     columns = [
         Column("ID", right=True),
-        Column("WHEN"),
-        Column("WHO"),
-        Column("FROM"),
-        Column("PROTOCOL"),
-        Column("OUTCOME"),
-        Column("ACTION"),
+        Column("WHEN", drop=2),
+        Column("WHO", wrap=True),
+        Column("FROM", wrap=True, drop=3),
+        Column("PROTOCOL", drop=4),
+        Column("OUTCOME", drop=1),
+        Column("ACTION", wrap=True),
         Column("OF", wrap=True),
     ]
     rows = [

@@ -34,7 +34,7 @@ def nodes(server: str, as_json: bool) -> None:
         Column("NAME", wrap=True),
         Column("ADDRESS", wrap=True),
         Column("ROLE"),
-        Column("VERSION"),
+        Column("VERSION", drop=1),
         Column("SILENT", right=True),
     ]
     rows = (

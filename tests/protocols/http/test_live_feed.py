@@ -232,7 +232,7 @@ def test_who_was_away_for_too_long_or_never_there_starts_anew(seen: int) -> None
     assert snapshot["kind"] == "snapshot"
 
 
-def test_the_ring_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ring_is_bounded() -> None:
     house = Viewers()
     seen = last_id(house.watch("v", "functions"))
     for _ in range(100):
@@ -240,7 +240,7 @@ def test_the_ring_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         house.pass_time(0.5)
     assert len(house.feed.ring) == live_feed.RING_TICKS
     assert house.watch("late", "functions", seen)[0][0] == "reset"
-    monkeypatch.setattr(live_feed, "RING_BYTES", 1_000)
+    house.feed.most_ring_bytes = 1_000
     house.submit()
     house.pass_time(0.5)
     assert sum(tick.size for tick in house.feed.ring) <= 1_000

@@ -216,11 +216,11 @@ class JobTopic(FeedTopic):
         yield False
         job = context.engine.look_at(self.job_id)
         if job is None:
-            job, self._found = self._found, None
+            job = self._take_found()
             if job is None and not self._is_reading and not self.state.get("finished_at"):
                 self._is_reading = True
                 context.work_off(self._read(context))  # not waited for: other topics go on if the store is slow
-                job, self._found = self._found, None
+                job = self._take_found()
         self.collected_us = context.engine.now_us
         shown = self.state if job is None else self._shown(job)
         if not shown:
@@ -230,6 +230,15 @@ class JobTopic(FeedTopic):
         self.state = shown
         self.snapshot = None
         return event("job", "delta", self.collected_us, msgspec.json.encode(shown))
+
+    def _take_found(self) -> Job | None:
+        """The job that was read, once.
+
+        A method of its own: in `collect`, mypy takes what was set to `None` for `None` even after `_read` has set it.
+        """
+        found = self._found
+        self._found = None
+        return found
 
     def _read(self, context: Context) -> Reading[None]:
         try:

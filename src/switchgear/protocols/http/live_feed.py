@@ -96,6 +96,7 @@ class LiveFeed(Peer):
         self.viewers: dict[FeedViewer, None] = {}
         self.topics: dict[str, FeedTopic] = {}
         self.ring: deque[FeedTick] = deque()
+        self.most_ring_bytes = RING_BYTES
         # Greater than that of an earlier run of the server, whose viewers come back with their last one.
         self.tick = 0
         self._context: Context | None = None
@@ -242,7 +243,7 @@ class LiveFeed(Peer):
             size = 0
             for each in self.ring:
                 size += each.size
-            while len(self.ring) > RING_TICKS or (size > RING_BYTES and len(self.ring) > 1):
+            while len(self.ring) > RING_TICKS or (size > self.most_ring_bytes and len(self.ring) > 1):
                 size -= self.ring.popleft().size
 
     def _encode(self) -> Reading[None]:
