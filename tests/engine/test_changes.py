@@ -251,3 +251,13 @@ def test_an_unstored_job_that_was_changed_is_not_withdrawn(house: House) -> None
     house.engine.change(job, priority=HIGH)
     assert not house.engine.withdraw(job)
     assert state_of(job) is READY
+
+
+def test_the_next_job_is_pushed_when_one_that_is_being_read_goes_behind_it(house: House) -> None:
+    slow, quick = house.submit(priority=HIGH), house.submit()
+    slow.payload = None  # it is in the store alone
+    worker = house.worker()
+    house.engine.grant(worker, 1)
+    assert house.engine.take_wanted_payloads() == [slow]
+    house.engine.change(slow, priority=LOW)
+    assert list(worker.running.values()) == [quick]

@@ -111,6 +111,13 @@ def a_retry() -> tuple[House, str]:
     return house, "operator"
 
 
+def a_change_that_changes_nothing() -> tuple[House, str]:
+    """The job has this priority already, but a crash would undo that."""
+    house, _ = a_command(control(b"change", b'{"handle": "H:t:1", "priority": "high"}'))
+    say(house, "another", control(b"change", b'{"handle": "H:t:1", "priority": "high"}'))
+    return house, "another"
+
+
 def control(verb: bytes, arguments: bytes) -> bytes:
     return request(Packet.CONTROL, verb, arguments)
 
@@ -135,6 +142,8 @@ SCENARIOS: dict[str, Callable[[], tuple[House, str]]] = {
     "pause": lambda: a_command(control(b"pause", b'{"function": "f"}')),
     "pause what is paused": a_command_that_changes_nothing,
     "retry": a_retry,
+    "change": lambda: a_command(control(b"change", b'{"handle": "H:t:1", "priority": "high"}')),
+    "change to the same": a_change_that_changes_nothing,
 }
 
 

@@ -198,10 +198,14 @@ class JobCommands:
 
     def _change_ready(self, job: Job, priority: int, run_at_us: int) -> None:
         """Move a ready job to another queue, or let it wait for its time."""
+        function = job.function
+        was_awaited = function.unloaded is job
         self._queues.remove(job)
         job.priority = priority
         if run_at_us == job.run_at_us:  # which may be in the future again, if the clock was set back
             self._dispatcher.enqueue_last(job)
+            if was_awaited:  # its payload is being read, and the job that is next now may have its own
+                self._dispatcher.offer_loaded(function, 1)
         else:
             self._await_new_time(job, run_at_us)
 
