@@ -26,6 +26,7 @@ def test_actions_are_in_the_audit_log(tmp_path: Path) -> None:
             client.control("pause", function="mail")
             client.control("functions")
             client.control("limit", function="mail")
+            client.control("declare", owner="shop", schedules=[], functions=[], remove=True)  # removes nothing
         with socket.create_connection(server.address) as text:
             text.sendall(b"maxqueue mail 7\n")
             assert text.recv(100) == b"OK\r\n"

@@ -111,9 +111,18 @@ class Operations:
             if row.is_long:
                 answer = yield from answer
             answers.append(answer if session is None else visible_answer(session, verb, answer))
-            if row.changes and asker is not None and not (verb == "limit" and len(arguments) == 1):
+            if row.changes and asker is not None and has_changed(verb, arguments, answer):
                 self.context.hub.audit(asker, verb, shown_arguments(arguments))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error
+
+
+def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:
+    """Whether a verb that can change something has done so; otherwise it is no event of the audit."""
+    if verb == "limit":
+        return len(arguments) > 1  # without limits, it shows those that there are
+    if verb == "declare":  # every worker sends it when it connects
+        return bool(answer["removed"] and (answer["schedules"] or answer["functions"]))
+    return True
