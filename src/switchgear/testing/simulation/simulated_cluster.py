@@ -420,7 +420,8 @@ class SimulatedCluster:
         failed_dependency = self.engine.dependencies.failed_dependency
         jobs = self.engine.unfinished_jobs()
         timed = any(job.state is not WAITING or job.expires_us or failed_dependency(job) for job in jobs)
-        return self.engine.next_deadline_us if timed or self.engine.pending_failures else None
+        has_more = timed or self.engine.pending_failures or len(self.engine.sliced_work)
+        return self.engine.next_deadline_us if has_more else None
 
     def check_what_is_left(self) -> None:
         """Only jobs are left that wait for an unsuccessful job, as their edges say, or for such a job."""
