@@ -246,7 +246,7 @@ export const texts = {
   audit: {
     bulk: "Bulk actions", action: "Action", actions: { cancel: "Cancel", retry: "Retry" }, states: { running: "goes on", done: "done", aborted: "aborted" }, progress: "Progress", changed: "Changed", example: "Example",
     abort: "Abort", aborted: "Aborted; what was changed stays changed.", noBulk: "No bulk action since the start", noBulkText: "Select jobs, or filter them, and cancel or retry them all: the actions are listed here.",
-    log: "Audit", what: "What", who: "Who", details: "Details", outcome: "Outcome", anybody: "anybody", noLog: "Nothing was changed yet", noLogText: "Whatever changes a job, a function or a schedule is listed here.",
+    log: "Audit", what: "What", who: "Who", details: "Details", outcome: "Outcome", notStored: "This server has no audit log", notStoredText: "It is a part of the job log (serve --joblog).", noLog: "Nothing was changed yet", noLogText: "Whatever changes a job, a function or a schedule is listed here.",
   },
   history: {
     moment: "Moment", compare: "Compare with an hour before", comparedWith: (moment) => `Compared with ${moment}`, chart: "Jobs done and failed per second, and ready jobs; the slider below chooses a moment", slider: "Moment",

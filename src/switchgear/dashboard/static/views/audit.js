@@ -9,26 +9,19 @@ import * as format from "../format.js";
 const t = texts.audit;
 
 async function load(route, signal) {
-  const [bulk, audit] = await Promise.all([get("v1/bulk", {}, signal), optional("v1/audit", { limit: 100, before: route.query.before }, signal)]);
+  const [bulk, audit] = await Promise.all([get("v1/bulk", {}, signal), optional("v1/audit", { limit: 100 }, signal)]);
   return { bulk, audit };
 }
 
 const progress = (run) => html`<span class="nowrap">${format.count(run.handled)} / ${format.count(run.matched)}</span>
   <progress aria-label=${texts.bulk.progress} max=${Math.max(1, run.matched)} value=${run.handled}></progress>`;
 
-// Entries are shown as they come: fields of later versions are told as well.
-function details(entry) {
-  const known = ["id", "at", "who", "identity", "verb", "action", "address", "protocol", "outcome", "allowed"];
-  const inside = entry.arguments || entry.detail || entry.request || Object.fromEntries(Object.entries(entry).filter(([name]) => !known.includes(name)));
-  return typeof inside === "string" ? inside : Object.entries(inside).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
-}
-
 export default {
   everySeconds: 3,
   load,
   render({ data, at, can }) {
     const runs = [...data.bulk].sort((a, b) => b.created_at - a.created_at).map((run) => ({ ...run, key: run.id }));
-    const entries = data.audit ? data.audit.entries || data.audit.events || data.audit : null;
+    const isStored = data.audit?.stored;
     return html`<div class="stack">
       ${panel(t.bulk, table({
         caption: t.bulk, at,
@@ -43,16 +36,16 @@ export default {
         ],
         rows: runs, fallback: empty(t.noBulk, t.noBulkText),
       }))}
-      ${entries ? panel(t.log, table({
+      ${data.audit ? panel(t.log, table({
         caption: t.log,
         columns: [
-          { title: t.what, cell: (entry) => entry.verb || entry.action, isHead: true },
-          { title: t.who, cell: (entry) => html`${entry.identity || entry.who || t.anybody} <span class="muted">${entry.address || ""}</span>` },
-          { title: t.details, cell: (entry) => html`<span title=${details(entry)}>${details(entry)}</span>`, style: "grow2" },
-          { title: t.outcome, cell: (entry) => html`<span class=${/refus|fail|denied/.test(entry.outcome || "") ? "bad" : ""}>${entry.outcome || ""}</span>` },
+          { title: t.what, cell: (entry) => entry.verb, isHead: true },
+          { title: t.who, cell: (entry) => html`${entry.identity} <span class="muted">${entry.address}</span>` },
+          { title: t.details, cell: (entry) => html`<span title=${entry.target}>${entry.target}</span>`, style: "grow2" },
+          { title: t.outcome, cell: (entry) => html`<span class=${entry.outcome === "done" ? "" : "bad"}>${entry.outcome}</span>` },
           { title: texts.columns.when, cell: (entry) => time(entry.at), style: "number" },
         ],
-        rows: entries.map((entry, index) => ({ ...entry, key: String(entry.id ?? index) })), fallback: empty(t.noLog, t.noLogText),
+        rows: data.audit.entries.map((entry) => ({ ...entry, key: String(entry.id) })), fallback: isStored ? empty(t.noLog, t.noLogText) : empty(t.notStored, t.notStoredText),
       })) : nothing}
     </div>`;
   },
