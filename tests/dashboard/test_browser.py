@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,10 +59,10 @@ def pictures() -> Iterator[str]:
 
 
 @contextmanager
-def serving(*more: str) -> Iterator[tuple[Server, str, str]]:
+def serving(*more: str, options: str = "") -> Iterator[tuple[Server, str, str]]:
     """A server with HTTP and WMP."""
     http, wmp = f"http://{HOST}:{free_port()}", f"wmp://{HOST}:{free_port()}"
-    with running_switchgear("--listen", http, "--listen", wmp, *more) as server:
+    with running_switchgear("--listen", http, "--listen", wmp, *more, options=options) as server:
         yield server, f"{http}/", wmp
 
 
@@ -179,3 +180,22 @@ def answers(client: HttpClient) -> bool:
     except OSError:
         client.close()
         return False
+
+
+def test_a_server_that_demands_identities(tmp_path: Path) -> None:
+    file = tmp_path / "access.toml"
+    tokens = {}
+    for name, role in (("viewer", "read"), ("ops", "operate")):
+        command = [sys.executable, "-m", "switchgear", "access", "add", name, "--role", role, "--file", str(file)]
+        tokens[name] = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
+    more = ["--access-file", str(file), "--joblog", f"sqlite:{tmp_path / 'log.db'}"]
+    with serving(*more, options="?access=open") as (_, url, _):  # Gearman is open for this test itself
+        request = urllib.request.Request(
+            f"{url}v1/functions/mail",
+            b'{"paused": true}',
+            {"Content-Type": "application/json", "Authorization": f"Bearer {tokens['ops']}"},
+            method="PATCH",
+        )
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status == 200
+        assert in_browser("login", url, tokens["viewer"], tokens["ops"])["problems"] == []
