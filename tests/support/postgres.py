@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,9 @@ class Cluster:
         assert self._process is not None
         parents = [self._process.pid]
         for process in parents:
-            os.kill(process, number)
-            parents += map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())
+            with suppress(ProcessLookupError, FileNotFoundError):  # a process of a connection may end meanwhile
+                os.kill(process, number)
+                parents += map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())
 
     def new_url(self, port: int = 0) -> str:
         """Where a test has everything for itself: a schema of its own; through the socket, or at a loopback port."""

@@ -6,7 +6,6 @@ const [, , base] = process.argv;
 const problems = [];
 const browser = await launch();
 const page = await openPage(await browser.newContext({ viewport: { width: 1280, height: 860 } }), problems);
-const hash = () => page.evaluate(() => location.hash);
 const at = (text) => page.waitForFunction((wanted) => location.hash.startsWith(wanted), text);
 
 await show(page, base, "overview");
@@ -31,10 +30,12 @@ await page.keyboard.press("g");
 await page.keyboard.press("f");
 await at("#/functions");
 await ready(page);
+await page.waitForSelector("main input[type=search]");
 await page.keyboard.press("/");
+await page.waitForFunction(() => document.activeElement.type === "search");
 await page.keyboard.type("mail.se");
 await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
-check((await hash()).includes("filter=mail.se"), "the filter is not in the URL");
+await page.waitForFunction(() => location.hash.includes("filter=mail.se")); // a moment after the last key
 await page.keyboard.press("Escape");
 
 await page.keyboard.press("?");

@@ -133,9 +133,11 @@ export function table({ columns, rows, caption, sort = "", target, at, selection
 export const actionsColumn = (isAllowed, cell) =>
   isAllowed ? [{ title: html`<span class="hidden-text">${texts.columns.actions}</span>`, label: "", style: "number bare", cell }] : [];
 
-// The filter of a list; `/` goes there.
+// The filter of a list; `/` goes there. While somebody types, the URL may be some letters behind: those stay.
+const typed = () => (document.activeElement?.type === "search" ? document.activeElement.value : null);
+
 export const filterBox = (label, value = "") => html`
-  <input type="search" aria-label=${label} placeholder=${`${label}  ( / )`} .value=${value} @input=${(event) => refine({ filter: event.target.value }, { replace: true })}>`;
+  <input type="search" aria-label=${label} placeholder=${`${label}  ( / )`} .value=${typed() ?? value} @input=${(event) => refine({ filter: event.target.value }, { replace: true })}>`;
 
 // One of a few choices, as a link.
 export const choice = (isOn, target, text) => html`<a class="chip ${isOn ? "on" : ""}" aria-current=${isOn ? "true" : nothing} href=${target}>${text}</a>`;
