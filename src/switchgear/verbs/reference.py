@@ -25,8 +25,8 @@ the epoch. A verb with a wrong argument changes nothing, and the error names the
 `jobs: limit: expected a whole number from 1 to 1000, got 'x'`.
 
 Each verb needs a role. Without an [access file](howto/tls-and-access.md), every peer that can connect has all roles;
-only `shutdown` has [a setting of its own](howto/configure.md). A verb that changes something is answered when the change
-is in the store.
+only `shutdown` has [a setting of its own](howto/configure.md). A verb that changes something is answered when the
+change is in the store.
 """
 
 _ROLES: Final = {
